@@ -6,13 +6,22 @@ The server is a process of its own, so that its memory is not the attacker's: it
 
 import contextlib
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.heads.amqp091.raw_peers import PERSISTENT, Healthy, Peer, publish, queue_declare
+from tests.heads.amqp091.raw_peers import (
+    PART_BYTES,
+    PERSISTENT,
+    Healthy,
+    Peer,
+    Said,
+    publish,
+    queue_declare,
+)
 from tests.heads.amqp091.talking import HANDSHAKE, START_OK, content_header
-from tests.heads.server_process import Process, beside
+from tests.heads.server_process import Process, beside, until
 
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.codec import (
@@ -28,7 +37,12 @@ from mainstem.heads.amqp091.codec import (
 from mainstem.heads.amqp091.errors import ReplyCode
 from mainstem.heads.amqp091.fields import Value, long_string, short_string
 from mainstem.heads.amqp091.methods import Bare, Method, encode_method
-from mainstem.heads.amqp091.properties import NO_PROPERTIES
+from mainstem.heads.amqp091.properties import (
+    NO_PROPERTIES,
+    Properties,
+    decode_properties,
+    encode_properties,
+)
 
 MIB = 1 << 20
 HANDSHAKE_MS = 500
@@ -79,7 +93,8 @@ def address(server: Process) -> Iterator[str]:
     healthy = Healthy(found)
     with beside(healthy):
         yield found
-    healthy.check()
+    # Nothing is left of the attackers.
+    until(lambda: server.metric("mainstem_amqp_channels") == 1, healthy.check)
     healthy.close()
 
 
@@ -252,11 +267,13 @@ def declare(arguments: bytes) -> bytes:
     return frame(METHOD, 1, whole[:-4] + arguments)
 
 
-def a_message(size: int, *parts: bytes, properties: bytes = NO_PROPERTIES) -> bytes:
+def a_message(
+    size: int, *parts: bytes, properties: bytes = NO_PROPERTIES, channel: int = 1
+) -> bytes:
     """Return a message whose header may lie."""
-    method = method_frame(1, methods.BasicPublish(routing_key="nowhere"))
-    header = frame(HEADER, 1, content_header(size, properties))
-    return method + header + b"".join(frame(BODY, 1, part) for part in parts)
+    method = method_frame(channel, methods.BasicPublish(routing_key="nowhere"))
+    header = frame(HEADER, channel, content_header(size, properties))
+    return method + header + b"".join(frame(BODY, channel, part) for part in parts)
 
 
 def with_property(flags: int, value: bytes) -> bytes:
@@ -542,3 +559,391 @@ def test_arguments_that_cannot_be_close_the_channel(
     peer.say(queue_declare("arguments", **arguments))
 
     assert refused(peer) in (ReplyCode.PRECONDITION_FAILED, ReplyCode.NOT_FOUND)
+
+
+# Overload
+
+
+def publish_many(peer: Peer, queue: str, count: int, size: int) -> None:
+    """Publish messages, and wait until the queue has them."""
+    body = bytes(size)
+    for _ in range(count):
+        peer.send(publish(queue, body))
+    seen(peer, queue)
+
+
+def seen(peer: Peer, queue: str) -> int:
+    """Return how many messages a queue has, once it has all that were published."""
+    told = peer.ask(methods.QueueDeclare(queue=queue, passive=True))
+    assert isinstance(told, methods.QueueDeclareOk)
+    return told.message_count
+
+
+@pytest.mark.parametrize("no_ack", [True, False], ids=["no_ack", "ack"])
+def test_who_does_not_read_is_sent_little(address: str, peer: Peer, *, no_ack: bool) -> None:
+    queue = f"unread.{no_ack}"
+    peer.declare(queue)
+    with contextlib.ExitStack() as stack:
+        for _ in range(4):
+            slow = stack.enter_context(Peer(address, receive_buffer=4096)).connect(1)
+            slow.ask(methods.BasicConsume(queue=queue, no_ack=no_ack))
+        publish_many(peer, queue, 100, MIB - 1024)
+
+
+def test_what_is_never_acknowledged_is_not_kept_in_memory(address: str, peer: Peer) -> None:
+    peer.declare("never.acked")
+    with Peer(address).connect(1) as reader:
+        reader.ask(methods.BasicConsume(queue="never.acked"))
+        for _ in range(5):
+            publish_many(peer, "never.acked", 20, MIB - 1024)
+            for _ in range(20):
+                assert len(reader.message()[1]) == MIB - 1024
+
+
+def test_prefetch_0_on_many_messages_costs_little(address: str, peer: Peer) -> None:
+    peer.declare("prefetch.0")
+    messages = publish("prefetch.0", b"x") * 1000
+    with Peer(address).connect(1) as reader:
+        reader.ask(methods.BasicQos())
+        reader.ask(methods.BasicConsume(queue="prefetch.0"))
+        for _ in range(30):
+            peer.send(messages)
+            for _ in range(1000):
+                reader.message()
+
+
+def test_who_reads_no_answers_is_read_no_more(address: str) -> None:
+    with Peer(address, receive_buffer=4096).connect(1) as peer:
+        flood(peer, method_frame(1, methods.QueueDeclare(queue="kept", passive=True)) * 10_000)
+
+
+def test_who_reads_no_returned_messages_is_read_no_more(address: str) -> None:
+    with Peer(address, receive_buffer=4096).connect(1) as peer:
+        flood(peer, publish("nowhere", bytes(100_000), mandatory=True) * 10)
+
+
+def test_who_reads_no_messages_that_it_gets_is_given_no_more(address: str, peer: Peer) -> None:
+    peer.ask(methods.QueueDeclare(queue="gotten", durable=True))
+    publish_many(peer, "gotten", 100, MIB - 1024)
+    with Peer(address, receive_buffer=4096).connect(1) as greedy:
+        # The first waits for the message before it to be durable, and all others behind it.
+        get = method_frame(1, methods.BasicGet(queue="gotten"))
+        flood(greedy, publish("gotten", b"x", PERSISTENT) + get * 1000)
+
+
+def flood(peer: Peer, data: bytes) -> None:
+    """Send until nothing more is taken, or it was sent ten times."""
+    peer.socket.setblocking(False)
+    sent, idle = 0, 0
+    while sent < 10 * len(data) and idle < 20:
+        try:
+            sent += peer.socket.send(data[sent % len(data) :])
+            idle = 0
+        except BlockingIOError:
+            idle += 1
+            time.sleep(0.01)
+
+
+@pytest.mark.parametrize("resets", [True, False])
+def test_crowds_that_are_in_the_middle_of_a_message_cost_little(
+    address: str, *, resets: bool
+) -> None:
+    begun = a_message(16 * MIB, *[bytes(PART_BYTES)] * 8)
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            peer = stack.enter_context(Peer(address)).connect(1)
+            peer.socket.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                peer.socket.send(begun + HEAD.pack(BODY, 1, PART_BYTES))
+            if resets:
+                peer.reset()
+
+
+def test_many_begun_messages_of_one_connection_cost_little(server: Process, address: str) -> None:
+    with Peer(address).connect(*range(1, 201)) as peer, cut_off(server, peer):
+        for channel in range(1, 201):
+            begun = a_message(MIB, *[bytes(PART_BYTES)] * 7, channel=channel)
+            with contextlib.suppress(OSError):
+                peer.send(begun)
+
+        assert closed(peer) == ReplyCode.RESOURCE_ERROR
+
+
+@pytest.mark.parametrize("confirms", [True, False])
+def test_publishing_at_full_speed_does_not_fill_the_memory(peer: Peer, *, confirms: bool) -> None:
+    queue = f"fast.{confirms}"
+    peer.ask(methods.QueueDeclare(queue=queue, durable=True))
+    if confirms:
+        peer.ask(methods.ConfirmSelect())
+    message = publish(queue, bytes(MIB), PERSISTENT)
+    for _ in range(200):
+        peer.send(message)
+    if confirms:
+        confirmed(peer, 200)
+    else:
+        seen(peer, queue)
+
+
+def test_transactions_left_open_hold_little(server: Process, peer: Peer) -> None:
+    peer.declare("open")
+    peer.ask(Bare.TX_SELECT)
+    message = publish("open", bytes(MIB))
+    with contextlib.suppress(OSError):
+        for _ in range(200):
+            peer.send(message)
+
+    assert refused(peer) == ReplyCode.PRECONDITION_FAILED
+
+
+@pytest.mark.parametrize("which", ["unknown", "twice", "of another channel", "none", "all before"])
+def test_an_ack_of_what_is_not_out_closes_the_channel(peer: Peer, which: str) -> None:
+    peer.ask(methods.ChannelOpen(), channel=2)
+    peer.ask(methods.QueueDeclare(queue="acked"))
+    peer.ask(methods.QueuePurge(queue="acked"))
+    peer.send(publish("acked", b"x"))
+    peer.say(methods.BasicGet(queue="acked"))
+    tag = peer.message()[0].delivery_tag
+    wrong = {"unknown": tag + 1, "none": 0, "all before": tag + 1}.get(which, tag)
+    if which == "twice":
+        peer.say(methods.BasicAck(tag))
+    channel = 2 if which == "of another channel" else 1
+
+    peer.say(methods.BasicAck(wrong, which == "all before"), channel=channel)
+
+    assert refused(peer, channel) == ReplyCode.PRECONDITION_FAILED
+    # What was with the channel is in its queue again.
+    left = peer.ask(methods.QueuePurge(queue="acked"), channel=3 - channel)
+    assert left == methods.QueuePurgeOk(int(which in ("unknown", "none", "all before")))
+
+
+def test_messages_requeued_again_and_again_do_no_harm(peer: Peer) -> None:
+    peer.declare("requeued")
+    peer.send(publish("requeued", b"again"))
+    peer.ask(methods.BasicConsume(queue="requeued"))
+    for before in range(2_000):
+        delivery, body = peer.message()
+        assert (delivery.redelivered, body) == (before > 0, b"again")
+        peer.say(methods.BasicNack(delivery.delivery_tag, False, True))
+
+
+def test_a_poison_message_is_given_up(peer: Peer) -> None:
+    peer.declare("poisoned.dead")
+    peer.declare(
+        "poisoned",
+        delivery_limit=5,
+        dead_letter_exchange="",
+        dead_letter_routing_key="poisoned.dead",
+    )
+    peer.send(publish("poisoned", b"poison"))
+    peer.ask(methods.BasicConsume(queue="poisoned"))
+    for _ in range(6):
+        delivery, _ = peer.message()
+        peer.say(methods.BasicReject(delivery.delivery_tag, True))
+
+    assert eventually(peer, "poisoned.dead") == b"poison"
+
+
+def eventually(peer: Peer, queue: str) -> bytes:
+    """Take a message from a queue once there is one."""
+    while True:
+        peer.say(methods.BasicGet(queue=queue, no_ack=True))
+        _, told = peer.next()
+        if isinstance(told, methods.BasicGetOk):
+            peer.next()
+            found = peer.next()[1]
+            assert isinstance(found, bytes)
+            return found
+        time.sleep(0.01)
+
+
+# Crowds
+
+
+def test_a_thousand_idle_connections_cost_little(address: str) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(1_000):
+            stack.enter_context(Peer(address)).connect(1)
+
+
+def test_a_thousand_channels_cost_little(peer: Peer) -> None:
+    numbers = range(2, 1_002)
+    peer.send(b"".join(method_frame(each, methods.ChannelOpen()) for each in numbers))
+
+    for number in numbers:
+        assert peer.next() == (number, methods.ChannelOpenOk())
+
+
+def test_more_channels_than_were_agreed_are_refused(server: Process, peer: Peer) -> None:
+    opened = b"".join(method_frame(each, methods.ChannelOpen()) for each in range(2, 2_050))
+    with cut_off(server, peer):
+        peer.send(opened)
+
+        assert closed(peer) == ReplyCode.NOT_ALLOWED
+
+
+def test_a_thousand_queues_and_bindings_cost_little(peer: Peer) -> None:
+    peer.ask(methods.ExchangeDeclare(exchange="crowd", type="fanout"))
+    names = [f"crowd.{number}" for number in range(1_000)]
+    for each in names:
+        peer.say(
+            methods.QueueDeclare(queue=each, durable=True, nowait=True),
+            methods.QueueBind(queue=each, exchange="crowd", nowait=True),
+        )
+    peer.send(publish("", b"to all", exchange="crowd"))
+    assert seen(peer, names[-1]) == 1
+    # One message becomes many.
+    peer.send(publish("", bytes(100_000), exchange="crowd"))
+    assert seen(peer, names[-1]) == 2
+    peer.send(publish("", b"x", exchange="crowd") * 20)
+    assert seen(peer, names[0]) == 22
+    for each in names:
+        peer.say(methods.QueueDelete(queue=each, nowait=True))
+    assert peer.ask(methods.ExchangeDelete(exchange="crowd", if_unused=True)) is (
+        Bare.EXCHANGE_DELETE_OK
+    )
+
+
+def test_a_thousand_exclusive_queues_go_with_their_connection(address: str, peer: Peer) -> None:
+    with Peer(address).connect(1) as owner:
+        for number in range(1_000):
+            owner.say(methods.QueueDeclare(queue=f"own.{number}", exclusive=True, nowait=True))
+        assert seen(owner, "own.999") == 0
+    while True:
+        peer.say(methods.QueueDeclare(queue="own.999", passive=True))
+        why = refused(peer)
+        peer.say(Bare.CHANNEL_CLOSE_OK)
+        peer.ask(methods.ChannelOpen())
+        if why == ReplyCode.NOT_FOUND:
+            break
+        assert why == ReplyCode.RESOURCE_LOCKED
+
+
+def test_ten_thousand_consumers_cost_little(peer: Peer) -> None:
+    peer.declare("consumed")
+    consume = method_frame(1, methods.BasicConsume(queue="consumed"))
+    with contextlib.suppress(OSError):
+        peer.send(consume * 10_000)
+    told = [peer.next()[1] for _ in range(1_000)]
+    assert all(isinstance(each, methods.BasicConsumeOk) for each in told)
+
+
+def test_ten_thousand_routing_keys_cost_little(peer: Peer) -> None:
+    peer.declare("keys")
+    peer.ask(methods.QueueBind(queue="keys", exchange="amq.topic", routing_key="#"))
+    for number in range(100):
+        peer.send(
+            b"".join(
+                publish(f"{number * 100 + each:0250}", exchange="amq.topic") for each in range(100)
+            )
+        )
+    assert seen(peer, "keys") == 10_000
+
+
+def test_two_hundred_virtual_hosts_cost_little(address: str) -> None:
+    for number in range(200):
+        opened = connecting(START_OK, TUNE_OK(), methods.ConnectionOpen(f"vhost {number}"))
+        with Peer(address) as peer:
+            peer.send(opened + method_frame(1, methods.ChannelOpen()))
+            peer.send(method_frame(1, methods.ExchangeDeclare(exchange="e")))
+            while peer.next()[1] is not Bare.EXCHANGE_DECLARE_OK:
+                pass
+
+
+# Circles and blow-ups
+
+
+def test_exchanges_bound_in_a_circle_route_once(peer: Peer) -> None:
+    peer.declare("circle")
+    names = ["circle.0", "circle.1", "circle.2"]
+    for each in names:
+        peer.ask(methods.ExchangeDeclare(exchange=each, type="fanout"))
+    for source, destination in zip(names, [*names[1:], names[0]], strict=True):
+        peer.ask(methods.ExchangeBind(source=source, destination=destination))
+        peer.ask(methods.QueueBind(queue="circle", exchange=source))
+    peer.ask(methods.ExchangeBind(source="circle.0", destination="circle.0"))
+
+    peer.send(publish("", b"once", exchange="circle.0"))
+
+    assert seen(peer, "circle") == 1
+
+
+def test_alternate_exchanges_in_a_circle_lead_nowhere(peer: Peer) -> None:
+    for name, other in (("alternate.0", "alternate.1"), ("alternate.1", "alternate.0")):
+        arguments = {"alternate-exchange": other}
+        peer.ask(methods.ExchangeDeclare(exchange=name, arguments=arguments))
+
+    peer.send(publish("", b"", exchange="alternate.0", mandatory=True))
+
+    assert isinstance(peer.next()[1], methods.BasicReturn)
+
+
+@pytest.mark.parametrize("through", ["itself", "another"])
+def test_dead_letters_in_a_circle_come_to_an_end(server: Process, peer: Peer, through: str) -> None:
+    first, second = f"cycle.{through}.1", f"cycle.{through}.2"
+    targets = {first: first} if through == "itself" else {first: second, second: first}
+    for queue, target in targets.items():
+        peer.declare(queue, message_ttl=1, dead_letter_exchange="", dead_letter_routing_key=target)
+    peer.send(publish(first, b"round and round") * 100)
+    while seen(peer, first) + (seen(peer, second) if second in targets else 0):
+        time.sleep(0.01)
+    before = server.cpu_s()
+    time.sleep(0.3)
+    assert server.cpu_s() - before < 0.3
+
+
+WILDCARDS = {
+    "many #": ["#." * 120 + "x"],
+    "many # and words": [".".join(["#", "a"] * 60)],
+    "words in all orders": [
+        ".".join(f"#.{'ab'[number * 2_654_435_761 >> at & 1]}" for at in range(60))
+        for number in range(1, 1_001)
+    ],
+    "many * and #": [".".join(["#", "*"] * at) for at in range(1, 60)],
+}
+
+
+@pytest.mark.parametrize("which", WILDCARDS)
+def test_wildcards_do_not_blow_up(peer: Peer, which: str) -> None:
+    peer.ask(methods.ExchangeDeclare(exchange=which, type="topic"))
+    peer.declare("wild")
+    for each in WILDCARDS[which]:
+        peer.say(methods.QueueBind(queue="wild", exchange=which, routing_key=each, nowait=True))
+    seen(peer, "wild")
+
+    keys = [".".join("ab"[number * 40_503 >> at & 1] for at in range(120)) for number in range(100)]
+    peer.send(b"".join(publish(key, exchange=which) for key in keys))
+
+    told = peer.ask(methods.ExchangeDelete(exchange=which))
+    assert told is Bare.EXCHANGE_DELETE_OK or is_refused(told)
+
+
+def is_refused(told: Said) -> bool:
+    """Tell whether a message was refused, as its key would take too long."""
+    return isinstance(told, methods.ChannelClose) and "too many bindings" in told.reply_text
+
+
+def test_who_does_not_read_replies_is_cut_off(server: Process, address: str, peer: Peer) -> None:
+    with Peer(address, receive_buffer=4096).connect(1) as asking, cut_off(server, asking):
+        asking.ask(methods.BasicConsume(queue="amq.rabbitmq.reply-to", no_ack=True))
+        peer.declare("asked")
+        reply_to = encode_properties(Properties(reply_to="amq.rabbitmq.reply-to"))
+        asking.send(publish("asked", b"?", reply_to))
+        peer.ask(methods.BasicConsume(queue="asked", no_ack=True))
+        assert isinstance(peer.next()[1], methods.BasicDeliver)
+        header, _ = peer.next()[1], peer.next()
+        assert isinstance(header, bytes)
+        name = decode_properties(header[12:]).reply_to
+        assert name is not None
+        for _ in range(100):
+            peer.send(publish(name, bytes(MIB)))
+        seen(peer, "asked")
+
+
+def test_a_client_that_stops_is_cut_off(server: Process, address: str) -> None:
+    with Peer(address) as peer, cut_off(server, peer):
+        peer.send(connecting(START_OK, TUNE_OK(0, 0, 1), methods.ConnectionOpen()))
+        for _ in range(3):
+            peer.next()
+
+        with pytest.raises(EOFError):
+            peer.next()
