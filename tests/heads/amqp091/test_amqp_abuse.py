@@ -57,6 +57,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     settings: dict[str, object] = {
         "amqp__listen": "127.0.0.1:0",
         "amqp__handshake_ms": HANDSHAKE_MS,
+        "amqp__max_consumers": 1_000,
         "durability": "disk",
     }
     with Process(path / "data", log=path / "log", **settings) as process:
@@ -818,13 +819,21 @@ def test_a_thousand_exclusive_queues_go_with_their_connection(address: str, peer
         assert why == ReplyCode.RESOURCE_LOCKED
 
 
-def test_ten_thousand_consumers_cost_little(peer: Peer) -> None:
+def test_more_consumers_than_are_allowed_close_the_connection(server: Process, peer: Peer) -> None:
     peer.declare("consumed")
-    consume = method_frame(1, methods.BasicConsume(queue="consumed"))
-    with contextlib.suppress(OSError):
-        peer.send(consume * 10_000)
-    told = [peer.next()[1] for _ in range(1_000)]
-    assert all(isinstance(each, methods.BasicConsumeOk) for each in told)
+    with cut_off(server, peer):
+        peer.send(method_frame(1, methods.BasicConsume(queue="consumed")) * 1_001)
+        told = [peer.next()[1] for _ in range(1_000)]
+
+        assert all(isinstance(each, methods.BasicConsumeOk) for each in told)
+        assert closed(peer) == ReplyCode.NOT_ALLOWED
+
+
+def test_a_consumer_with_a_priority_that_is_none_is_refused(peer: Peer) -> None:
+    peer.declare("consumed")
+    peer.say(methods.BasicConsume(queue="consumed", arguments={"x-priority": "high"}))
+
+    assert refused(peer) == ReplyCode.PRECONDITION_FAILED
 
 
 def test_ten_thousand_routing_keys_cost_little(peer: Peer) -> None:

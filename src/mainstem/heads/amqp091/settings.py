@@ -27,6 +27,9 @@ class AmqpSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_field
     max_connections: Annotated[
         int, Meta(ge=1, description="Connections; more are closed at once, and counted.")
     ] = 10_000
+    max_consumers: Annotated[
+        int, Meta(ge=1, description="Consumers of one connection; more close it.")
+    ] = 10_000
     max_message_bytes: Annotated[
         int,
         Meta(ge=1024, le=2**31 - 1, description="Bytes of the largest message; more is refused."),

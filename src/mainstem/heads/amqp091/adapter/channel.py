@@ -289,15 +289,20 @@ class AmqpChannel:
             self._service.replies.consume(self, tag, name, no_ack=method.no_ack)
             self._answer(method.nowait, methods.BasicConsumeOk(tag))
             return
-        queue = self._queue(method.queue)
+        queue, priority = self._queue(method.queue), _priority(method)
         consumer = Consumer(tag, queue, no_ack=method.no_ack, exclusive=method.exclusive)
         self._service.queues.check_exclusive(queue, consumer)
+        most = self._service.settings.max_consumers
+        if self._connection.consumers >= most:
+            detail = f"reached maximum ({most}) of consumers per connection (amqp.max_consumers)"
+            raise AmqpError(ReplyCode.NOT_ALLOWED, detail, *method.ids)
         # Whoever may not take anything is refused, instead of cancelled.
         self._connection.door.queues.acquire(*queue.place, self._deliveries.owner, max_events=0)
         # Before its first message.
         if not method.nowait:
             self._connection.send([method_frame(self.number, methods.BasicConsumeOk(tag))])
         self._consumers[tag] = consumer
+        self._connection.consumers += 1
         consumer.source = QueueConsumer(
             self._service.context,
             self._connection.door,
@@ -308,7 +313,7 @@ class AmqpChannel:
             lambda error: self._cancelled(consumer, error),
             credit=None if method.no_ack else self._prefetch,
             session=None if method.no_ack else self._deliveries.session,
-            priority=_priority(method),
+            priority=priority,
             auto_ack=method.no_ack,
             locked=False,
             single=queue.record.settings.single_active_consumer,
@@ -326,6 +331,7 @@ class AmqpChannel:
 
     def _end_consumer(self, tag: str) -> None:
         consumer = self._consumers.pop(tag)
+        self._connection.consumers -= 1
         consumer.source.close()
         self._service.queues.end_consumer(self._connection, consumer)
 
@@ -334,6 +340,7 @@ class AmqpChannel:
         if self._consumers.get(consumer.tag) is not consumer:
             return
         del self._consumers[consumer.tag]
+        self._connection.consumers -= 1
         self._service.queues.forget_consumer(consumer)
         self._connection.warn(f"consumer {consumer.tag!r} is cancelled: {error}")
         if self._connection.session.has("consumer_cancel_notify"):

@@ -40,6 +40,8 @@ class AmqpConversation:
         """What waits for room in a topic."""
         self.publisher = Publisher(self)
         self._channels: dict[int, AmqpChannel] = {}
+        self.consumers = 0
+        """Consumers of all channels."""
         self.in_transactions = 0
         """Bytes of messages in open transactions of all channels."""
         self._user = ""

@@ -312,8 +312,9 @@ class DeclaredQueues:
 
     def check_exclusive(self, queue: DeclaredQueue, consumer: "Consumer") -> None:
         """Refuse a consumer beside an exclusive one, or an exclusive one beside others."""
-        has_exclusive = any(each.exclusive for each in queue.consumers)
-        if has_exclusive or (consumer.exclusive and queue.consumers):
+        first = next(iter(queue.consumers), None)
+        # An exclusive one is alone, so the first tells of all.
+        if first is not None and (first.exclusive or consumer.exclusive):
             detail = f"queue '{queue.name}' in vhost '{queue.record.vhost}' in exclusive use"
             raise AmqpError(ReplyCode.ACCESS_REFUSED, detail, *methods.BasicConsume.ids)
 
