@@ -189,3 +189,15 @@ def test_a_queue_is_not_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatc
     assert dead(desk) == [b"1"]
     ticked(desk, 50)
     assert dead(desk) == [b"1", b"2"]
+
+
+def test_what_cannot_be_routed_is_tried_again_but_not_at_once() -> None:
+    desk = Desk(dead_letter_route="dlx", max_length=0)
+    desk.publish(*[b""] * (MAX_AT_ONCE + 1))
+
+    assert ticked(desk) == registry.RETRY_MS
+    desk.queues.route_dead_letters(lambda route, found: [])
+    ticked(desk, registry.RETRY_MS)
+    ticked(desk)
+
+    assert desk.queues.show("orders", "emails").windows[0].unsettled == 0

@@ -44,6 +44,8 @@ _Place = tuple[str, str]
 """A queue's key, as something that can be ordered."""
 LOOK_MS = 50
 """How often a queue with limits is looked at, at most."""
+RETRY_MS = 1_000
+"""When dead events are tried again that could not be made dead letters."""
 Overlay = Callable[[str, QueueSettings], QueueSettings]
 
 
@@ -268,10 +270,18 @@ class QueueRegistry:
             return None
         return self.opened(topic.name, key.name)
 
-    def _set_deadlines(self) -> None:
-        """Note when time will bring something to the queues that were used."""
+    def _note_returned(self) -> None:
+        """Note when to look at queues with limits of which more waits than before."""
         while self.settler.given_back:
             self._grew(self.settler.given_back.pop())
+        while self.settler.kept:
+            # Tried again, but not at once: there is no room, or the head with the route is off.
+            key = self.settler.kept.pop()
+            self._looks.set((key.name, key.topic_id), self._monotonic_ms() + RETRY_MS)
+
+    def _set_deadlines(self) -> None:
+        """Note when time will bring something to the queues that were used."""
+        self._note_returned()
         for key, live in self._used.items():
             place = (key.name, key.topic_id)
             if self._live.get(key) is not live:

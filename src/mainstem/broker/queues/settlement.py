@@ -112,6 +112,8 @@ class Settler:
         """Whom to tell what, without the lock."""
         self.given_back: list[QueueKey] = []
         """Queues with limits of which more may wait now."""
+        self.kept: list[QueueKey] = []
+        """Queues with dead events that could not be made dead letters."""
         self.settled_topics: set[str] = set()
         """Topics to be trimmed, of which something was settled."""
 
@@ -203,8 +205,10 @@ class Settler:
             self.carry_out_all([(live, plan)], lazy=True)
         except MainstemError:
             for number, changes in plan.changes.items():
+                live.windows[number].head_ms = None
                 for offset in changes:
                     live.windows[number].put_back(offset)
+            self.kept.append(live.key)
             return False
         return True
 
