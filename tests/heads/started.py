@@ -161,12 +161,17 @@ async def started(
     auth: Auth | None = None,
     *,
     buffer_bytes: int = 0,
+    broker: Broker | None = None,
 ) -> AsyncIterator[Started]:
-    """Run a head until the block ends; ``buffer_bytes``: send buffer of its connections."""
-    broker, clock = new_broker(), Clock()
-    broker.create_topic(TOPIC)
-    broker.queues.create(TOPIC, TOPIC)
-    context = context_on(broker, clock, auth=auth)
+    """Run a head until the block ends; ``buffer_bytes``: send buffer of its connections.
+
+    ``broker``: one on which the head has run before.
+    """
+    if broker is None:
+        broker = new_broker()
+        broker.create_topic(TOPIC)
+        broker.queues.create(TOPIC, TOPIC)
+    context = context_on(broker, Clock(), auth=auth)
     chosen = settings or head.settings
     with head.bind(chosen, Address("127.0.0.1", 0)) as listener, nothing_unexpected():
         is_udp = listener.type == socket.SOCK_DGRAM

@@ -1,11 +1,13 @@
 """Queues as clients declare them: a topic, a queue on it, and who consumes.
 
 How this works: a queue's record is in the topology; here is what the broker has of it. A queue that
-is not durable is a topic of durability ``disk``, which is deleted when the server starts again.
+is not durable is a topic of durability ``disk``, which is deleted when the server starts again. But
+a topic that was there before its queue was declared is another protocol's, and never deleted here.
 """
 
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,9 +15,11 @@ from mainstem.broker.door import AT_ONCE, Door, Durable, Order, QueueSettings
 from mainstem.core.errors import MainstemError, TopicExists
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.heads.amqp091 import methods
-from mainstem.heads.amqp091.adapter.declared import Queue
+from mainstem.heads.amqp091.adapter import equivalence
+from mainstem.heads.amqp091.adapter.declared import NO_ARGUMENTS, Queue
 from mainstem.heads.amqp091.adapter.names import topic_of
 from mainstem.heads.amqp091.adapter.queue_arguments import Overflow
+from mainstem.heads.amqp091.adapter.refusals import locked
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 
 if TYPE_CHECKING:
@@ -31,6 +35,8 @@ EXPIRATION = "expiration"
 """The header with a message's own time to live."""
 TRANSIENT = "transient-topic"
 """The kind of definitions that name the topics of queues that end with the server."""
+SHARED = "shared-topic"
+"""The kind of definitions that name topics that were there before a queue was declared on them."""
 _LONGEST_WAIT_MS = 3_600_000
 _SEGMENT_BYTES = 16 * 1024 * 1024
 _OVERHEAD_BYTES = 256 * 1024
@@ -47,6 +53,7 @@ class DeclaredQueue:
         self.place = (record.topic, own)
         """Its topic, and its name there."""
         self.owns_topic = record.topic == own
+        """Whether the topic goes with the queue."""
         self.most_priority = record.settings.max_priority or 0
         self.consumers: dict[Consumer, None] = {}
         self.used_ms = 0
@@ -103,6 +110,7 @@ class DeclaredQueues:
         self._by_place: dict[tuple[str, str], DeclaredQueue] = {}
         self._unsettled: dict[str, Durable] = {}
         """Topics whose last messages are not to be seen yet, or whose deletion is not durable."""
+        self._shared = set(self._definitions.items(SHARED))
         self._load()
 
     def _load(self) -> None:
@@ -111,9 +119,13 @@ class DeclaredQueues:
         for vhost in topology.vhosts():
             for record in topology.queues(vhost):
                 queue = self._add(DeclaredQueue(record))
+                if record.topic in self._shared:
+                    queue.owns_topic = False
                 try:
                     # A crash may have come between the definition and its topic.
-                    self._create(broker, queue)
+                    with suppress(TopicExists):
+                        self._create_topic(broker, queue)
+                    broker.queues.create(*queue.place, queue.settings)
                 except MainstemError as error:
                     _logger.error("queue %r cannot be used: %s", queue.name, error)
         for topic in self._definitions.items(TRANSIENT):
@@ -223,30 +235,48 @@ class DeclaredQueues:
         return queue, topology.add_queue(record)
 
     def _create(self, door: Door, queue: DeclaredQueue) -> None:
-        topic, name = queue.place
-        try:
-            if queue.owns_topic:
-                if not queue.record.durable:
-                    # Before its topic, so that no crash leaves that behind.
-                    self._definitions.set(TRANSIENT, topic, b"")
-                door.create_topic(topic, self._topic_settings(queue.record))
-        except TopicExists:
-            if not self._is_shared(door, queue):
-                detail = (
-                    f"queue '{queue.name}' in vhost '{queue.record.vhost}' would be the topic "
-                    f"'{topic}', which is there already; to share its events, declare a queue of "
-                    f"another name with the argument x-mainstem-topic='{topic}'"
-                )
-                raise AmqpError(
-                    ReplyCode.PRECONDITION_FAILED, detail, *methods.QueueDeclare.ids
-                ) from None
-        door.queues.create(topic, name, queue.settings)
+        if self._service.context.broker.topics(queue.place[0]):
+            self._share(door, queue)
+        self._create_topic(door, queue)
+        door.queues.create(*queue.place, queue.settings)
 
-    def _is_shared(self, door: Door, queue: DeclaredQueue) -> bool:
-        """Tell whether a topic is a queue already: declared before, or by another protocol."""
-        found = door.topic(queue.place[0])
-        has_priorities = len(found.partitions) > queue.most_priority
-        return has_priorities and door.queues.settings(*queue.place) is not None
+    def _create_topic(self, door: Door, queue: DeclaredQueue) -> None:
+        topic = queue.place[0]
+        if not queue.owns_topic:
+            return
+        if not queue.record.durable:
+            # Before its topic, so that no crash leaves that behind.
+            self._definitions.set(TRANSIENT, topic, b"")
+        door.create_topic(topic, self._topic_settings(queue.record))
+        if topic in self._shared:
+            self._shared.remove(topic)
+            self._definitions.delete(SHARED, topic)
+
+    def _share(self, door: Door, queue: DeclaredQueue) -> None:
+        """Use a topic that is there already; AmqpError if it has no queue of this name.
+
+        Such a queue was made by another protocol, or by a declaration that a crash cut short. So
+        nobody can have it for themselves, and it does not go by itself.
+        """
+        topic = queue.place[0]
+        if not queue.owns_topic:
+            return
+        has_priorities = len(door.topic(topic).partitions) > queue.most_priority
+        if not has_priorities or door.queues.settings(*queue.place) is None:
+            detail = (
+                f"queue '{queue.name}' in vhost '{queue.record.vhost}' would be the topic "
+                f"'{topic}', which is there already; to share its events, declare a queue of "
+                f"another name with the argument x-mainstem-topic='{topic}'"
+            )
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, *methods.QueueDeclare.ids)
+        record = queue.record
+        if record.exclusive is not None:
+            raise locked(record)
+        equivalence.check_property(str(record), "auto_delete", False, record.auto_delete)
+        equivalence.check_arguments(str(record), NO_ARGUMENTS, record.arguments, ["x-expires"])
+        queue.owns_topic = False
+        self._shared.add(topic)
+        self._definitions.set(SHARED, topic, b"")
 
     def _topic_settings(self, record: Queue) -> TopicSettings:
         durability = record.settings.durability
