@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Callable
 
-from tests.broker.brokers import LateLog
+from tests.broker.brokers import Batches, LateLog
 from tests.heads.amqp091.talking import START_OK, TUNE_OK, publish_frames, said
 from tests.heads.contexts import context_on
 
 from mainstem.broker.broker import Broker
+from mainstem.core.errors import MainstemError
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
 from mainstem.heads.amqp091.adapter.service import Service
@@ -16,6 +17,7 @@ from mainstem.heads.amqp091.methods import Bare, Method
 from mainstem.heads.amqp091.properties import Properties, decode_properties, encode_properties
 from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.heads.conversation import Answer, Later
+from mainstem.log.port import Appended, Bounds, PartitionId, Slice
 
 SETTINGS = AmqpSettings()
 NO_PROPERTIES = Properties()
@@ -27,13 +29,55 @@ Told = Method | Bare | Properties | bytes
 """A method, the properties of a message, or its body."""
 
 
+class UnseenLog(LateLog):
+    """A log whose events, while it is late, cannot be seen before they are durable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tails: dict[PartitionId, int] = {}
+        self._watches: list[Callable[[], None]] = []
+
+    def settle(self, error: MainstemError | None = None) -> None:
+        """Make everything durable."""
+        self._tails.clear()
+        super().settle(error)
+        watches, self._watches = self._watches, []
+        for wake in watches:
+            wake()
+
+    def append(self, batches: Batches, *, together: bool = True, lazy: bool = False) -> Appended:
+        """Append, and hide it if this is late."""
+        if self.late:
+            for partition, _ in batches:
+                self._tails.setdefault(partition, super().bounds(partition).end)
+        return super().append(batches, together=together, lazy=lazy)
+
+    def bounds(self, partition: PartitionId) -> Bounds:
+        """Return the bounds."""
+        found = super().bounds(partition)
+        return found._replace(tail=self._tails.get(partition, found.tail))
+
+    def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
+        """Read what can be seen; a read that begins there must not go past it."""
+        hidden = partition in self._tails and offset >= self._tails[partition]
+        return super().read(partition, self.bounds(partition).end if hidden else offset, max_bytes)
+
+    def watch(
+        self, partition: PartitionId, offset: int, wake: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Watch the tail."""
+        if partition not in self._tails:
+            return super().watch(partition, offset, wake)
+        self._watches.append(wake)
+        return lambda: None
+
+
 class World:
     """A broker and what its AMQP clients share, inside a running loop; time stands still."""
 
     def __init__(self, settings: AmqpSettings = SETTINGS) -> None:
         self.now_ms = 1_000_000
-        self.log = LateLog()
-        """Tests may let it be late."""
+        self.log = UnseenLog()
         self.broker = Broker(self.log, self._now, monotonic_ms=self._now)
         self.service = Service(context_on(self.broker, self._now), settings, self._now)
 

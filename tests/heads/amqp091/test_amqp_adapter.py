@@ -53,14 +53,32 @@ async def test_requests_behind_one_that_waits_for_the_disk_are_carried_out_after
 
     world.log.late = True
     client.publish("q", b"1", PERSISTENT)
-    client.say(methods.QueueDeclare(queue="r", nowait=True))
-    client.say(methods.QueueBind(queue="r", exchange="amq.direct"))
+    client.say(methods.QueuePurge(queue="q"))
+    client.publish("q", b"2", PERSISTENT)
     assert await client.rest() == []
     world.log.settle()
-    told = await client.rest()
+    assert await client.rest() == []
+    world.log.settle()
+    assert await client.rest() == [methods.QueuePurgeOk(1)]
+
+    assert bodies(await client.asks(methods.BasicGet(queue="q", no_ack=True))) == [b"2"]
+
+
+async def test_a_dead_letter_is_found_right_after_its_message_was_rejected(
+    world: World, client: Client
+) -> None:
+    await client.asks(methods.QueueDeclare(queue="dead", durable=True))
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    await client.asks(methods.QueueDeclare(queue="q", durable=True, arguments=arguments))
+    client.publish("q", b"1")
+    await client.asks(methods.BasicGet(queue="q"))
+
+    world.log.late = True
+    client.say(methods.BasicReject(1, requeue=False))
+    client.say(methods.BasicGet(queue="dead", no_ack=True))
     world.log.settle()
 
-    assert told + await client.rest() == [Bare.QUEUE_BIND_OK]
+    assert bodies(await client.rest()) == [b"1"]
 
 
 async def test_what_was_published_is_found_by_another_connection_once_it_is_confirmed(

@@ -4,7 +4,7 @@ How this works: what is declared holds at once, and the answer waits until it is
 that ask how many messages there are, or for one of them, wait for what the client published before.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,6 +15,7 @@ from mainstem.heads.amqp091.adapter.confirms import Confirms
 from mainstem.heads.amqp091.adapter.declared import ExchangeType
 from mainstem.heads.amqp091.adapter.deliveries import Consumer, Deliveries, Unacked
 from mainstem.heads.amqp091.adapter.publisher import Routed
+from mainstem.heads.amqp091.adapter.queues import Unseen
 from mainstem.heads.amqp091.adapter.replies import REPLY_TO
 from mainstem.heads.amqp091.adapter.topology import Topology
 from mainstem.heads.amqp091.codec import method_frame
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from mainstem.heads.amqp091.adapter.queues import DeclaredQueue
 
 _M = TypeVar("_M", methods.BasicGet, methods.QueueDeclare, methods.QueueDelete, methods.QueuePurge)
+
+SEEN_MS = 10_000
+"""How long a request waits at most for messages before it to be durable."""
 
 
 class Transaction:
@@ -190,9 +194,11 @@ class AmqpChannel:
 
         What it asks for meanwhile comes after that.
         """
-        publisher = self._connection.publisher
-        durable = self._service.queues.settled(self._vhost, method.queue or self._last_queue)
-        if publisher.last.done and durable.done:
+        # Dead letters are messages of another queue.
+        self._service.context.settlements.flush()
+        place = (self._vhost, method.queue or self._last_queue)
+        gone, unseen = self._service.queues.gone(*place), self._service.queues.unseen(*place)
+        if gone.done and not unseen:
             call(method)
             return
         go_on = self._connection.hold()
@@ -202,7 +208,29 @@ class AmqpChannel:
                 self._connection.guarded(self.number, method.ids, partial(call, method))
             go_on()
 
-        publisher.when_durable(carry_out, durable)
+        if unseen:
+            self._wait_for(unseen, carry_out)
+        else:
+            self._connection.publisher.when_durable(carry_out, gone)
+
+    def _wait_for(self, unseen: Sequence[Unseen], call: Callable[[], None]) -> None:
+        """Call once messages can be seen; if the log has stopped, that is never."""
+        left = len(unseen)
+
+        def seen() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                parked.wake()
+
+        def look() -> None:
+            parked.end()
+            call()
+
+        context = self._service.context
+        parked = context.park(self._connection.waiting, SEEN_MS, lambda _: call(), look)
+        for each in unseen:
+            parked.watches[each] = context.broker.watch(*each, seen)
 
     # Queues
 
@@ -247,13 +275,11 @@ class AmqpChannel:
             self._answer(method.nowait, Bare.EXCHANGE_UNBIND_OK, durable)
 
     def _purge(self, method: methods.QueuePurge) -> None:
-        self._service.context.settlements.flush()
         queue = self._queue(method.queue)
         count, durable = self._connection.door.queues.purge(*queue.place)
         self._answer(method.nowait, methods.QueuePurgeOk(count), durable)
 
     def _delete_queue(self, method: methods.QueueDelete) -> None:
-        self._service.context.settlements.flush()
         count, durable = self._service.queues.delete(
             self._connection,
             self._named(method.queue),
@@ -347,7 +373,6 @@ class AmqpChannel:
             self._send(method_frame(self.number, methods.BasicCancel(consumer.tag, True)))
 
     def _get(self, method: methods.BasicGet) -> None:
-        self._service.context.settlements.flush()
         queue = self._queue(method.queue)
         queue.used_ms = self._service.clock_ms()
         frames = self._deliveries.get(queue, no_ack=method.no_ack)

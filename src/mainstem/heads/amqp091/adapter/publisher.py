@@ -288,13 +288,8 @@ class Publisher:
             if isinstance(all_published, HeldPublish):
                 return all_published
             found = all_published.durable
-        self._appended(entries, found)
+        self.last = found
         return found
-
-    def _appended(self, entries: Sequence[TopicEvents], durable: Durable) -> None:
-        self.last = durable
-        if not durable.done:
-            self._connection.service.queues.appended((each.topic for each in entries), durable)
 
     def _wait_for_room(self, part: Sequence[Routed], held: HeldPublish, *, singly: bool) -> None:
         self._hold()
@@ -376,11 +371,10 @@ class Publisher:
         self, routed: Sequence[Routed], settled: Sequence[QueueSettlements]
     ) -> Durable | HeldPublish:
         """Append the messages and acknowledgements of a transaction, all or nothing."""
-        entries = _entries(routed)
-        found = self._connection.door.publish_all(entries, settled)
+        found = self._connection.door.publish_all(_entries(routed), settled)
         if isinstance(found, HeldPublish):
             return found
-        self._appended(entries, found.durable)
+        self.last = found.durable
         return found.durable
 
 

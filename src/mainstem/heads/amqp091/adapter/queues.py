@@ -6,7 +6,7 @@ a topic that was there before its queue was declared is another protocol's, and 
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -41,6 +41,9 @@ _LONGEST_WAIT_MS = 3_600_000
 _SEGMENT_BYTES = 16 * 1024 * 1024
 _OVERHEAD_BYTES = 256 * 1024
 """What properties and headers may add to the largest message."""
+
+Unseen = tuple[str, int, int]
+"""A topic, a partition of it, and the last offset that is not to be seen yet."""
 
 
 class DeclaredQueue:
@@ -108,8 +111,8 @@ class DeclaredQueues:
         self._definitions = service.definitions
         self._queues: dict[tuple[str, str], DeclaredQueue] = {}
         self._by_place: dict[tuple[str, str], DeclaredQueue] = {}
-        self._unsettled: dict[str, Durable] = {}
-        """Topics whose last messages are not to be seen yet, or whose deletion is not durable."""
+        self._gone: dict[str, Durable] = {}
+        """Topics whose deletion is not durable yet: their names are not free before."""
         self._shared = set(self._definitions.items(SHARED))
         self._load()
 
@@ -186,26 +189,31 @@ class DeclaredQueues:
         self._service.topology.find_queue(connection.vhost, name, connection.id)
         return self._queues[connection.vhost, name]
 
-    def settled(self, vhost: str, name: str) -> Durable:
-        """Return when all can be seen that anybody did to a queue: publish to it, or delete it."""
-        found = self._queues.get((vhost, name))
-        topic = topic_of(vhost, name) if found is None else found.place[0]
-        return self._unsettled.get(topic, AT_ONCE)
+    def gone(self, vhost: str, name: str) -> Durable:
+        """Return when a name is free of a queue that was deleted."""
+        return self._gone.get(topic_of(vhost, name), AT_ONCE)
 
-    def appended(self, topics: Iterable[str], durable: Durable) -> None:
-        """Take note of messages that can be seen once they are durable."""
-        for topic in topics:
-            self._unsettled[topic] = durable
+    def unseen(self, vhost: str, name: str) -> list[Unseen]:
+        """Return where a queue has messages that nobody can see before they are durable."""
+        queue, broker = self._queues.get((vhost, name)), self._service.context.broker
+        if queue is None:
+            return []
+        topic, found = queue.place[0], list[Unseen]()
+        for number in range(len(broker.topic(topic).partitions)):
+            bounds = broker.bounds(topic, number)
+            if bounds.tail < bounds.end:
+                found.append((topic, number, bounds.end - 1))
+        return found
 
     def _deleted(self, topic: str, durable: Durable) -> None:
         """Take note that the name of a topic is free once its deletion is durable."""
-        self._unsettled[topic] = durable
+        self._gone[topic] = durable
         on_loop = self._service.context.on_loop
         durable.then(lambda _: on_loop(partial(self._forget, topic, durable)))
 
     def _forget(self, topic: str, durable: Durable) -> None:
-        if self._unsettled.get(topic) is durable:
-            del self._unsettled[topic]
+        if self._gone.get(topic) is durable:
+            del self._gone[topic]
 
     # Declared and deleted
 
