@@ -152,10 +152,13 @@ class Client:
         channel: int = 1,
         *,
         exchange: str = "",
+        mandatory: bool = False,
     ) -> None:
         """Publish a message."""
         frames = publish_frames(channel, routing_key, body, encode_properties(properties))
-        publish = methods.BasicPublish(exchange=exchange, routing_key=routing_key)
+        publish = methods.BasicPublish(
+            exchange=exchange, routing_key=routing_key, mandatory=mandatory
+        )
         frames[0] = method_frame(channel, publish)
         self.say_bytes(b"".join(frames))
 

@@ -5,6 +5,7 @@ from tests.heads.amqp091.amqp_client import PERSISTENT, Client, Told, World
 
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.methods import Bare, Method
+from mainstem.heads.amqp091.properties import Properties
 
 
 @pytest.fixture
@@ -127,3 +128,95 @@ async def test_a_message_to_an_exchange_that_is_not_there_closes_the_channel(
     close = closed(await client.rest())
 
     assert (close.reply_code, close.class_id, close.method_id) == (404, *methods.BasicPublish.ids)
+
+
+async def test_a_consumer_with_credit_comes_before_a_get_and_a_count(
+    client: Client, world: World
+) -> None:
+    await client.asks(methods.QueueDeclare(queue="q"))
+    await client.asks(methods.BasicConsume(queue="q", consumer_tag="c"))
+
+    client.publish("q", b"1")
+    client.say(methods.BasicGet(queue="q"))
+    told = await client.rest()
+
+    assert isinstance(told[0], methods.BasicDeliver)
+    assert told[-1] == methods.BasicGetEmpty("")
+    client.publish("q", b"2")
+    client.say(methods.QueueDeclare(queue="q", passive=True))
+    assert methods.QueueDeclareOk("q", 0, 1) in await client.rest()
+
+
+@pytest.mark.parametrize("tag", [1, 2, 4])
+async def test_deliveries_up_to_a_tag_that_is_not_out_cannot_be_settled(
+    client: Client, tag: int
+) -> None:
+    await client.asks(methods.QueueDeclare(queue="q"))
+    for _ in range(3):
+        client.publish("q", b"1")
+        await client.asks(methods.BasicGet(queue="q"))
+    assert await client.asks(methods.BasicAck(2, multiple=True)) == []
+
+    close = closed(await client.asks(methods.BasicNack(tag, multiple=True)))
+
+    assert close.reply_text == f"PRECONDITION_FAILED - unknown delivery tag {tag}"
+
+
+async def test_all_deliveries_may_be_settled_though_none_is_out(client: Client) -> None:
+    assert await client.asks(methods.BasicAck(0, multiple=True)) == []
+
+
+async def test_a_consumer_without_acknowledgements_waits_for_a_full_channel(
+    client: Client,
+) -> None:
+    for queue in ("q", "r"):
+        await client.asks(methods.QueueDeclare(queue=queue))
+    await client.asks(methods.BasicQos(prefetch_count=1, is_global=True))
+    await client.asks(methods.BasicConsume(queue="q", consumer_tag="c"))
+    await client.asks(methods.BasicConsume(queue="r", consumer_tag="d", no_ack=True))
+
+    for body in (b"1", b"2"):
+        client.publish("r", body)
+        assert bodies(await client.rest()) == [body]
+    client.publish("q", b"3")
+    client.publish("r", b"4")
+    client.publish("r", b"5")
+    assert bodies(await client.rest()) == [b"3"]
+    assert bodies(await client.asks(methods.BasicAck(3))) == [b"4", b"5"]
+
+
+async def test_the_name_under_which_a_channel_is_answered_is_a_queue_to_others(
+    world: World, client: Client
+) -> None:
+    await client.asks(methods.QueueDeclare(queue="q"))
+    await client.asks(methods.BasicConsume(queue="amq.rabbitmq.reply-to", no_ack=True))
+    client.publish("q", b"1", Properties(reply_to="amq.rabbitmq.reply-to"))
+    told = await client.asks(methods.BasicGet(queue="q"))
+    (name,) = (each.reply_to for each in told if isinstance(each, Properties))
+    assert name is not None
+
+    other = await world.client()
+    assert await other.asks(methods.QueueDeclare(queue=name, passive=True)) == [
+        methods.QueueDeclareOk(name, 0, 1)
+    ]
+    close = closed(await other.asks(methods.QueueDeclare(queue=name + "x")))
+    assert (close.reply_code, close.reply_text) == (
+        404,
+        f"NOT_FOUND - no queue '{name}x' in vhost '/'",
+    )
+
+
+async def test_what_cannot_be_routed_is_returned_when_its_transaction_is_committed(
+    client: Client,
+) -> None:
+    await client.asks(Bare.TX_SELECT)
+    client.publish("none", b"1", mandatory=True)
+    assert await client.rest() == []
+    assert await client.asks(Bare.TX_ROLLBACK) == [Bare.TX_ROLLBACK_OK]
+
+    client.publish("none", b"2", mandatory=True)
+    told = await client.asks(Bare.TX_COMMIT)
+
+    assert isinstance(told[0], methods.BasicReturn)
+    assert bodies(told) == [b"2"]
+    assert told[-1] == Bare.TX_COMMIT_OK

@@ -93,7 +93,7 @@ def test_our_protocol_header_is_answered_by_start() -> None:
 
     assert channel == 0
     assert start == methods.ConnectionStart(
-        0, 9, {"product": "mainstem"}, b"PLAIN AMQPLAIN", b"en_US"
+        0, 9, {"product": "mainstem"}, b"PLAIN AMQPLAIN ANONYMOUS", b"en_US"
     )
 
 
@@ -162,6 +162,8 @@ def start_ok(mechanism: str, response: bytes) -> bytes:
         ("PLAIN", "\0ü\0ß".encode(), ("ü", "ß".encode())),
         ("PLAIN", b"\0guest\0\xff", ("guest", b"\xff")),
         ("AMQPLAIN", fields.table({"LOGIN": "me", "PASSWORD": "p"})[4:], ("me", b"p")),
+        ("ANONYMOUS", b"", ("", b"")),
+        ("ANONYMOUS", b"somebody", ("", b"")),
         ("AMQPLAIN", fields.table({"PASSWORD": b"\xff", "LOGIN": "me"})[4:], ("me", b"\xff")),
     ],
 )
@@ -330,6 +332,16 @@ def test_a_frame_over_the_limit_is_refused_by_its_size(phase: Phase, size: int) 
 
     with pytest.raises(ProtocolError, match="frame_too_large"):
         session.frame_size(memoryview(b"\1\0\0" + size.to_bytes(4, "big")))
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.TUNING])
+def test_frames_are_small_before_limits_are_agreed_upon(phase: Phase) -> None:
+    session = in_phase(phase)
+    start = b"\1\0\0"
+
+    assert session.frame_size(memoryview(start + (8184).to_bytes(4, "big"))) == 8192
+    with pytest.raises(ProtocolError, match="frame_too_large"):
+        session.frame_size(memoryview(start + (8193).to_bytes(4, "big")))
 
 
 @pytest.mark.parametrize(("wanted", "agreed"), [(0, 2047), (1, 1), (3, 3), (2047, 2047)])

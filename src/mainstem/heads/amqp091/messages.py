@@ -43,6 +43,11 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
     """As they came; ``properties.decode_properties`` reads and checks them."""
     body: bytes
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return len(self.body) + len(self.properties) + len(self.target.route)
+
 
 Said = Publish | BasicAck | BasicNack | BasicReject
 

@@ -7,7 +7,7 @@ from mainstem.heads.amqp091 import fields
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.heads.amqp091.methods import ConnectionStartOk
 
-MECHANISMS = ("PLAIN", "AMQPLAIN")
+MECHANISMS = ("PLAIN", "AMQPLAIN", "ANONYMOUS")
 
 
 def credentials(mechanism: str, response: bytes) -> tuple[str, bytes]:
@@ -15,6 +15,9 @@ def credentials(mechanism: str, response: bytes) -> tuple[str, bytes]:
     if mechanism not in MECHANISMS:
         detail = f"unknown authentication mechanism '{mechanism}'"
         raise AmqpError(ReplyCode.COMMAND_INVALID, detail, *ConnectionStartOk.ids)
+    if mechanism == "ANONYMOUS":
+        # What it says is for traces only [RFC 4505].
+        return "", b""
     user, password = _plain(response) if mechanism == "PLAIN" else _amqplain(response)
     try:
         return user.decode(), password

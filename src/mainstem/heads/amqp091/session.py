@@ -56,6 +56,8 @@ from mainstem.heads.conversation import ProtocolError
 
 CLOSE_MS = 10_000
 """How long a client may take to answer Connection.Close."""
+INITIAL_FRAME_MAX = 8192
+"""Bytes of a frame before limits are agreed upon, as of RabbitMQ 4.1; tokens may be long."""
 RUN_BYTES = 64 * 1024
 """How much ``receive_run`` takes at most; larger messages gain nothing by it."""
 
@@ -154,7 +156,7 @@ class Session:
         self.phase = Phase.HEADER
         self.channel = 0
         """Of the frame that came last."""
-        self.frame_max = settings.frame_max
+        self.frame_max = min(INITIAL_FRAME_MAX, settings.frame_max)
         """Bytes of a frame, both ways."""
 
     # Frames in

@@ -12,11 +12,12 @@ from mainstem.broker.door import AT_ONCE, Durable, HeldPublish, Outcome
 from mainstem.core.errors import MainstemError
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.adapter.confirms import Confirms
-from mainstem.heads.amqp091.adapter.declared import ExchangeType
+from mainstem.heads.amqp091.adapter.declared import ExchangeType, Queue
 from mainstem.heads.amqp091.adapter.deliveries import Consumer, Deliveries, Unacked
 from mainstem.heads.amqp091.adapter.publisher import Routed
 from mainstem.heads.amqp091.adapter.queues import Unseen
-from mainstem.heads.amqp091.adapter.replies import REPLY_TO
+from mainstem.heads.amqp091.adapter.refusals import not_found
+from mainstem.heads.amqp091.adapter.replies import REPLY_PREFIX, REPLY_TO
 from mainstem.heads.amqp091.adapter.topology import Topology
 from mainstem.heads.amqp091.codec import method_frame
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
@@ -42,6 +43,8 @@ class Transaction:
         self.size = 0
         """Bytes of its messages."""
         self.settled: list[tuple[Unacked, Outcome]] = []
+        self.calls: list[Callable[[], None]] = []
+        """What is sent to clients if it is committed."""
 
 
 class AmqpChannel:
@@ -86,17 +89,24 @@ class AmqpChannel:
             return
         routed = self._connection.publisher.route(self, 0, message)
         if routed is not None:
-            self._keep(self._transaction, routed)
+            self._keep(self._transaction, routed.size, len(routed.places))
+            self._transaction.routed.append(routed)
 
-    def _keep(self, transaction: Transaction, routed: Routed) -> None:
+    def at_commit(self, message: Publish, call: Callable[[], None]) -> None:
+        """Make a call about a message: now, or when the transaction is committed."""
+        if self._transaction is None:
+            call()
+            return
+        self._keep(self._transaction, message.size, 1)
+        self._transaction.calls.append(call)
+
+    def _keep(self, transaction: Transaction, size: int, copies: int) -> None:
         """Keep a message for a transaction, unless all of the connection would be too large."""
         connection, most = self._connection, self._service.settings.max_transaction_bytes
-        size = routed.size
-        is_alone = not connection.in_transactions and len(routed.places) == 1
+        is_alone = not connection.in_transactions and copies == 1
         if connection.in_transactions + size > most and not is_alone:
             detail = f"transactions of more than {most} bytes (amqp.max_transaction_bytes)"
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail)
-        transaction.routed.append(routed)
         transaction.size += size
         connection.in_transactions += size
 
@@ -246,10 +256,20 @@ class AmqpChannel:
         return self._service.queues.find(self._connection, self._named(name))
 
     def _declare_queue(self, method: methods.QueueDeclare) -> None:
+        if method.queue.startswith(REPLY_PREFIX):
+            self._find_reply_name(method)
+            return
         queue, durable = self._service.queues.declare(self._connection, method)
         self._last_queue = queue.name
+        queue.serve_consumers(self._service.context)
         counts = (queue.ready(self._connection.door), len(queue.consumers))
         self._answer(method.nowait, methods.QueueDeclareOk(queue.name, *counts), durable)
+
+    def _find_reply_name(self, method: methods.QueueDeclare) -> None:
+        """Answer whether somebody still waits for answers under a name."""
+        if not self._service.replies.knows(method.queue):
+            raise not_found(Queue.kind, method.queue, self._vhost)
+        self._answer(method.nowait, methods.QueueDeclareOk(method.queue, 0, 1))
 
     def _bind_queue(self, method: methods.QueueBind | methods.QueueUnbind) -> None:
         name = self._named(method.queue)
@@ -311,7 +331,7 @@ class AmqpChannel:
             detail = f"attempt to reuse consumer tag '{tag}'"
             raise AmqpError(ReplyCode.NOT_ALLOWED, detail, *method.ids)
         if method.queue == REPLY_TO:
-            name = f"{REPLY_TO}.{self._service.new_token()}"
+            name = f"{REPLY_PREFIX}{self._service.new_token()}"
             self._service.replies.consume(self, tag, name, no_ack=method.no_ack)
             self._answer(method.nowait, methods.BasicConsumeOk(tag))
             return
@@ -338,7 +358,7 @@ class AmqpChannel:
             partial(self._deliveries.send, consumer),
             lambda error: self._cancelled(consumer, error),
             credit=None if method.no_ack else self._prefetch,
-            session=None if method.no_ack else self._deliveries.session,
+            session=self._deliveries.session,
             priority=priority,
             auto_ack=method.no_ack,
             locked=False,
@@ -424,6 +444,8 @@ class AmqpChannel:
         if isinstance(found, HeldPublish):
             raise AmqpError(ReplyCode.RESOURCE_ERROR, "a queue is full", *method.ids)
         self._deliveries.credit([each for each, _ in ended.settled])
+        for call in ended.calls:
+            call()
         self._answer(False, Bare.TX_COMMIT_OK, found)
 
 

@@ -94,6 +94,9 @@ class Deliveries:
         self._last_tag = tag
         if unacked is not None:
             self.used[queue] = None
+        else:
+            # They had to wait for the others of the channel, but count for nothing.
+            self.session.add_credit(len(deliveries))
         connection.service.counts.delivered += len(deliveries)
         connection.send(frames)
 
@@ -127,6 +130,7 @@ class Deliveries:
     def get(self, queue: "DeclaredQueue", *, no_ack: bool) -> list[Piece] | None:
         """Take one message; None if there is none."""
         connection = self._connection
+        queue.serve_consumers(connection.service.context)
         taken = connection.door.queues.acquire(*queue.place, self.owner, max_events=1, locked=False)
         if not taken:
             return None
@@ -163,9 +167,9 @@ class Deliveries:
             if found is None:
                 raise _unknown_tag(tag)
             return [found]
-        tags = list(self._unacked) if tag == 0 else self._up_to(tag)
-        if tag and tag > self._last_tag:
+        if tag and tag not in self._unacked:
             raise _unknown_tag(tag)
+        tags = list(self._unacked) if tag == 0 else self._up_to(tag)
         return [self._unacked.pop(each) for each in tags]
 
     def put_back(self, deliveries: Sequence[Unacked]) -> None:

@@ -8,6 +8,7 @@ to some after others, and confirmed with the last. What must be seen after it on
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -20,7 +21,7 @@ from mainstem.heads.amqp091.adapter.failures import refusal
 from mainstem.heads.amqp091.adapter.messages import headers_of
 from mainstem.heads.amqp091.adapter.queue_arguments import MAX_EXPIRY_MS
 from mainstem.heads.amqp091.adapter.queues import DeclaredQueue
-from mainstem.heads.amqp091.adapter.replies import REPLY_TO
+from mainstem.heads.amqp091.adapter.replies import REPLY_PREFIX, REPLY_TO
 from mainstem.heads.amqp091.adapter.routing import BCC, without_bcc
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.heads.amqp091.messages import Publish, Target
@@ -55,7 +56,6 @@ PORTION_BYTES = 2 * 1024 * 1024
 """What is appended at once; other connections have their turn before the next portion."""
 MAX_TOGETHER_BYTES = 8 * 1024 * 1024
 """What a message may take in all its queues together for all or none of them to get it."""
-REPLY_PREFIX = f"{REPLY_TO}."
 
 
 class Routed(NamedTuple):
@@ -109,14 +109,14 @@ class Publisher:
             _check_expiration(said.expiration)
         connection.service.counts.published += 1
         if not target.exchange and target.routing_key.startswith(REPLY_PREFIX):
-            self._reply(channel, number, message)
+            channel.at_commit(message, partial(self._reply, channel, number, message))
             return None
         if said.reply_to == REPLY_TO:
             said = self._with_reply_name(channel, said)
             properties = encode_properties(said)
         queues = self._queues(target, said)
         if not queues:
-            self._unroutable(channel, number, message)
+            channel.at_commit(message, partial(self._unroutable, channel, number, message))
             return None
         if said.headers is not None and BCC in said.headers:
             said = msgspec.structs.replace(said, headers=without_bcc(said.headers))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
     from mainstem.heads.amqp091.adapter.deliveries import Consumer
     from mainstem.heads.amqp091.adapter.service import Service
+    from mainstem.heads.context import HeadContext
 
 _logger = logging.getLogger("mainstem.heads.amqp091")
 
@@ -64,6 +65,10 @@ class DeclaredQueue:
         said = record.settings
         self.refuses = said.max_length is not None and said.overflow is not Overflow.DROP_HEAD
         """Whether messages are refused while it is full."""
+
+    def serve_consumers(self, context: "HeadContext") -> None:
+        """Give consumers that may have more what there is, before somebody else takes or counts."""
+        context.dispatcher.go_first(*self.place)
 
     def ready(self, door: Door) -> int:
         """Return how many messages wait."""

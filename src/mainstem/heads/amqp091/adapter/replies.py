@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from mainstem.heads.amqp091.adapter.channel import AmqpChannel
 
 REPLY_TO = "amq.rabbitmq.reply-to"
+REPLY_PREFIX = f"{REPLY_TO}."
+"""How the names begin under which channels are answered."""
 
 
 class Replies:
