@@ -352,7 +352,7 @@ _AMQP = Spoken(
     take=lambda _: HANDSHAKE + _CONSUME,
     # As RabbitMQ does, the head lets clients off the bytes around the payload.
     limit=AmqpSettings().frame_max + FRAME_OVERHEAD,
-    claims=lambda size: PROTOCOL_HEADER + HEAD.pack(METHOD, 0, size - FRAME_OVERHEAD),
+    claims=lambda size: HANDSHAKE + HEAD.pack(METHOD, 0, size - FRAME_OVERHEAD),
     login=HANDSHAKE.replace(b"secret", b"wrong!") + _AMQP_ASK,
     wait=HANDSHAKE + _CONSUME,
     wait_begins=method_frame(1, methods.BasicConsumeOk("waits")),
