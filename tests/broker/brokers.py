@@ -9,7 +9,7 @@ from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.event import Event
 from mainstem.core.records import events
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log.durable import Commit
+from mainstem.log.commit.durable import Commit
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import (
     Appended,

@@ -42,7 +42,7 @@ QUICK: dict[str, str | int | bool] = {
 
 DIES_IN_WRITE = """
 import os, signal, threading
-from mainstem.log.files import RealFile
+from mainstem.log.files.files import RealFile
 from {module} import {owner}
 whole, asked, lock = RealFile.pwrite, {owner}.{method}, threading.Lock()
 calls, count = 0, -1

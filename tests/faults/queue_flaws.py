@@ -16,7 +16,7 @@ Window.add = add
 FORGETS_ACKS = """
 from mainstem.broker.queues.settlement import Settler
 from mainstem.broker.queues.records import QueueKey
-from mainstem.log.durable import AT_ONCE
+from mainstem.log.commit.durable import AT_ONCE
 real = Settler.write
 def write(self, changes, letters=(), **how):
     if any(isinstance(each.key, QueueKey) for each in changes):

@@ -12,7 +12,7 @@ from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.disk import DiskLog
 from mainstem.log.options import Options
 from mainstem.log.port import PartitionId
-from mainstem.log.segment import Segment
+from mainstem.log.segments.segment import Segment
 
 SIZE = 64 * 1024
 PARTITION = PartitionId("6" * 32, 4)

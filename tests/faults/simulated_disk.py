@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mainstem.log.files import Buffer
+from mainstem.log.files.files import Buffer
 
 
 class Write(NamedTuple):

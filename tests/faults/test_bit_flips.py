@@ -23,7 +23,7 @@ from mainstem.core.batch import HEADER_SIZE, checksum_matches, read_header
 from mainstem.core.errors import CorruptBatch, DamagedLog
 from mainstem.core.records import events
 from mainstem.log.disk import DiskLog
-from mainstem.log.segment import Segment
+from mainstem.log.segments.segment import Segment
 
 FOUND_OUT = (DamagedLog, CorruptBatch)
 

@@ -18,7 +18,7 @@ from tests.faults.crash_checks import (
 from tests.faults.random_workload import Life, born, fill_now_and_then, interrupt
 from tests.long_runs import LONG, seeds
 
-from mainstem.log import index
+from mainstem.log.segments import index
 
 STATES_PER_LIFE = 4_200
 

@@ -19,11 +19,12 @@ from tests.faults.crash_checks import (
 from tests.faults.random_workload import born
 from tests.faults.simulated_disk import SimFiles
 
-from mainstem.log import index, manifest, wal
-from mainstem.log.deleted_files import DeletedFiles
+from mainstem.log.commit import manifest, wal
+from mainstem.log.commit.deleted_files import DeletedFiles
 from mainstem.log.disk import DiskLog
-from mainstem.log.files import Files
-from mainstem.log.segment import Segment
+from mainstem.log.files.files import Files
+from mainstem.log.segments import index
+from mainstem.log.segments.segment import Segment
 
 SEEDS = range(8)
 

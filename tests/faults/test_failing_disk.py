@@ -17,10 +17,10 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.disk import DiskLog
-from mainstem.log.file_cache import FileCache
-from mainstem.log.files import Buffer, OpenFile, RealFiles
+from mainstem.log.files.files import Buffer, OpenFile, RealFiles
 from mainstem.log.options import Options
 from mainstem.log.port import PartitionId
+from mainstem.log.segments.file_cache import FileCache
 
 FSYNC = TopicSettings()
 DISK = TopicSettings(durability=Durability.DISK)
@@ -343,7 +343,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 from mainstem.core.errors import StorageFailed
-from mainstem.log.files import RealFiles
+from mainstem.log.files.files import RealFiles
 from tests.faults.test_failing_disk import FSYNC, ORDERS, opened, write
 
 log = opened(RealFiles(Path(sys.argv[1])), background=sys.argv[2] == "threads")
@@ -385,7 +385,7 @@ def test_the_kernel_says_that_a_sync_failed(tmp_path: Path, threads: str, when: 
 _CROWDED = """
 import resource, sys
 from pathlib import Path
-from mainstem.log.files import RealFiles
+from mainstem.log.files.files import RealFiles
 from tests.faults.test_failing_disk import DISK, FSYNC, PartitionId, opened, stored, write
 
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

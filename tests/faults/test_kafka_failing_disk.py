@@ -12,7 +12,7 @@ from mainstem.kafka_protocol.messages.fetch import FETCH, FetchResponse
 
 FAILS = """
 import errno, os
-from mainstem.log.files import RealFile
+from mainstem.log.files.files import RealFile
 def fail(self, real=RealFile.sync):
     if os.path.exists({sign!r}):
         raise OSError(errno.EIO, os.strerror(errno.EIO))

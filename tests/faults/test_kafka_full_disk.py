@@ -17,7 +17,7 @@ from mainstem.node.data_directory import holder_of
 
 FULL = """
 import errno, os
-from mainstem.log.files import RealFile
+from mainstem.log.files.files import RealFile
 for name in ("pwrite", "allocate"):
     def refuse(self, *arguments, real=getattr(RealFile, name)):
         if os.path.exists({sign!r}):

@@ -14,7 +14,7 @@ KILLS = 4
 
 FORGETS_CURSORS = """
 from mainstem.broker.state import State
-from mainstem.log.durable import AT_ONCE
+from mainstem.log.commit.durable import AT_ONCE
 real = State.change_cursors
 def change_cursors(self, changes, now_ms):
     if all(change.value and change.value.offset % 50 == 0 for change in changes):

@@ -14,8 +14,9 @@ from tests.faults.random_workload import A0, A1, DISK, FSYNC, B
 from tests.faults.simulated_disk import Image, SimFiles
 
 from mainstem.core.errors import DamagedLog
-from mainstem.log import index, wal
+from mainstem.log.commit import wal
 from mainstem.log.port import PartitionId
+from mainstem.log.segments import index
 
 Events = dict[PartitionId, list[Found]]
 PARTITIONS = (A0, A1, B)

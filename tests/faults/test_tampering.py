@@ -14,8 +14,9 @@ from tests.faults.simulated_disk import SimFiles
 
 from mainstem.core.checksum import crc32c
 from mainstem.core.errors import CorruptBatch, DamagedLog, FormatTooNew, MainstemError
-from mainstem.log import index, manifest, wal
+from mainstem.log.commit import manifest, wal
 from mainstem.log.disk import DiskLog
+from mainstem.log.segments import index
 
 EVENTS = [b"%02d" % number + b"." * 90 for number in range(24)]
 

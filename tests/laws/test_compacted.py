@@ -10,10 +10,10 @@ from mainstem.core.batch import batches, place, read_header, seal
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log import offset_map
 from mainstem.log.disk import DiskLog
 from mainstem.log.memory import MemoryLog
 from mainstem.log.options import Options
+from mainstem.log.segments import offset_map
 
 TOMBSTONE_MS = 1_000
 SETTINGS = TopicSettings(compact=True, segment_bytes=1_024, tombstone_ms=TOMBSTONE_MS)

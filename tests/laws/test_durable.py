@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from mainstem.core.errors import MainstemError, StorageFailed
-from mainstem.log.durable import AT_ONCE, Commit
+from mainstem.log.commit.durable import AT_ONCE, Commit
 
 
 def test_a_promise_kept_at_once_waits_for_nothing() -> None:

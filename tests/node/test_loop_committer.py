@@ -12,7 +12,7 @@ from tests.faults.simulated_disk import SimFiles
 
 from mainstem.core.errors import MainstemError, StorageFailed
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log import group_commit
+from mainstem.log.commit import group_commit
 from mainstem.log.disk import DiskLog
 from mainstem.log.options import Options
 from mainstem.log.port import Durable, PartitionId

@@ -33,7 +33,7 @@ from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
 from mainstem.broker.transactions.records import Transaction, TransactionFold
 from mainstem.core.errors import UnknownMember, UnknownProducer
 from mainstem.heads.kafka.adapter.apis import share_fetch
-from mainstem.log.durable import AT_ONCE
+from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId, WritableBatch
 
 ROOT = Path(__file__).parents[2]

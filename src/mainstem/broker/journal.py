@@ -15,7 +15,7 @@ from mainstem.core.errors import DamagedLog, FormatTooNew
 from mainstem.core.event import Event
 from mainstem.core.records import build, events
 from mainstem.core.topic_settings import Durability, TopicSettings
-from mainstem.log.durable import AT_ONCE
+from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Durable, Log, PartitionId, WritableBatch
 
 TOPICS = "__mainstem_topics"

@@ -12,17 +12,17 @@ from operator import itemgetter
 
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.topic_settings import Durability
-from mainstem.log.checkpoint import Checkpoints
+from mainstem.log.commit.checkpoint import Checkpoints
+from mainstem.log.commit.durable import AT_ONCE
+from mainstem.log.commit.group_commit import Committer, Group
+from mainstem.log.commit.wal import PART_OVERHEAD, Kind, Part, encode_parts
 from mainstem.log.disk_partition import DiskPartition
-from mainstem.log.durable import AT_ONCE
-from mainstem.log.group_commit import Committer, Group
 from mainstem.log.memory import MemoryPartition
 from mainstem.log.options import Options
 from mainstem.log.partition_map import Partition, PartitionMap
 from mainstem.log.port import Appended, Durable, PartitionId, WritableBatch
-from mainstem.log.segment import Segment
+from mainstem.log.segments.segment import Segment
 from mainstem.log.tail_watches import Wake, call_all
-from mainstem.log.wal import PART_OVERHEAD, Kind, Part, encode_parts
 
 
 class Appender:

@@ -20,21 +20,21 @@ import msgspec
 from mainstem.core.errors import DamagedLog, InvalidSetting
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.appender import Appender
-from mainstem.log.checkpoint import Checkpoints
-from mainstem.log.deleted_files import DeletedFiles
+from mainstem.log.commit.checkpoint import Checkpoints
+from mainstem.log.commit.deleted_files import DeletedFiles
+from mainstem.log.commit.group_commit import Committer
+from mainstem.log.commit.wal import Kind
 from mainstem.log.disk_partition import DiskPartition
-from mainstem.log.file_cache import FileCache
-from mainstem.log.files import FAULTS, Files, RealFiles, refusal
-from mainstem.log.group_commit import Committer
+from mainstem.log.files.files import FAULTS, Files, RealFiles, refusal
 from mainstem.log.memory import MemoryPartition
 from mainstem.log.options import Options
 from mainstem.log.partition_map import PartitionMap
 from mainstem.log.port import Appended, Bounds, PartitionId, Slice, TimedOffset, WritableBatch
-from mainstem.log.recovery import Recovered, Report, recover
-from mainstem.log.segment import EMPTY, Segment
+from mainstem.log.recovery.recovery import Recovered, Report, recover
+from mainstem.log.segments.file_cache import FileCache
+from mainstem.log.segments.segment import EMPTY, Segment
 from mainstem.log.tail_watches import Wake, already_woken, call_all
-from mainstem.log.upkeep import Upkeep
-from mainstem.log.wal import Kind
+from mainstem.log.upkeep.upkeep import Upkeep
 
 
 class DiskLog:

@@ -12,10 +12,10 @@ import msgspec
 from mainstem.core.batch import place, read_span
 from mainstem.core.errors import OffsetOutOfRange
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log.file_cache import FileCache
-from mainstem.log.files import Files
+from mainstem.log.files.files import Files
 from mainstem.log.port import Bounds, PartitionId, WritableBatch
-from mainstem.log.segment import Segment, SegmentRecord
+from mainstem.log.segments.file_cache import FileCache
+from mainstem.log.segments.segment import Segment, SegmentRecord
 from mainstem.log.tail_watches import TailWatches, Wake
 
 PARTITIONS = "partitions"

@@ -16,8 +16,7 @@ from mainstem.core.batch import place, read_header, read_span, set_last_offset
 from mainstem.core.errors import Closed, OffsetOutOfRange, StorageFull, UnknownPartition
 from mainstem.core.records import events, retain
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log.durable import AT_ONCE
-from mainstem.log.offset_map import OffsetMap
+from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import (
     Appended,
     Bounds,
@@ -26,6 +25,7 @@ from mainstem.log.port import (
     TimedOffset,
     WritableBatch,
 )
+from mainstem.log.segments.offset_map import OffsetMap
 from mainstem.log.tail_watches import TailWatches, Wake, call_all
 
 MAX_BYTES = 1024 * 1024 * 1024

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from mainstem.log import manifest
-from mainstem.log.read_only import ReadOnlyFiles
-from mainstem.log.symlinks import open_lock, read_lock
+from mainstem.log.commit import manifest
+from mainstem.log.files.read_only import ReadOnlyFiles
+from mainstem.log.files.symlinks import open_lock, read_lock
 
 FORMAT = manifest.FORMAT
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from time import perf_counter
 
-from mainstem.log.group_commit import Committer
+from mainstem.log.commit.group_commit import Committer
 
 AT_ONCE_S = 0.0003
 """The loop is idle if a scheduled callback runs within this time."""

@@ -16,12 +16,12 @@ from mainstem.core.errors import StorageFull
 from mainstem.core.histogram import Histogram
 from mainstem.core.names import is_internal
 from mainstem.core.topic_settings import Durability, TopicSettings
+from mainstem.log.commit.group_commit import Committer
 from mainstem.log.disk import DiskLog
-from mainstem.log.group_commit import Committer
+from mainstem.log.files.read_only import ReadOnlyFiles
 from mainstem.log.memory import MemoryLog
 from mainstem.log.options import Options
-from mainstem.log.read_only import ReadOnlyFiles
-from mainstem.log.recovery import Report
+from mainstem.log.recovery.recovery import Report
 from mainstem.node.config import Config
 from mainstem.node.open_file_limit import raise_open_files
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from mainstem.core.errors import MainstemError
-from mainstem.log import repair as mending
-from mainstem.log import verification
-from mainstem.log.files import RealFiles
-from mainstem.log.read_only import ReadOnlyFiles
-from mainstem.log.repair import Repaired
-from mainstem.log.verification import Checked, Finding
+from mainstem.log.files.files import RealFiles
+from mainstem.log.files.read_only import ReadOnlyFiles
+from mainstem.log.recovery import repair as mending
+from mainstem.log.recovery import verification
+from mainstem.log.recovery.repair import Repaired
+from mainstem.log.recovery.verification import Checked, Finding
 
 Taken = TypeVar("Taken", RealFiles, ReadOnlyFiles)
 

@@ -12,8 +12,8 @@ from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
 from mainstem.core.records import build, events
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log.compaction import EMPTY_MS
 from mainstem.log.disk import DiskLog
+from mainstem.log.upkeep.compaction import EMPTY_MS
 
 SETTINGS = TopicSettings(compact=True, segment_bytes=64 * 1024)
 

@@ -30,10 +30,10 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.disk import DiskLog
-from mainstem.log.files import Files
+from mainstem.log.files.files import Files
 from mainstem.log.options import Options
 from mainstem.log.port import Appended, PartitionId, WritableBatch
-from mainstem.log.recovery import Recovered
+from mainstem.log.recovery.recovery import Recovered
 
 PARTITIONS = 5
 JOURNAL = PartitionId(IDS[PRODUCERS], 0)

@@ -7,7 +7,7 @@ import pytest
 
 from mainstem.client.aio.wakeup import Wakeup, until_durable
 from mainstem.core.errors import StorageFailed
-from mainstem.log.durable import AT_ONCE, Commit
+from mainstem.log.commit.durable import AT_ONCE, Commit
 
 
 async def test_a_promise_kept_at_once_needs_no_wait() -> None:

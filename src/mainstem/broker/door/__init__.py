@@ -115,7 +115,7 @@ from mainstem.broker.door.transactions import (
     TransactionPhase,
     Transactions,
 )
-from mainstem.log.durable import AT_ONCE, Commit
+from mainstem.log.commit.durable import AT_ONCE, Commit
 from mainstem.log.port import Durable, PartitionId
 
 __all__ = [

@@ -17,7 +17,7 @@ from mainstem.broker.journal import GROUP_CONFIGS, Journal
 from mainstem.broker.state import State
 from mainstem.core.errors import InvalidSetting, MainstemError
 from mainstem.core.names import check_group
-from mainstem.log.durable import AT_ONCE
+from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Durable
 
 DEFAULTS = GroupDefaults()

@@ -24,7 +24,7 @@ from mainstem.broker.topics.catalog import Topic
 from mainstem.core.batch import BatchHeader, batches, read_header
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.topic_settings import Durability
-from mainstem.log.durable import AT_ONCE
+from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId
 
 LOOK_MS = 2_000

@@ -16,7 +16,7 @@ import msgspec
 
 from mainstem.core.batch import BatchHeader
 from mainstem.core.errors import InvalidProducerEpoch, OutOfOrderSequence
-from mainstem.log.durable import AT_ONCE
+from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Durable
 
 REMEMBERED = 5

@@ -15,7 +15,7 @@ from mainstem.broker.queues.queues import Queues, QueueSettlements
 from mainstem.broker.state import OpenTopic, State
 from mainstem.core.errors import UnknownPartition, UnknownTopic
 from mainstem.core.event import Event
-from mainstem.log.durable import AT_ONCE
+from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Durable
 
 Open = Callable[[str], OpenTopic]

@@ -17,7 +17,7 @@ from mainstem.broker.groups.cursors import Cursor, Cursors
 from mainstem.broker.topics.catalog import Topic
 from mainstem.core.errors import Overloaded
 from mainstem.core.topic_settings import Overload
-from mainstem.log.durable import Commit
+from mainstem.log.commit.durable import Commit
 from mainstem.log.port import Bounds, Log, PartitionId
 
 LIVE_MS = 86_400_000

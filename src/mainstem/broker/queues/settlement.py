@@ -31,7 +31,7 @@ from mainstem.core.errors import (
     UnknownPartition,
 )
 from mainstem.core.event import Event
-from mainstem.log.durable import AT_ONCE
+from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId, WritableBatch
 
 _NEVER_SETTLED = "it was delivered that often and never settled"

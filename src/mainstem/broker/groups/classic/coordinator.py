@@ -50,7 +50,7 @@ from mainstem.core.errors import (
     UnknownMember,
 )
 from mainstem.core.names import check_group
-from mainstem.log.durable import AT_ONCE
+from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId
 
 KIND = "Kafka"

@@ -27,7 +27,7 @@ from mainstem.core.errors import (
     InconsistentProtocol,
     MainstemError,
 )
-from mainstem.log.durable import AT_ONCE
+from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Durable
 
 Protocols = tuple[tuple[str, bytes], ...]

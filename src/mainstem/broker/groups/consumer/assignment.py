@@ -39,7 +39,7 @@ from mainstem.broker.groups.limits import GroupLimits
 from mainstem.broker.journal import CONSUMER_GROUPS, Journal, Written
 from mainstem.broker.state import State
 from mainstem.core.errors import GroupFull, InvalidSetting, StorageFull
-from mainstem.log.durable import AT_ONCE
+from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Durable
 
 KIND = "consumer protocol"

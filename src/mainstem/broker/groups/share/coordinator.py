@@ -45,7 +45,7 @@ from mainstem.core.errors import (
     UnknownTopic,
 )
 from mainstem.core.names import check_group
-from mainstem.log.durable import AT_ONCE
+from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Durable
 
 KIND = "share"

@@ -11,16 +11,16 @@ import msgspec
 
 from mainstem.core.errors import DamagedLog
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log import manifest, wal
+from mainstem.log.commit import manifest, wal
 from mainstem.log.disk import DiskLog
 from mainstem.log.disk_partition import PARTITIONS, DiskPartition
-from mainstem.log.file_cache import FileCache
-from mainstem.log.files import Files
+from mainstem.log.files.files import Files
 from mainstem.log.options import Options
 from mainstem.log.port import PartitionId
-from mainstem.log.segment import Segment
-from mainstem.log.tail_recovery import QUARANTINE, segment_names
-from mainstem.log.verification import Piece, pieces
+from mainstem.log.recovery.tail_recovery import QUARANTINE, segment_names
+from mainstem.log.recovery.verification import Piece, pieces
+from mainstem.log.segments.file_cache import FileCache
+from mainstem.log.segments.segment import Segment
 
 
 class Repaired(msgspec.Struct):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.log.files import RealFiles
-from mainstem.log.read_only import ReadOnlyFiles
+from mainstem.log.files.files import RealFiles
+from mainstem.log.files.read_only import ReadOnlyFiles
 
 
 def test_a_directory_is_made_with_those_above_it_and_may_be_there_already(tmp_path: Path) -> None:

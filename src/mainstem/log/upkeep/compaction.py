@@ -19,14 +19,14 @@ from mainstem.core.batch import read_header
 from mainstem.core.errors import MainstemError
 from mainstem.core.records import emptied
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log.checkpoint import Checkpoints
+from mainstem.log.commit.checkpoint import Checkpoints
 from mainstem.log.disk_partition import DiskPartition, PartitionRecord
-from mainstem.log.files import Files
-from mainstem.log.offset_map import OffsetMap
+from mainstem.log.files.files import Files
 from mainstem.log.partition_map import PartitionMap
-from mainstem.log.segment import Segment
-from mainstem.log.segment_changes import SegmentChanges
-from mainstem.log.segment_rewrite import write_segment
+from mainstem.log.segments.offset_map import OffsetMap
+from mainstem.log.segments.segment import Segment
+from mainstem.log.upkeep.segment_changes import SegmentChanges
+from mainstem.log.upkeep.segment_rewrite import write_segment
 
 MAX_KEYS = 1_000_000
 EMPTY_MS = 3_600_000

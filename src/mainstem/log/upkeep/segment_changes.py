@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from mainstem.log.checkpoint import Checkpoints
-from mainstem.log.deleted_files import DeletedFiles
+from mainstem.log.commit.checkpoint import Checkpoints
+from mainstem.log.commit.deleted_files import DeletedFiles
+from mainstem.log.commit.group_commit import Committer
+from mainstem.log.commit.wal import Kind
 from mainstem.log.disk_partition import PARTITIONS, DiskPartition, PartitionRecord
-from mainstem.log.files import Files
-from mainstem.log.group_commit import Committer
-from mainstem.log.segment import Segment
-from mainstem.log.segment_rewrite import batches_before, write_segment
-from mainstem.log.wal import Kind
+from mainstem.log.files.files import Files
+from mainstem.log.segments.segment import Segment
+from mainstem.log.upkeep.segment_rewrite import batches_before, write_segment
 
 
 class SegmentChanges:

@@ -5,7 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
-from mainstem.log.files import Files, OpenFile
+from mainstem.log.files.files import Files, OpenFile
 
 MAX_INDEXES = 64
 """The index of a full segment of the default size takes about 256 KiB."""

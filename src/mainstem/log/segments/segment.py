@@ -16,10 +16,10 @@ from mainstem.core.batch import CHECKED_FROM, HEADER_SIZE, BatchHeader, read_hea
 from mainstem.core.checksum import crc32c
 from mainstem.core.errors import CorruptBatch, DamagedLog
 from mainstem.core.records import events
-from mainstem.log.file_cache import FileCache
-from mainstem.log.files import Files, OpenFile
-from mainstem.log.index import BLOCK_BYTES, COVERED, ENTRY_SIZE, Index, OpenBlock
+from mainstem.log.files.files import Files, OpenFile
 from mainstem.log.port import Slice, TimedOffset, WritableBatch
+from mainstem.log.segments.file_cache import FileCache
+from mainstem.log.segments.index import BLOCK_BYTES, COVERED, ENTRY_SIZE, Index, OpenBlock
 
 MAX_HINTS = 16
 EMPTY = Slice(0)

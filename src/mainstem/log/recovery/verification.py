@@ -13,13 +13,13 @@ from mainstem.core.batch import HEADER_SIZE, BatchHeader, place, read_header
 from mainstem.core.checksum import crc32c
 from mainstem.core.errors import CorruptBatch, DamagedLog
 from mainstem.core.records import events
-from mainstem.log import manifest, wal
+from mainstem.log.commit import manifest, wal
 from mainstem.log.disk_partition import DiskPartition
-from mainstem.log.file_cache import FileCache
-from mainstem.log.files import Files
-from mainstem.log.index import COVERED, Index
-from mainstem.log.segment import Segment, SegmentRecord
-from mainstem.log.tail_recovery import QUARANTINE
+from mainstem.log.files.files import Files
+from mainstem.log.recovery.tail_recovery import QUARANTINE
+from mainstem.log.segments.file_cache import FileCache
+from mainstem.log.segments.index import COVERED, Index
+from mainstem.log.segments.segment import Segment, SegmentRecord
 
 _OPEN_FILES = 64
 

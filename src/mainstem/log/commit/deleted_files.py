@@ -8,11 +8,11 @@ recovery removes them.
 import logging
 import threading
 
+from mainstem.log.commit.group_commit import Committer
 from mainstem.log.disk_partition import DiskPartition
-from mainstem.log.file_cache import FileCache
-from mainstem.log.files import Files
-from mainstem.log.group_commit import Committer
-from mainstem.log.segment import Segment
+from mainstem.log.files.files import Files
+from mainstem.log.segments.file_cache import FileCache
+from mainstem.log.segments.segment import Segment
 
 _logger = logging.getLogger("mainstem.log")
 

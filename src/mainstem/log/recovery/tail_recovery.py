@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 from mainstem.core.batch import HEADER_SIZE, BatchHeader, checksum_matches, read_header
 from mainstem.core.errors import CorruptBatch, DamagedLog
-from mainstem.log import manifest
+from mainstem.log.commit import manifest
 from mainstem.log.disk_partition import DiskPartition
-from mainstem.log.files import Files
-from mainstem.log.segment import Segment
+from mainstem.log.files.files import Files
+from mainstem.log.segments.segment import Segment
 
 QUARANTINE = "quarantine"
 NO_LIMIT = 1 << 63

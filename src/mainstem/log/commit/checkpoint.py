@@ -11,15 +11,15 @@ The order of the steps makes a checkpoint safe:
 
 import threading
 
-from mainstem.log import manifest, wal
-from mainstem.log.deleted_files import DeletedFiles
+from mainstem.log.commit import manifest, wal
+from mainstem.log.commit.deleted_files import DeletedFiles
+from mainstem.log.commit.group_commit import Committer
 from mainstem.log.disk_partition import PARTITIONS, DiskPartition, PartitionRecord
-from mainstem.log.files import Files
-from mainstem.log.group_commit import Committer
+from mainstem.log.files.files import Files
 from mainstem.log.options import Options
 from mainstem.log.partition_map import PartitionMap
 from mainstem.log.port import PartitionId
-from mainstem.log.segment import Segment
+from mainstem.log.segments.segment import Segment
 
 
 class Checkpoints:

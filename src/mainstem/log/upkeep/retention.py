@@ -5,8 +5,8 @@ import threading
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.disk_partition import DiskPartition
 from mainstem.log.partition_map import PartitionMap
-from mainstem.log.segment import Segment
-from mainstem.log.segment_changes import SegmentChanges
+from mainstem.log.segments.segment import Segment
+from mainstem.log.upkeep.segment_changes import SegmentChanges
 
 
 class Retention:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mainstem.core.errors import DirectoryInUse, StorageFailed, StorageFull
-from mainstem.log.symlinks import check_no_links, open_file, open_lock, read_lock
+from mainstem.log.files.symlinks import check_no_links, open_file, open_lock, read_lock
 
 Buffer = bytes | bytearray | memoryview
 

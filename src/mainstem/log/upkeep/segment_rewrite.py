@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from mainstem.core.batch import read_header, set_last_offset
 from mainstem.core.records import retain
 from mainstem.log.disk_partition import DiskPartition
-from mainstem.log.files import Files
-from mainstem.log.segment import Segment
+from mainstem.log.files.files import Files
+from mainstem.log.segments.segment import Segment
 
 
 def write_segment(

@@ -30,14 +30,14 @@ import msgspec
 from mainstem.core.batch import read_header
 from mainstem.core.errors import DamagedLog
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log import manifest, wal
+from mainstem.log.commit import manifest, wal
+from mainstem.log.commit.manifest import Manifest
+from mainstem.log.commit.wal import Entry, Kind, Part, WriteAheadLog, decode_parts
 from mainstem.log.disk_partition import PARTITIONS, DiskPartition, PartitionRecord
-from mainstem.log.file_cache import FileCache
-from mainstem.log.files import Files
-from mainstem.log.manifest import Manifest
+from mainstem.log.files.files import Files
 from mainstem.log.port import PartitionId
-from mainstem.log.tail_recovery import NO_LIMIT, QUARANTINE, TailRecovery, quarantine
-from mainstem.log.wal import Entry, Kind, Part, WriteAheadLog, decode_parts
+from mainstem.log.recovery.tail_recovery import NO_LIMIT, QUARANTINE, TailRecovery, quarantine
+from mainstem.log.segments.file_cache import FileCache
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 import logging
 
 from mainstem.core.errors import StorageFailed, StorageFull
-from mainstem.log.files import Files, refusal
+from mainstem.log.files.files import Files, refusal
 
 _logger = logging.getLogger("mainstem.log")
 

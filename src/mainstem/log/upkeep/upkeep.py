@@ -9,17 +9,17 @@ import threading
 from collections.abc import Callable
 
 from mainstem.core.errors import MainstemError
-from mainstem.log.backoff import Backoff
-from mainstem.log.checkpoint import Checkpoints
-from mainstem.log.compaction import Compactor
-from mainstem.log.deleted_files import DeletedFiles
+from mainstem.log.commit.checkpoint import Checkpoints
+from mainstem.log.commit.deleted_files import DeletedFiles
+from mainstem.log.commit.group_commit import Committer
 from mainstem.log.disk_partition import DiskPartition
-from mainstem.log.files import Files, refusal
-from mainstem.log.group_commit import Committer
+from mainstem.log.files.files import Files, refusal
 from mainstem.log.memory import MemoryPartition
 from mainstem.log.partition_map import Partition, PartitionMap
-from mainstem.log.retention import Retention
-from mainstem.log.segment_changes import SegmentChanges
+from mainstem.log.upkeep.backoff import Backoff
+from mainstem.log.upkeep.compaction import Compactor
+from mainstem.log.upkeep.retention import Retention
+from mainstem.log.upkeep.segment_changes import SegmentChanges
 
 _CHECKPOINT = "checkpoint"
 

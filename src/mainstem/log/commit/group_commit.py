@@ -19,14 +19,14 @@ from time import perf_counter
 
 from mainstem.core.errors import MainstemError, StorageFailed
 from mainstem.core.histogram import Histogram
+from mainstem.log.commit.durable import Commit
+from mainstem.log.commit.wal import WriteAheadLog
 from mainstem.log.disk_partition import PARTITIONS, DiskPartition
-from mainstem.log.disk_space import DiskSpace
-from mainstem.log.durable import Commit
-from mainstem.log.files import Files, OpenFile, refusal
+from mainstem.log.files.disk_space import DiskSpace
+from mainstem.log.files.files import Files, OpenFile, refusal
 from mainstem.log.memory import MemoryPartition
-from mainstem.log.segment import Segment
+from mainstem.log.segments.segment import Segment
 from mainstem.log.tail_watches import Wake, call_all
-from mainstem.log.wal import WriteAheadLog
 
 _logger = logging.getLogger("mainstem.log")
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from mainstem.core.checksum import crc32c
 from mainstem.core.errors import FormatTooNew
-from mainstem.log.files import Buffer, Files, OpenFile
+from mainstem.log.files.files import Buffer, Files, OpenFile
 
 DIRECTORY = "wal"
 

@@ -9,9 +9,9 @@ from mainstem.core.errors import StorageFailed
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import Durability, TopicSettings
+from mainstem.log.commit.wal import Part, decode_parts, encode_parts
 from mainstem.log.disk import DiskLog
 from mainstem.log.port import PartitionId, WritableBatch
-from mainstem.log.wal import Part, decode_parts, encode_parts
 
 BOTH = (ORDERS, PAYMENTS)
 

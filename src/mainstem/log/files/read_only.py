@@ -15,8 +15,8 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from mainstem.core.errors import DirectoryInUse
-from mainstem.log.files import Buffer, RealFile, RealFiles, in_use
-from mainstem.log.symlinks import check_no_links, open_file, open_lock, read_lock
+from mainstem.log.files.files import Buffer, RealFile, RealFiles, in_use
+from mainstem.log.files.symlinks import check_no_links, open_file, open_lock, read_lock
 
 _PAGE_BYTES = 64 * 1024
 

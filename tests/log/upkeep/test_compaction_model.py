@@ -15,8 +15,8 @@ from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
 from mainstem.core.records import build, events
 from mainstem.core.topic_settings import Durability, TopicSettings
-from mainstem.log import compaction
 from mainstem.log.port import TimedOffset
+from mainstem.log.upkeep import compaction
 
 TOMBSTONE_MS = 10_000
 KEYS = (b"a", b"b", b"c", b"a key that is longer than its digest", None)

@@ -8,11 +8,11 @@ from tests.faults.random_workload import RETAINED
 from tests.faults.simulated_disk import SimFiles
 from tests.log.log_directory import ORDERS, SMALL
 
-from mainstem.log import recovery
 from mainstem.log.disk_partition import DiskPartition
-from mainstem.log.file_cache import FileCache
 from mainstem.log.port import PartitionId
-from mainstem.log.segment import Segment
+from mainstem.log.recovery import recovery
+from mainstem.log.segments.file_cache import FileCache
+from mainstem.log.segments.segment import Segment
 
 
 def lines_of_recovery(files: SimFiles) -> int:

@@ -11,7 +11,7 @@ import msgspec
 from mainstem.core.checksum import crc32c
 from mainstem.core.errors import DamagedLog, FormatTooNew
 from mainstem.log.disk_partition import PartitionRecord
-from mainstem.log.files import Files
+from mainstem.log.files.files import Files
 
 FORMAT = 1
 """The version of everything in the data directory."""

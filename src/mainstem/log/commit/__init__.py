@@ -1,0 +1,1 @@
+"""What makes an append durable: the write-ahead log, the group commit, checkpoints."""

@@ -1,0 +1,1 @@
+"""Every disk access of the log."""

@@ -1,0 +1,1 @@
+"""Opening a directory after a crash; verifying and repairing a damaged one."""

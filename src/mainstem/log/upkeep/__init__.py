@@ -1,0 +1,1 @@
+"""Background work: retention, compaction, and the schedule of both."""
