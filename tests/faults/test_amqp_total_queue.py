@@ -25,12 +25,12 @@ FAULTS = 40 if LONG else 3
 SHORT_S = 2
 
 KEEPS_WHAT_IS_OUT = """
-from mainstem.heads.amqp091.adapter.deliveries import Deliveries
+from mainstem.heads.amqp091.adapter.queues.deliveries import Deliveries
 Deliveries.give_back = lambda self: None
 """
 CONFIRMS_WHAT_IT_DROPS = """
 from mainstem.broker.door import AT_ONCE
-from mainstem.heads.amqp091.adapter.publisher import Publisher
+from mainstem.heads.amqp091.adapter.publishing.publisher import Publisher
 real = Publisher._publish
 def publish(self, pending, held):
     kept = [each for each in pending if int(each.event.value) % 100 != 50]

@@ -15,7 +15,7 @@ from tests.simulation.world import Client, Reply, Unanswered, Wrong
 from mainstem.broker.broker import Broker
 from mainstem.core.batch import batches
 from mainstem.core.records import events
-from mainstem.heads.kafka.adapter.share_sessions import BEGIN, END
+from mainstem.heads.kafka.adapter.share.share_sessions import BEGIN, END
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.messages.share_fetch import (
     Acknowledgement,

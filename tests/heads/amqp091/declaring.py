@@ -6,7 +6,7 @@ import pytest
 from tests.broker.brokers import new_broker
 
 from mainstem.heads.amqp091 import fields
-from mainstem.heads.amqp091.adapter.topology import Topology
+from mainstem.heads.amqp091.adapter.topology.topology import Topology
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.log.port import Log
 

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from mainstem.broker.door import Cause
 from mainstem.heads.amqp091 import fields
-from mainstem.heads.amqp091.adapter.dead_lettering import (
+from mainstem.heads.amqp091.adapter.queues.dead_lettering import (
     DeadLetter,
     dead_letter,
     without_cycles,
 )
-from mainstem.heads.amqp091.adapter.declared import Queue
-from mainstem.heads.amqp091.adapter.queue_arguments import parse
+from mainstem.heads.amqp091.adapter.topology.declared import Queue
+from mainstem.heads.amqp091.adapter.topology.queue_arguments import parse
 from mainstem.heads.amqp091.properties import Properties, decode_properties, encode_properties
 
 NOW_MS = 1_700_000_000_999

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mainstem.core.names import check_topic
-from mainstem.heads.amqp091.adapter.names import queue_of, topic_of
+from mainstem.heads.amqp091.adapter.topology.names import queue_of, topic_of
 
 PARTS = st.sampled_from([".", "_", "._", "2e", "h", "/", "@", "é", "a", "-", "__mainstem_", "._."])
 NAMES = st.text(min_size=1, max_size=90) | st.lists(PARTS, min_size=1, max_size=40).map("".join)

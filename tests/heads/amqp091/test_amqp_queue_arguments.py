@@ -6,7 +6,7 @@ import pytest
 from tests.heads.amqp091.declaring import declare_queue, new_topology, refusal
 
 from mainstem.core.topic_settings import Durability
-from mainstem.heads.amqp091.adapter.queue_arguments import Overflow, QueueType
+from mainstem.heads.amqp091.adapter.topology.queue_arguments import Overflow, QueueType
 from mainstem.heads.amqp091.fields import Binary, Timestamp, Value
 
 

@@ -11,11 +11,11 @@ from tests.broker.brokers import FullLog
 from tests.heads.amqp091.declaring import declare_queue, new_topology, refusal
 
 from mainstem.heads.amqp091 import codec, fields
-from mainstem.heads.amqp091.adapter import routing
-from mainstem.heads.amqp091.adapter.declared import Binding, DestinationKind, ExchangeType
-from mainstem.heads.amqp091.adapter.matching import TopicMatcher
-from mainstem.heads.amqp091.adapter.routing import without_bcc
-from mainstem.heads.amqp091.adapter.topology import Topology
+from mainstem.heads.amqp091.adapter.topology import routing
+from mainstem.heads.amqp091.adapter.topology.declared import Binding, DestinationKind, ExchangeType
+from mainstem.heads.amqp091.adapter.topology.matching import TopicMatcher
+from mainstem.heads.amqp091.adapter.topology.routing import without_bcc
+from mainstem.heads.amqp091.adapter.topology.topology import Topology
 from mainstem.heads.amqp091.errors import ReplyCode
 
 WORDS = st.sampled_from(["", "a", "b", "*", "#"])

@@ -8,8 +8,8 @@ from tests.broker.brokers import FullLog, LateLog, new_broker
 from tests.heads.amqp091.declaring import Random, declare_queue, new_topology, refusal
 
 from mainstem.core.errors import StorageFailed, StorageFull
-from mainstem.heads.amqp091.adapter.declared import Binding, DestinationKind, ExchangeType
-from mainstem.heads.amqp091.adapter.topology import Topology
+from mainstem.heads.amqp091.adapter.topology.declared import Binding, DestinationKind, ExchangeType
+from mainstem.heads.amqp091.adapter.topology.topology import Topology
 from mainstem.heads.amqp091.errors import ReplyCode
 from mainstem.heads.amqp091.fields import Binary, Timestamp, Value
 

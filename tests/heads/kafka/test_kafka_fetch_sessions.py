@@ -14,7 +14,7 @@ from tests.heads.server_process import Process
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.fetch_sessions import FetchSession, FetchSessions
+from mainstem.heads.kafka.adapter.fetching.fetch_sessions import FetchSession, FetchSessions
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.fetch import (
     FETCH,

@@ -6,7 +6,7 @@ from tests.broker.groups.classic.consumers import Room
 from tests.heads.server_process import until
 from tests.in_process_server import server
 
-from mainstem.heads.kafka.adapter.consumer_protocol import ConsumerProtocol
+from mainstem.heads.kafka.adapter.groups.consumer_protocol import ConsumerProtocol
 from mainstem.kafka_protocol.group_blobs import encode_blob
 from mainstem.kafka_protocol.messages.consumer_protocol import (
     ConsumerPartitions,

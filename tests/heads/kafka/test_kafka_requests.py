@@ -8,7 +8,7 @@ from tests.heads.kafka.raw_peers import Peer, produce, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.leader_epochs import end_of
+from mainstem.heads.kafka.adapter.fetching.leader_epochs import end_of
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.configs import (
     LIST_CONFIG_RESOURCES,

@@ -8,7 +8,7 @@ from mainstem.broker.door import HeldPublish
 from mainstem.heads.context import HeadContext
 from mainstem.heads.conversation import Answer, Later, Outbox, ProtocolError
 from mainstem.heads.kafka.adapter.apis import SERVED, api_versions, produce
-from mainstem.heads.kafka.adapter.consumer_protocol import ConsumerProtocol
+from mainstem.heads.kafka.adapter.groups.consumer_protocol import ConsumerProtocol
 from mainstem.heads.kafka.adapter.produce_fast_path import ProduceFastPath
 from mainstem.heads.kafka.adapter.service import Asked, Service
 from mainstem.heads.kafka.metrics import samples

@@ -20,7 +20,7 @@ from tests.heads.kafka.share_member import (
 from tests.in_process_server import server
 
 from mainstem.broker.queues.records import Settlement
-from mainstem.heads.kafka.adapter import share_acknowledgements
+from mainstem.heads.kafka.adapter.share import share_acknowledgements
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.share_fetch import (
     SHARE_ACKNOWLEDGE,

@@ -5,7 +5,7 @@ import os
 import pytest
 from tests.broker.queues.queue_consumers import Desk
 
-from mainstem.heads.kafka.adapter.share_sessions import (
+from mainstem.heads.kafka.adapter.share.share_sessions import (
     SessionPartition,
     ShareSession,
     ShareSessions,

@@ -3,7 +3,7 @@
 | theirs | ours |
 |---|---|
 | virtual host | a namespace of names |
-| exchange, binding | definitions of this head (``topology.py``, ``routing.py``) |
+| exchange, binding | definitions of this head (``topology/``) |
 | queue | a topic of one partition per priority, with a queue of the same name on it |
 | queue declared with ``x-mainstem-topic`` | a queue on that topic, for all its partitions |
 | publish | one append to the topics of all queues that it is routed to |

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 from mainstem.broker.door import AT_ONCE, Durable, HeldPublish, Outcome
 from mainstem.core.errors import MainstemError
 from mainstem.heads.amqp091 import methods
-from mainstem.heads.amqp091.adapter.confirms import Confirms
-from mainstem.heads.amqp091.adapter.declared import ExchangeType, Queue
-from mainstem.heads.amqp091.adapter.deliveries import Consumer, Deliveries, Unacked
-from mainstem.heads.amqp091.adapter.publisher import Routed
-from mainstem.heads.amqp091.adapter.queues import Unseen
-from mainstem.heads.amqp091.adapter.refusals import not_found
-from mainstem.heads.amqp091.adapter.replies import REPLY_PREFIX, REPLY_TO
-from mainstem.heads.amqp091.adapter.topology import Topology
+from mainstem.heads.amqp091.adapter.publishing.confirms import Confirms
+from mainstem.heads.amqp091.adapter.publishing.publisher import Routed
+from mainstem.heads.amqp091.adapter.publishing.replies import REPLY_PREFIX, REPLY_TO
+from mainstem.heads.amqp091.adapter.queues.deliveries import Consumer, Deliveries, Unacked
+from mainstem.heads.amqp091.adapter.queues.queues import Unseen
+from mainstem.heads.amqp091.adapter.topology.declared import ExchangeType, Queue
+from mainstem.heads.amqp091.adapter.topology.refusals import not_found
+from mainstem.heads.amqp091.adapter.topology.topology import Topology
 from mainstem.heads.amqp091.codec import method_frame
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.heads.amqp091.messages import Publish
@@ -27,7 +27,7 @@ from mainstem.heads.queue_consumer import QueueConsumer
 
 if TYPE_CHECKING:
     from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
-    from mainstem.heads.amqp091.adapter.queues import DeclaredQueue
+    from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueue
 
 _M = TypeVar("_M", methods.BasicGet, methods.QueueDeclare, methods.QueueDelete, methods.QueuePurge)
 

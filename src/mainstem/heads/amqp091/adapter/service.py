@@ -5,11 +5,11 @@ from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING
 
 import mainstem
-from mainstem.heads.amqp091.adapter import unfinished
-from mainstem.heads.amqp091.adapter.dead_letter_router import DeadLetterRouter
-from mainstem.heads.amqp091.adapter.queues import DeclaredQueues
-from mainstem.heads.amqp091.adapter.replies import Replies
-from mainstem.heads.amqp091.adapter.topology import Topology
+from mainstem.heads.amqp091.adapter.publishing import unfinished
+from mainstem.heads.amqp091.adapter.publishing.replies import Replies
+from mainstem.heads.amqp091.adapter.queues.dead_letter_router import DeadLetterRouter
+from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueues
+from mainstem.heads.amqp091.adapter.topology.topology import Topology
 from mainstem.heads.amqp091.fields import Table
 from mainstem.heads.amqp091.metrics import Counts
 from mainstem.heads.amqp091.settings import AmqpSettings

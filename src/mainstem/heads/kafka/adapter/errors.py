@@ -11,6 +11,9 @@ from mainstem.kafka_protocol.messages.groups import DELETE_GROUPS
 from mainstem.kafka_protocol.messages.produce import PRODUCE
 from mainstem.kafka_protocol.server_codec import RequestHeader
 
+STOPPING = errors.Closed("the server stops; ask again when it is back")
+"""What members of groups are told while the server stops."""
+
 FAILURES: dict[Failure, Code] = {
     Failure.NOT_FOUND: Code.UNKNOWN_TOPIC_OR_PARTITION,
     Failure.EXISTS: Code.TOPIC_ALREADY_EXISTS,

@@ -16,7 +16,7 @@ from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.heads.conversation import Answer, Later, ProtocolError
 from mainstem.heads.kafka.adapter.apis import produce
 from mainstem.heads.kafka.adapter.service import Service
-from mainstem.heads.kafka.adapter.topic_ids import name_of
+from mainstem.heads.kafka.adapter.topics import name_of
 from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducedPartition,

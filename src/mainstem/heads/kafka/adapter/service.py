@@ -11,8 +11,8 @@ import msgspec
 from mainstem.auth import Action, Peer, Resource
 from mainstem.heads.context import HeadContext
 from mainstem.heads.conversation import Later
-from mainstem.heads.kafka.adapter.fetch_sessions import FetchSessions
-from mainstem.heads.kafka.adapter.share_sessions import ShareSessions
+from mainstem.heads.kafka.adapter.fetching.fetch_sessions import FetchSessions
+from mainstem.heads.kafka.adapter.share.share_sessions import ShareSessions
 from mainstem.heads.kafka.counts import Counts
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.kafka_protocol.fields import Wire

@@ -2,9 +2,9 @@
 
 from mainstem.broker.door import ProducerIdAndEpoch
 from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.durable_replies import reply_when_durable
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.registry import serves
-from mainstem.heads.kafka.adapter.reply_when_durable import reply_when_durable
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.messages import transactions as messages
 

@@ -1,8 +1,8 @@
 """AlterConfigs, versions 0 to 2: replace all configs of topics or groups."""
 
-from mainstem.heads.kafka.adapter.config_changes import attempt_change
+from mainstem.heads.kafka.adapter.configs.config_changes import attempt_change
+from mainstem.heads.kafka.adapter.durable_replies import Results
 from mainstem.heads.kafka.adapter.registry import serves
-from mainstem.heads.kafka.adapter.results import Results
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.messages import configs as messages
 

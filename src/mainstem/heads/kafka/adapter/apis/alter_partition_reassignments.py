@@ -3,8 +3,7 @@
 from functools import partial
 
 from mainstem.auth import CLUSTER, Action
-from mainstem.heads.kafka.adapter.each_partition import each_partition
-from mainstem.heads.kafka.adapter.missing_partition import missing_partition
+from mainstem.heads.kafka.adapter.partitions import each_partition, missing_partition
 from mainstem.heads.kafka.adapter.registry import requires, serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.error_codes import Code

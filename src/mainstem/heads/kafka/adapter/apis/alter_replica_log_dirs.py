@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs, versions 1 to 2: partitions stay in the only directory."""
 
 from mainstem.heads.kafka.adapter.apis.describe_log_dirs import LOG_DIR
-from mainstem.heads.kafka.adapter.missing_partition import missing_partition
+from mainstem.heads.kafka.adapter.partitions import missing_partition
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code

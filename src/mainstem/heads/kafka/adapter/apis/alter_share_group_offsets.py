@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from mainstem.core.errors import GroupIsLive, MainstemError, UnknownGroup
+from mainstem.heads.kafka.adapter.durable_replies import reply_later, when_all
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.adapter.topic_ids import id_or_none
-from mainstem.heads.kafka.adapter.when_all import reply_later, when_all
+from mainstem.heads.kafka.adapter.topics import id_or_none
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import share_groups as messages
 

@@ -22,11 +22,10 @@ from mainstem.core.errors import (
     UnknownGroup,
     UnknownMember,
 )
-from mainstem.heads.kafka.adapter.errors import code_in
-from mainstem.heads.kafka.adapter.group_types import CONSUMER
+from mainstem.heads.kafka.adapter.errors import STOPPING, code_in
+from mainstem.heads.kafka.adapter.groups.group_types import CONSUMER
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.adapter.stopping import STOPPING
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import consumer_groups as messages
 

@@ -3,11 +3,11 @@
 from functools import partial
 
 from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.durable_replies import Results
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
-from mainstem.heads.kafka.adapter.results import Results
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.adapter.topic_requests import NAMED_TWICE, Wrong, misplaced, named_once
+from mainstem.heads.kafka.adapter.topics import NAMED_TWICE, Wrong, misplaced, named_once
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import topics as messages
 

@@ -3,8 +3,8 @@
 from functools import partial
 
 from mainstem.core.errors import MainstemError
-from mainstem.heads.kafka.adapter.each_partition import each_partition
 from mainstem.heads.kafka.adapter.errors import code_of
+from mainstem.heads.kafka.adapter.partitions import each_partition
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.error_codes import Code

@@ -1,11 +1,11 @@
 """DeleteShareGroupOffsets, version 0: forget a share group's positions in topics."""
 
 from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.durable_replies import reply_later
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.adapter.topic_ids import id_or_none
-from mainstem.heads.kafka.adapter.when_all import reply_later
+from mainstem.heads.kafka.adapter.topics import id_or_none
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.fields import NO_ID
 from mainstem.kafka_protocol.messages import share_groups as messages

@@ -4,8 +4,8 @@ from mainstem.auth import CLUSTER, Action
 from mainstem.broker.door import GROUP_CONFIGS
 from mainstem.core.errors import InvalidName, MainstemError
 from mainstem.core.names import check_topic
-from mainstem.heads.kafka.adapter import topic_configs
-from mainstem.heads.kafka.adapter.config_resources import BROKER, GROUP, TOPIC
+from mainstem.heads.kafka.adapter.configs import topic_configs
+from mainstem.heads.kafka.adapter.configs.config_changes import BROKER, GROUP, TOPIC
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service

@@ -6,7 +6,7 @@ from mainstem.core.names import check_group
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.adapter.topic_ids import id_or_none
+from mainstem.heads.kafka.adapter.topics import id_or_none
 from mainstem.kafka_protocol.messages import share_groups as messages
 
 _NOT_BEGUN = -1

@@ -7,7 +7,7 @@ from mainstem.heads.kafka.adapter.authorized_operations import ON_TOPIC
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.adapter.topic_ids import id_of
+from mainstem.heads.kafka.adapter.topics import id_of
 from mainstem.kafka_protocol.messages import topic_partitions as messages
 
 _MOST = 2000

@@ -1,7 +1,7 @@
 """ElectLeaders, versions 0 to 2: the only broker leads every partition."""
 
 from mainstem.auth import CLUSTER, Action
-from mainstem.heads.kafka.adapter.missing_partition import missing_partition
+from mainstem.heads.kafka.adapter.partitions import missing_partition
 from mainstem.heads.kafka.adapter.registry import requires, serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.error_codes import Code

@@ -10,11 +10,11 @@ from functools import partial
 from mainstem.core.errors import MainstemError
 from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.adapter.errors import code_of
-from mainstem.heads.kafka.adapter.fetch_sessions import BEGIN, FULL, FetchSession
-from mainstem.heads.kafka.adapter.leader_epochs import compare
+from mainstem.heads.kafka.adapter.fetching.fetch_sessions import BEGIN, FULL, FetchSession
+from mainstem.heads.kafka.adapter.fetching.leader_epochs import compare
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.heads.kafka.adapter.topic_ids import name_of
+from mainstem.heads.kafka.adapter.topics import name_of
 from mainstem.heads.parked import Over, Parked
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.fetch import (

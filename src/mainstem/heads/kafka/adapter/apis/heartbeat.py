@@ -1,10 +1,9 @@
 """Heartbeat, versions 0 to 4: a member of a classic group is still there."""
 
 from mainstem.core.errors import MainstemError
-from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.errors import STOPPING, code_in
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.heads.kafka.adapter.stopping import STOPPING
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import membership as messages
 

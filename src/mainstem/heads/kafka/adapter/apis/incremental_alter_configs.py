@@ -3,11 +3,10 @@
 from collections import Counter
 
 from mainstem.core.errors import InvalidSetting
-from mainstem.heads.kafka.adapter import topic_configs
-from mainstem.heads.kafka.adapter.config_changes import attempt_change
-from mainstem.heads.kafka.adapter.config_resources import TOPIC
+from mainstem.heads.kafka.adapter.configs import topic_configs
+from mainstem.heads.kafka.adapter.configs.config_changes import TOPIC, attempt_change
+from mainstem.heads.kafka.adapter.durable_replies import Results
 from mainstem.heads.kafka.adapter.registry import serves
-from mainstem.heads.kafka.adapter.results import Results
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import configs as messages

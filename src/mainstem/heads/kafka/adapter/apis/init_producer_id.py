@@ -5,9 +5,9 @@ Two-phase commit (version 6) is refused.
 
 from mainstem.broker.door import ProducerIdAndEpoch
 from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.durable_replies import reply_when_durable
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.registry import serves
-from mainstem.heads.kafka.adapter.reply_when_durable import reply_when_durable
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import transactions as messages

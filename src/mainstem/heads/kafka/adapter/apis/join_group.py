@@ -2,10 +2,9 @@
 
 from mainstem.broker.door import Join, Joined
 from mainstem.core.errors import GroupIsLive, MainstemError, MemberIdRequired
-from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.errors import STOPPING, code_in
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.heads.kafka.adapter.stopping import STOPPING
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import membership as messages
 

@@ -1,7 +1,12 @@
 """ListConfigResources, versions 0 to 1: the topics, groups and broker that have configs."""
 
 from mainstem.auth import CLUSTER, Action
-from mainstem.heads.kafka.adapter.config_resources import BROKER, GROUP, TOPIC, WITHOUT_CONFIGS
+from mainstem.heads.kafka.adapter.configs.config_changes import (
+    BROKER,
+    GROUP,
+    TOPIC,
+    WITHOUT_CONFIGS,
+)
 from mainstem.heads.kafka.adapter.registry import requires, serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from mainstem.heads.kafka.adapter.group_types import CONSUMER, SHARE, share_state
+from mainstem.heads.kafka.adapter.groups.group_types import CONSUMER, SHARE, share_state
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.messages import groups as messages

@@ -5,9 +5,9 @@ from functools import cache
 
 from mainstem.broker.door import Door, TimedOffset
 from mainstem.core.errors import MainstemError
-from mainstem.heads.kafka.adapter.each_partition import each_partition
 from mainstem.heads.kafka.adapter.errors import code_of
-from mainstem.heads.kafka.adapter.leader_epochs import compare
+from mainstem.heads.kafka.adapter.fetching.leader_epochs import compare
+from mainstem.heads.kafka.adapter.partitions import each_partition
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code

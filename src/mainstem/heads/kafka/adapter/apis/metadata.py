@@ -6,12 +6,11 @@ from mainstem.broker.door import Topic
 from mainstem.core.errors import MainstemError
 from mainstem.core.names import check_topic
 from mainstem.heads.kafka.adapter.authorized_operations import ON_TOPIC, on_cluster
-from mainstem.heads.kafka.adapter.auto_create import find_or_create
+from mainstem.heads.kafka.adapter.durable_replies import Results
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
-from mainstem.heads.kafka.adapter.results import Results
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.adapter.topic_ids import id_of
+from mainstem.heads.kafka.adapter.topics import find_or_create, id_of
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.fields import NO_ID
 from mainstem.kafka_protocol.messages import metadata as messages

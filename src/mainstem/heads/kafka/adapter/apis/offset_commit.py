@@ -6,15 +6,15 @@ from msgspec.structs import replace
 
 from mainstem.broker.door import Membership
 from mainstem.core.errors import MainstemError
-from mainstem.heads.kafka.adapter.committed_offsets import (
+from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.groups.committed_offsets import (
     group_error_code,
     is_missing,
     requested_cursors,
 )
-from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.heads.kafka.adapter.topic_ids import name_of
+from mainstem.heads.kafka.adapter.topics import name_of
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import commits as messages
 

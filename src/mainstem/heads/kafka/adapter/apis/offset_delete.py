@@ -3,9 +3,9 @@
 from mainstem.broker.door import GroupDescription, Phase, TopicPartition
 from mainstem.core.errors import GroupIsLive, MainstemError
 from mainstem.heads.conversation import ProtocolError
-from mainstem.heads.kafka.adapter.committed_offsets import group_error_code
-from mainstem.heads.kafka.adapter.each_partition import each_partition
 from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.groups.committed_offsets import group_error_code
+from mainstem.heads.kafka.adapter.partitions import each_partition
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code

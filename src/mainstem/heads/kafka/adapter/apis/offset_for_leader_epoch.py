@@ -2,7 +2,7 @@
 
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.errors import code_of
-from mainstem.heads.kafka.adapter.leader_epochs import compare, end_of
+from mainstem.heads.kafka.adapter.fetching.leader_epochs import compare, end_of
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.messages import offsets as messages

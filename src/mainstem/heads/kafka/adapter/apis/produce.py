@@ -6,11 +6,10 @@ from typing import NamedTuple
 from mainstem.broker.door import AT_ONCE, AppendedBatch, Durable, HeldPublish
 from mainstem.core.errors import InvalidBatch, InvalidEvent, MainstemError, Overloaded
 from mainstem.heads.conversation import ProtocolError
-from mainstem.heads.kafka.adapter.auto_create import find_or_create
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.adapter.topic_ids import name_of
+from mainstem.heads.kafka.adapter.topics import find_or_create, name_of
 from mainstem.heads.kafka.counts import Counts
 from mainstem.heads.parked import Over
 from mainstem.kafka_protocol.error_codes import Code

@@ -1,16 +1,16 @@
 """ShareAcknowledge, versions 1 to 2: settle records of a share group; answered when durable."""
 
 from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.durable_replies import when_all
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.heads.kafka.adapter.share_acknowledgements import (
+from mainstem.heads.kafka.adapter.share.share_acknowledgements import (
     acknowledge,
     denied,
     lock_ms_of,
     results_by_topic,
 )
-from mainstem.heads.kafka.adapter.share_sessions import BEGIN, END, ShareSession
-from mainstem.heads.kafka.adapter.when_all import when_all
+from mainstem.heads.kafka.adapter.share.share_sessions import BEGIN, END, ShareSession
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import share_fetch as messages
 

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from mainstem.broker.door import ACQUIRE_MODE, RECORD_LIMIT
 from mainstem.core.errors import MainstemError
 from mainstem.core.names import MAX_GROUP_LENGTH
+from mainstem.heads.kafka.adapter.durable_replies import when_all
 from mainstem.heads.kafka.adapter.errors import code_of
-from mainstem.heads.kafka.adapter.group_types import MAX_ID_LENGTH
+from mainstem.heads.kafka.adapter.groups.group_types import MAX_ID_LENGTH
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.heads.kafka.adapter.share_acknowledgements import (
+from mainstem.heads.kafka.adapter.share.share_acknowledgements import (
     Acked,
     Refusal,
     acknowledge,
@@ -23,9 +24,13 @@ from mainstem.heads.kafka.adapter.share_acknowledgements import (
     lock_ms_of,
     results_by_topic,
 )
-from mainstem.heads.kafka.adapter.share_sessions import BEGIN, END, SessionPartition, ShareSession
-from mainstem.heads.kafka.adapter.topic_ids import name_of
-from mainstem.heads.kafka.adapter.when_all import when_all
+from mainstem.heads.kafka.adapter.share.share_sessions import (
+    BEGIN,
+    END,
+    SessionPartition,
+    ShareSession,
+)
+from mainstem.heads.kafka.adapter.topics import name_of
 from mainstem.heads.parked import Over, Parked
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.share_fetch import (

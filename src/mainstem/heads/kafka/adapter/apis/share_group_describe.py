@@ -5,7 +5,7 @@ from mainstem.core.errors import MainstemError
 from mainstem.core.names import check_group
 from mainstem.heads.kafka.adapter.authorized_operations import on_group
 from mainstem.heads.kafka.adapter.errors import code_in
-from mainstem.heads.kafka.adapter.group_types import share_state
+from mainstem.heads.kafka.adapter.groups.group_types import share_state
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.messages import share_groups as messages

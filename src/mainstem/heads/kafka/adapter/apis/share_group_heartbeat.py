@@ -2,11 +2,10 @@
 
 from mainstem.broker.door import AssignedTopics, ShareHeartbeat
 from mainstem.core.errors import GroupIsLive, MainstemError
-from mainstem.heads.kafka.adapter.errors import code_in
-from mainstem.heads.kafka.adapter.group_types import MAX_ID_LENGTH
+from mainstem.heads.kafka.adapter.errors import STOPPING, code_in
+from mainstem.heads.kafka.adapter.groups.group_types import MAX_ID_LENGTH
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.heads.kafka.adapter.stopping import STOPPING
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import share_groups as messages
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from mainstem.broker.door import Membership, ProducerIdAndEpoch, TopicPartition
 from mainstem.core.errors import MainstemError
-from mainstem.heads.kafka.adapter.committed_offsets import requested_cursors
-from mainstem.heads.kafka.adapter.each_partition import each_partition
+from mainstem.heads.kafka.adapter.durable_replies import reply_when_durable
 from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.groups.committed_offsets import requested_cursors
+from mainstem.heads.kafka.adapter.partitions import each_partition
 from mainstem.heads.kafka.adapter.registry import serves
-from mainstem.heads.kafka.adapter.reply_when_durable import reply_when_durable
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import transactions as messages

@@ -13,8 +13,8 @@ import msgspec
 
 from mainstem.broker.door import Cause
 from mainstem.heads.amqp091 import fields
-from mainstem.heads.amqp091.adapter.declared import Queue
-from mainstem.heads.amqp091.adapter.routing import CC, Names
+from mainstem.heads.amqp091.adapter.topology.declared import Queue
+from mainstem.heads.amqp091.adapter.topology.routing import CC, Names
 from mainstem.heads.amqp091.properties import Properties
 
 DEATHS = "x-death"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from mainstem.broker.door import DeadEvent, RoutedEvent
 from mainstem.core.event import Event
-from mainstem.heads.amqp091.adapter.dead_lettering import dead_letter, without_cycles
 from mainstem.heads.amqp091.adapter.messages import content_of, headers_of
+from mainstem.heads.amqp091.adapter.queues.dead_lettering import dead_letter, without_cycles
 from mainstem.heads.amqp091.codec import route_of
 from mainstem.heads.amqp091.fields import read_short_string
 from mainstem.heads.amqp091.properties import decode_properties, encode_properties

@@ -17,7 +17,7 @@ from mainstem.heads.queue_consumer import QueueConsumer, settlement
 
 if TYPE_CHECKING:
     from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
-    from mainstem.heads.amqp091.adapter.queues import DeclaredQueue
+    from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueue
 
 
 MAX_UNREAD_REPLIES = 16 * 1024 * 1024

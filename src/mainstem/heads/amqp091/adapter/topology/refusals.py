@@ -1,7 +1,7 @@
 """What declarations are refused for, in RabbitMQ's words."""
 
-from mainstem.heads.amqp091.adapter import equivalence
-from mainstem.heads.amqp091.adapter.declared import (
+from mainstem.heads.amqp091.adapter.topology import equivalence
+from mainstem.heads.amqp091.adapter.topology.declared import (
     ALTERNATE,
     DEFAULT_EXCHANGE,
     DELAYED_TYPE,
@@ -9,7 +9,7 @@ from mainstem.heads.amqp091.adapter.declared import (
     ExchangeType,
     Queue,
 )
-from mainstem.heads.amqp091.adapter.equivalence import named, refused, type_name
+from mainstem.heads.amqp091.adapter.topology.equivalence import named, refused, type_name
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 
 RESERVED = "amq."

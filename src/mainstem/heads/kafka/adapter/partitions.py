@@ -1,8 +1,11 @@
-"""Responses with a result for every partition of a request."""
+"""Partitions in requests: a result for each, and whether one exists."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import code_of
+from mainstem.heads.kafka.adapter.service import Service
 from mainstem.kafka_protocol.messages.partitions import ByName
 
 P = TypeVar("P")
@@ -17,3 +20,12 @@ def each_partition(
         ByName(topic.name, tuple(result(topic.name, each) for each in topic.partitions))
         for topic in topics
     )
+
+
+def missing_partition(service: Service, topic: str, number: int) -> int:
+    """Return 0 for an existing partition, else the error code."""
+    try:
+        service.broker.bounds(topic, number)
+    except MainstemError as error:
+        return code_of(error)
+    return 0

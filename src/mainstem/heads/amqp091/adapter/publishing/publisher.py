@@ -19,10 +19,10 @@ from mainstem.core.event import Event
 from mainstem.heads.amqp091 import codec
 from mainstem.heads.amqp091.adapter.failures import refusal
 from mainstem.heads.amqp091.adapter.messages import headers_of
-from mainstem.heads.amqp091.adapter.queue_arguments import MAX_EXPIRY_MS
-from mainstem.heads.amqp091.adapter.queues import DeclaredQueue
-from mainstem.heads.amqp091.adapter.replies import REPLY_PREFIX, REPLY_TO
-from mainstem.heads.amqp091.adapter.routing import BCC, without_bcc
+from mainstem.heads.amqp091.adapter.publishing.replies import REPLY_PREFIX, REPLY_TO
+from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueue
+from mainstem.heads.amqp091.adapter.topology.queue_arguments import MAX_EXPIRY_MS
+from mainstem.heads.amqp091.adapter.topology.routing import BCC, without_bcc
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.heads.amqp091.messages import Publish, Target
 from mainstem.heads.amqp091.methods import BasicPublish

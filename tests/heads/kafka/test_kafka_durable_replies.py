@@ -3,7 +3,7 @@
 import pytest
 
 from mainstem.core.errors import MainstemError, StorageFailed
-from mainstem.heads.kafka.adapter.when_all import when_all
+from mainstem.heads.kafka.adapter.durable_replies import when_all
 from mainstem.log.commit.durable import AT_ONCE, Commit
 
 MANY = 10_000

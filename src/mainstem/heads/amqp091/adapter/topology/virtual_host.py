@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from mainstem.heads.amqp091.adapter.declared import (
+from mainstem.heads.amqp091.adapter.topology.declared import (
     Binding,
     Declared,
     DestinationKind,
@@ -11,7 +11,7 @@ from mainstem.heads.amqp091.adapter.declared import (
     Queue,
     predeclared,
 )
-from mainstem.heads.amqp091.adapter.routing import Router
+from mainstem.heads.amqp091.adapter.topology.routing import Router
 
 End = tuple[DestinationKind, str]
 _K = TypeVar("_K")

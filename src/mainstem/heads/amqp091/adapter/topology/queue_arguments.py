@@ -20,7 +20,7 @@ from mainstem.core.errors import InvalidName
 from mainstem.core.names import check_topic
 from mainstem.core.topic_settings import Durability
 from mainstem.heads.amqp091 import fields
-from mainstem.heads.amqp091.adapter.equivalence import check_arguments, refused, type_name
+from mainstem.heads.amqp091.adapter.topology.equivalence import check_arguments, refused, type_name
 
 MAX_EXPIRY_MS = 315_360_000_000
 """Ten years, which is RabbitMQ's limit of times to live."""

@@ -1,4 +1,4 @@
-"""Changes of configs: what AlterConfigs and IncrementalAlterConfigs share."""
+"""Resources that have configs, and changes of these: for both APIs that alter configs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,13 +6,17 @@ from mainstem.broker.door import AT_ONCE, Durable
 from mainstem.core.errors import InvalidName, InvalidSetting
 from mainstem.core.names import check_topic
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.heads.kafka.adapter import topic_configs
-from mainstem.heads.kafka.adapter.config_resources import BROKER, GROUP, TOPIC, WITHOUT_CONFIGS
+from mainstem.heads.kafka.adapter.configs import topic_configs
+from mainstem.heads.kafka.adapter.durable_replies import Results
 from mainstem.heads.kafka.adapter.errors import code_of
-from mainstem.heads.kafka.adapter.results import Results
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.configs import AlteredConfigs
+
+TOPIC, BROKER, GROUP = 2, 4, 32
+"""Types of config resources, by Kafka's numbers."""
+WITHOUT_CONFIGS = frozenset({8, 16})
+"""Loggers of brokers and metrics of clients: nothing can be set for them here."""
 
 
 def attempt_change(

@@ -14,9 +14,9 @@ from typing import ClassVar
 import msgspec
 
 from mainstem.heads.amqp091 import fields
-from mainstem.heads.amqp091.adapter import queue_arguments
-from mainstem.heads.amqp091.adapter.equivalence import named
-from mainstem.heads.amqp091.adapter.queue_arguments import QueueArguments
+from mainstem.heads.amqp091.adapter.topology import queue_arguments
+from mainstem.heads.amqp091.adapter.topology.equivalence import named
+from mainstem.heads.amqp091.adapter.topology.queue_arguments import QueueArguments
 
 NO_ARGUMENTS: fields.Table = {}
 DEFAULT_EXCHANGE = ""

@@ -10,15 +10,15 @@ those that depend on the exchange only (fanout) are found once for all routing k
 from collections.abc import Sequence
 
 from mainstem.heads.amqp091 import fields
-from mainstem.heads.amqp091.adapter.declared import (
+from mainstem.heads.amqp091.adapter.topology.declared import (
     DEFAULT_EXCHANGE,
     NO_ARGUMENTS,
     Binding,
     Exchange,
     Queue,
 )
-from mainstem.heads.amqp091.adapter.equivalence import refused, type_name
-from mainstem.heads.amqp091.adapter.matching import Matcher, new_matcher
+from mainstem.heads.amqp091.adapter.topology.equivalence import refused, type_name
+from mainstem.heads.amqp091.adapter.topology.matching import Matcher, new_matcher
 
 CC, BCC = "CC", "BCC"
 MAX_REMEMBERED = 100_000

@@ -15,8 +15,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Protocol
 
 from mainstem.heads.amqp091 import fields
-from mainstem.heads.amqp091.adapter.declared import Binding, DestinationKind, ExchangeType
-from mainstem.heads.amqp091.adapter.equivalence import comparable, refused, type_name
+from mainstem.heads.amqp091.adapter.topology.declared import Binding, DestinationKind, ExchangeType
+from mainstem.heads.amqp091.adapter.topology.equivalence import comparable, refused, type_name
 
 X_MATCH = "x-match"
 MAX_PLACES = 50_000

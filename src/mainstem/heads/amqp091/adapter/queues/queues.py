@@ -15,16 +15,16 @@ from mainstem.broker.door import AT_ONCE, Door, Durable, Order, QueueSettings
 from mainstem.core.errors import MainstemError, TopicExists
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.heads.amqp091 import methods
-from mainstem.heads.amqp091.adapter import equivalence
-from mainstem.heads.amqp091.adapter.declared import NO_ARGUMENTS, Queue
-from mainstem.heads.amqp091.adapter.names import topic_of
-from mainstem.heads.amqp091.adapter.queue_arguments import Overflow
-from mainstem.heads.amqp091.adapter.refusals import locked
+from mainstem.heads.amqp091.adapter.topology import equivalence
+from mainstem.heads.amqp091.adapter.topology.declared import NO_ARGUMENTS, Queue
+from mainstem.heads.amqp091.adapter.topology.names import topic_of
+from mainstem.heads.amqp091.adapter.topology.queue_arguments import Overflow
+from mainstem.heads.amqp091.adapter.topology.refusals import locked
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 
 if TYPE_CHECKING:
     from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
-    from mainstem.heads.amqp091.adapter.deliveries import Consumer
+    from mainstem.heads.amqp091.adapter.queues.deliveries import Consumer
     from mainstem.heads.amqp091.adapter.service import Service
     from mainstem.heads.context import HeadContext
 

@@ -21,8 +21,8 @@ import msgspec
 from mainstem.broker.door import AT_ONCE, Durable, HeadDefinitions
 from mainstem.core.errors import MainstemError
 from mainstem.heads.amqp091 import fields
-from mainstem.heads.amqp091.adapter import equivalence, queue_arguments
-from mainstem.heads.amqp091.adapter.declared import (
+from mainstem.heads.amqp091.adapter.topology import equivalence, queue_arguments
+from mainstem.heads.amqp091.adapter.topology.declared import (
     DEFAULT_EXCHANGE,
     NO_ARGUMENTS,
     Binding,
@@ -32,11 +32,11 @@ from mainstem.heads.amqp091.adapter.declared import (
     Queue,
     load,
 )
-from mainstem.heads.amqp091.adapter.equivalence import named, refused
-from mainstem.heads.amqp091.adapter.matching import check_binding
-from mainstem.heads.amqp091.adapter.names import DEFAULT_VHOST, topic_of
-from mainstem.heads.amqp091.adapter.queue_arguments import QueueType
-from mainstem.heads.amqp091.adapter.refusals import (
+from mainstem.heads.amqp091.adapter.topology.equivalence import named, refused
+from mainstem.heads.amqp091.adapter.topology.matching import check_binding
+from mainstem.heads.amqp091.adapter.topology.names import DEFAULT_VHOST, topic_of
+from mainstem.heads.amqp091.adapter.topology.queue_arguments import QueueType
+from mainstem.heads.amqp091.adapter.topology.refusals import (
     RESERVED,
     check_access,
     check_exchange_arguments,
@@ -49,8 +49,8 @@ from mainstem.heads.amqp091.adapter.refusals import (
     not_found,
     stripped,
 )
-from mainstem.heads.amqp091.adapter.routing import Names
-from mainstem.heads.amqp091.adapter.virtual_host import VirtualHost
+from mainstem.heads.amqp091.adapter.topology.routing import Names
+from mainstem.heads.amqp091.adapter.topology.virtual_host import VirtualHost
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 
 

@@ -19,8 +19,8 @@ from mainstem.broker.door import Outcome, Settled, Settlement
 from mainstem.core.errors import MainstemError, OffsetOutOfRange
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.service import Asked
-from mainstem.heads.kafka.adapter.share_sessions import SessionPartition, ShareSession
-from mainstem.heads.kafka.adapter.topic_ids import name_of
+from mainstem.heads.kafka.adapter.share.share_sessions import SessionPartition, ShareSession
+from mainstem.heads.kafka.adapter.topics import name_of
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.share_fetch import (
     Acknowledgement,

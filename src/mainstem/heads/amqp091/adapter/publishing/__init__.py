@@ -1,0 +1,1 @@
+"""From a message that arrives to its confirm."""

@@ -1,0 +1,1 @@
+"""Queues in use: on topics of the broker, delivered to consumers, dead-lettered."""

@@ -1,0 +1,1 @@
+"""Exchanges, queues and bindings: declared, compared, matched, and the routes through them."""

@@ -1,0 +1,1 @@
+"""Configs of topics, groups and brokers in requests."""

@@ -1,0 +1,120 @@
+"""Answers that are sent once changes are durable: of one change, of several, or one result each."""
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+from mainstem.broker.door import Durable
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import Wire
+
+Result = TypeVar("Result")
+
+
+class Results(Generic[Result]):
+    """The results, in the order of the request."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._results: list[Result] = []
+        self._left = 1
+        self._reply: Callable[[list[Result]], None] = lambda _: None
+
+    def add(self, result: Result) -> None:
+        """Add a result."""
+        self._results.append(result)
+
+    def attempt(
+        self,
+        change: Callable[[], Durable],
+        result: Result,
+        refused: Callable[[MainstemError], Result],
+    ) -> None:
+        """Make a change; its result is ``result`` if it succeeds and becomes durable."""
+        try:
+            durable = change()
+        except MainstemError as error:
+            self.add(refused(error))
+        else:
+            self.add_later(durable, result, refused)
+
+    def add_later(
+        self, durable: Durable, result: Result, refused: Callable[[MainstemError], Result]
+    ) -> None:
+        """Add a result that holds once a change is durable; ``refused`` if that fails."""
+        at = len(self._results)
+        self._results.append(result)
+        self._left += 1
+
+        def decide(error: MainstemError | None) -> None:
+            if error is not None:
+                self._results[at] = refused(error)
+            self._one_less()
+
+        if durable.done:
+            durable.then(decide)
+        else:
+            durable.then(lambda error: self._service.on_loop(lambda: decide(error)))
+
+    def then(self, reply: Callable[[list[Result]], None]) -> None:
+        """Reply once every result is known."""
+        self._reply = reply
+        self._one_less()
+
+    def _one_less(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._reply(self._results)
+
+
+class Kept(Protocol):
+    """Something that becomes durable later."""
+
+    def then(self, call: Callable[[MainstemError | None], None]) -> None:
+        """Call back once it is durable, or has failed."""
+
+
+def when_all(durables: Iterable[Kept], call: Callable[[MainstemError | None], None]) -> None:
+    """Call back once everything is durable, or with the first error; from any thread."""
+    kept = list(durables)
+    left, lock = len(kept), threading.Lock()
+
+    def decided(error: MainstemError | None) -> None:
+        # The log's thread and a waiter may settle commits at the same time.
+        nonlocal left
+        with lock:
+            was, left = left, 0 if error is not None else left - 1
+            is_decided = was > 0 and left == 0
+        if is_decided:
+            call(error)
+
+    if not kept:
+        call(None)
+    for each in kept:
+        each.then(decided)
+
+
+def reply_later(
+    asked: Asked,
+    reply: Reply,
+    body: Callable[[MainstemError | None], Wire],
+) -> Callable[[MainstemError | None], None]:
+    """Return what answers, in the loop's thread, once it is known whether all is durable."""
+    return lambda failed: asked.service.on_loop(lambda: reply(body(failed)))
+
+
+Then = Callable[[Callable[[MainstemError | None], None]], None]
+
+
+def reply_when_durable(asked: Asked, then: Then, answer: Callable[[Code], None]) -> None:
+    """Reply, in the loop's thread, when a change is durable, or with the code of its failure."""
+    service = asked.service
+
+    def settled(error: MainstemError | None) -> None:
+        code = Code.NONE if error is None else code_in(asked.header, error)
+        service.on_loop(lambda: answer(code))
+
+    then(settled)

@@ -1,0 +1,1 @@
+"""What Fetch and its neighbours share: fetch sessions, leader epochs."""

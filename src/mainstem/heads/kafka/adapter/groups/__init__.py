@@ -1,0 +1,1 @@
+"""What the APIs of groups share: types, committed offsets, the format of subscriptions."""

@@ -1,0 +1,67 @@
+"""Topics in requests: by name or by id, created when first named, named once."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from mainstem.broker.door import AT_ONCE, Topic, TopicDone
+from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
+from mainstem.core.names import is_internal
+from mainstem.heads.kafka.adapter.service import Service
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import NO_ID
+
+NAMED_TWICE = "it is named more than once"
+T = TypeVar("T")
+K = TypeVar("K")
+Wrong = tuple[Code, str] | None
+"""Error code and message, None if all is well."""
+
+
+def name_of(service: Service, topic_id: bytes) -> str | None:
+    """Return the name of the topic with this id, None if there is none.
+
+    Whoever asks is told what it may not do by whatever is done with the topic then.
+    """
+    return service.topic_name(topic_id)
+
+
+def id_of(topic: Topic) -> bytes:
+    """Return the id of a topic as bytes; internal topics may have none."""
+    return bytes.fromhex(topic.id) if topic.id else NO_ID
+
+
+def id_or_none(service: Service, topic: str) -> bytes:
+    """Return the id of a topic by its name, NO_ID if there is none."""
+    try:
+        return id_of(service.broker.topic(topic))
+    except MainstemError:
+        return NO_ID
+
+
+def find_or_create(service: Service, name: str, *, create: bool) -> TopicDone:
+    """Return a topic; an unknown one is created if auto-creation is on."""
+    try:
+        return TopicDone(service.broker.topic(name), AT_ONCE)
+    except UnknownTopic:
+        if not (create and service.auto_create) or is_internal(name):
+            raise
+    settings = service.defaults.altered(partitions=service.settings.auto_create_partitions)
+    try:
+        return service.broker.create_topic(name, settings)
+    except TopicExists:
+        return TopicDone(service.broker.topic(name), AT_ONCE)
+
+
+def named_once(asked: Sequence[T], name: Callable[[T], K]) -> tuple[list[T], list[K]]:
+    """Return the items named once, and the names given more than once."""
+    counts = Counter(map(name, asked))
+    return [it for it in asked if counts[name(it)] == 1], [it for it in counts if counts[it] > 1]
+
+
+def misplaced(places: Iterable[Sequence[int]]) -> Wrong:
+    """Return what is wrong with the brokers that partitions are assigned to."""
+    # Any broker id is accepted: there is one broker, and scripts need not know its id.
+    if any(len(each) != 1 or min(each) < 0 for each in places):
+        return Code.INVALID_REPLICA_ASSIGNMENT, "every partition has one copy, on one broker"
+    return None
