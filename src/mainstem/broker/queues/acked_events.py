@@ -1,8 +1,8 @@
-"""Deletes what every queue has settled, from topics that are set to ``delete_acked``.
+"""Deletes events that every queue has settled, in topics with ``delete_acked``.
 
-How this works: settling takes note of the topic. About once a second such topics are looked at:
-events below the first one that some queue has not settled, or that some live group has not read,
-are deleted, once they are worth a segment: only whole segments give space back.
+How this works: a settlement marks its topic. About once a second each marked topic is checked.
+Events are deleted up to the first one that some queue has not settled or some live group has not
+read. That happens only when it frees a whole segment, because only whole segments free disk space.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from mainstem.log.port import Bounds, PartitionId
 
 INTERVAL_MS = 1_000
 LIVE_MS = 86_400_000
-"""How long a group that commits nothing keeps events that it has not read."""
+"""A group that has committed nothing for this long no longer keeps events from deletion."""
 
 Trim = Callable[[str, int, int], Bounds]
 
 
 class AckedEvents:
-    """Trims topics; synchronous and thread-safe."""
+    """Deletes settled events from topics; synchronous and thread-safe."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class AckedEvents:
         self._next_ms = 0
 
     def next_deadline(self) -> int | None:
-        """Return when topics are to be looked at, on the monotonic clock; None if none are."""
+        """Return when to check topics next, on the monotonic clock; None if none is marked."""
         return self._next_ms if self._registry.settler.settled_topics else None
 
     def tick(self) -> None:
-        """Trim topics of which something was settled."""
+        """Delete settled events of the topics marked since the last call."""
         if not self._registry.settler.settled_topics or self._monotonic_ms() < self._next_ms:
             return
         self._next_ms = self._monotonic_ms() + INTERVAL_MS
@@ -55,7 +55,8 @@ class AckedEvents:
                 try:
                     self._look_at(topic, at)
                 except MainstemError:
-                    # Deleted meanwhile, or no room to note it: the next settlement comes back here.
+                    # The topic was deleted meanwhile, or the disk is full: the next settlement
+                    # marks it again.
                     continue
 
     def _look_at(self, topic: Topic, at: PartitionId) -> None:

@@ -1,8 +1,8 @@
-"""Record batches that were unpacked lately, for events of theirs that are delivered one by one.
+"""Cache of decoded record batches, used while their events are delivered one by one.
 
-How this works: a batch is known by its whole header, which is read again from the log each time:
-its checksum, offsets and epoch are others once the log was cut there, compacted or written anew. So
-nothing needs to be told here, and nothing is given that the log does not hold any more.
+How this works: the cache key is the batch's whole header, which is read again from the log on each
+lookup. Truncation, compaction or a rewrite of the log changes the header's checksum, offsets or
+epoch. So the cache needs no invalidation and never returns an event that the log no longer has.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from mainstem.core.event import Event
 from mainstem.log.port import PartitionId, Slice
 
 MAX_BYTES = 32 * 1024 * 1024
-"""What is kept for all queues together; the last batch is kept whatever its size."""
+"""Limit for the caches of all queues together; the latest batch is kept whatever its size."""
 _EVENT_BYTES, _HEADER_BYTES = 300, 150
-"""What an event takes beside its key and value, and a header beside its name and value."""
+"""Memory overhead per event beside key and value, and per header beside name and value."""
 
 Head = tuple[PartitionId, bytes]
 
@@ -26,23 +26,23 @@ class BatchCache:
         self._max_bytes = max_bytes
         self._kept: dict[Head, tuple[Mapping[int, Event], int]] = {}
         self.size_bytes = 0
-        """What the batches that are kept take, about."""
+        """Approximate memory used by the cached batches."""
 
     def __len__(self) -> int:
-        """Return how many batches are kept."""
+        """Return the number of cached batches."""
         return len(self._kept)
 
     def get(self, head: Head) -> Mapping[int, Event] | None:
-        """Return a batch, None if it is not kept."""
+        """Return a cached batch, or None."""
         kept = self._kept.pop(head, None)
         if kept is None:
             return None
-        # Those that were used last are the last to go.
+        # Moves the batch to the end, so that the least recently used one is evicted first.
         self._kept[head] = kept
         return kept[0]
 
     def keep(self, head: Head, batch: Mapping[int, Event]) -> None:
-        """Keep a batch, and let go of others that nobody used for longest."""
+        """Cache a batch; evict the least recently used ones over the limit."""
         size = sum(map(_size, batch.values()))
         self._kept[head] = (batch, size)
         self.size_bytes += size

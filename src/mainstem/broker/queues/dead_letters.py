@@ -1,7 +1,7 @@
-"""Dead letters: events that a queue gives up, as they go to the topic ``<topic>.dead``.
+"""Dead letters: events that a queue gives up on are published to the topic ``<topic>.dead``.
 
-Or to where a head sends them: a queue may name a route, and whoever knows what routes mean (the
-exchanges of AMQP) registers a router. Without one such events wait.
+A queue may name a route instead. A head that knows routes (AMQP and its exchanges) registers a
+router for them. Without a router, events with a route wait.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ from mainstem.log.port import PartitionId, WritableBatch
 CreateTopic = Callable[[str, TopicSettings], object]
 
 _HEADERS_BYTES = 64 * 1024
-"""What the headers of a dead letter may add to the largest event."""
+"""Room for the headers that a dead letter adds to an event of the maximum size."""
 
 
 class Death(NamedTuple):
@@ -35,7 +35,7 @@ class Death(NamedTuple):
 
 
 class DeadEvent(NamedTuple):
-    """An event that is to be routed elsewhere."""
+    """A dead event that is routed to other topics."""
 
     topic: str
     queue: str
@@ -45,7 +45,7 @@ class DeadEvent(NamedTuple):
 
 
 class RoutedEvent(NamedTuple):
-    """An event for a partition of a topic."""
+    """An event to be appended to a partition of a topic."""
 
     topic: str
     partition: int
@@ -53,11 +53,11 @@ class RoutedEvent(NamedTuple):
 
 
 DeadLetterRouter = Callable[[str, DeadEvent], Sequence[RoutedEvent]]
-"""Returns what becomes of a dead event by a route; nothing if it is dropped. Must not block."""
+"""Maps a dead event and a route to events; an empty result drops it. Must not block."""
 
 
 class Letters(NamedTuple):
-    """Dead letters that are ready to be appended."""
+    """Dead letters as record batches, ready to be appended."""
 
     batches: list[tuple[PartitionId, WritableBatch]]
     missed: dict[int, int]
@@ -68,7 +68,7 @@ NO_LETTERS = Letters([], {})
 
 
 class DeadLetters:
-    """Makes dead letters, and the topic for them; used under the queues' lock."""
+    """Makes dead letters, and creates their topic; used under the queues' lock."""
 
     def __init__(self, state: State, create_topic: CreateTopic, now_ms: Callable[[], int]) -> None:
         self._state = state
@@ -77,10 +77,10 @@ class DeadLetters:
         self.router: DeadLetterRouter | None = None
 
     def make(self, live: LiveQueue, dead: Mapping[int, Mapping[int, Death]]) -> Letters:
-        """Return events as dead letters, by partition and offset with the reason."""
+        """Return dead letters for events, given by partition and offset with the reason."""
         letters = Letters([], {})
         for number, deaths in dead.items():
-            # All at once: a batch is unpacked once, however many of its events are dead.
+            # Read all events together, so that each batch is decoded only once.
             found = live.again(number, deaths)
             for offset, event in found.items():
                 letters.batches.extend(self._letter(live, number, event, deaths[offset]))
@@ -120,7 +120,7 @@ class DeadLetters:
         if (found := self._state.topics.find(name)) is not None:
             return found
         most = settings.max_batch_bytes + _HEADERS_BYTES
-        # Somebody else may have been quicker.
+        # Another thread may have created the topic first.
         with suppress(TopicExists):
             self._create_topic(
                 name, TopicSettings(durability=settings.durability, max_batch_bytes=most)

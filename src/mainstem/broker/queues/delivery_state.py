@@ -1,16 +1,16 @@
-"""A queue's window on one partition: what is out, what comes again, what was never read.
+"""A queue's window on one partition: events in flight, to be redelivered, and not yet read.
 
-How this works: every event below ``next`` that is not settled has an entry. An entry is in one of
-these states, and only ``out`` has an owner:
+How this works: every unsettled event below ``next`` has an entry. An entry is in one of these
+states, and only ``out`` (in flight) has an owner:
 
     fresh ──▶ out ── nack, release, expire ──▶ ready ──▶ out …        ack: the entry is gone
                                     └─ delay ─▶ later ──▶ ready
                                     └─ too often ▶ spent ──▶ dead letter, the entry is gone
     fresh, but its key has an earlier entry ──▶ behind ──▶ ready when it is the first of its key
 
-Entries are made in the order of their offsets and never made again, so the first one of the dict
-is always the lowest. Nothing here reads the log or writes it: whoever calls has decided, has
-appended ``record``, and then calls ``apply``.
+Entries are added in offset order and never added again, so the first one of the dict is always the
+lowest. This module neither reads nor writes the log: callers decide, append ``record``, and then
+call ``apply``.
 """
 
 import heapq
@@ -23,19 +23,19 @@ from mainstem.broker.queues.records import WindowChange, WindowSet, runs
 
 _LONG_KEY = 64
 _FEW = 32
-"""A window of so few entries is written whole; what has changed would not be much less."""
+"""A window with at most this many entries is written whole, as a change would be hardly smaller."""
 _MANY_CHANGES = 10_000
 
 
 class Back(NamedTuple):
-    """An event that is given back: how often it was delivered, and when it is due again."""
+    """An event given back: its delivery count, and when it is due for redelivery."""
 
     deliveries: int
     due_ms: int = 0
 
 
 class Entry:
-    """An event that is not settled."""
+    """An unsettled event."""
 
     __slots__ = (
         "deliveries",
@@ -55,15 +55,15 @@ class Entry:
         self.lease = 0
         self.key = key
         self.reason = ""
-        """Why it failed last."""
+        """Why the last delivery failed."""
         self.was_out = deliveries > 0
-        """Whether it was handed out before, also if that did not count as a delivery."""
+        """Whether it was handed out before, even if that did not count as a delivery."""
         self.redelivered = False
-        """Whether it was handed out before the delivery that is under way."""
+        """Whether it was handed out before the current delivery."""
 
 
 class Window:
-    """What a queue knows of one partition; used under the queues' lock."""
+    """A queue's state in one partition; used under the queues' lock."""
 
     def __init__(
         self,
@@ -74,38 +74,38 @@ class Window:
         alarm: Alarm | None = None,
     ) -> None:
         self.next = at.next
-        """Where fresh events begin."""
+        """Offset of the first event that was not yet taken into the window."""
         self.missed = at.missed
         self.max_deliveries = max_deliveries
         self.entries: dict[int, Entry] = {}
         self.out = 0
-        """How many events are out."""
-        # Not Deadlines[int](…), which takes longer than all the rest here.
+        """Number of events in flight."""
+        # Not Deadlines[int](…): that subscript takes longer than the rest of this constructor.
         self.locks: Deadlines[int] = Deadlines(alarm)
-        """When what is out comes back; on the monotonic clock."""
+        """When the lock of each event in flight expires, on the monotonic clock."""
         self.owners: dict[str, int] = {}
-        """How many events are out with each owner."""
+        """Number of events in flight per owner."""
         self.delays: Deadlines[int] = Deadlines(alarm)
-        """When what waits is due; on the time of day, as it is written down."""
+        """When each delayed event is due, in wall-clock time, as it is stored."""
         self.spent: set[int] = set()
-        """Delivered too often, to become dead letters."""
+        """Events delivered too often, which must become dead letters."""
         self.lines: dict[bytes, list[int]] | None = {} if keyed and not at.left else None
-        """The entries of each key, a heap; None if keys do not matter or are not known.
+        """The entries of each key, as a heap; None if the order ignores keys or keys are unknown.
 
-        The lowest one is always an entry; behind it there may be some that are settled already.
+        The lowest offset of a heap is always an entry; later ones may be settled already.
         """
         self.keyed = keyed
         self.given = 0
-        """How many deliveries there were since this was opened."""
+        """Number of deliveries since the queue was opened."""
         self.unsure = 0
-        """Below this offset an event may have been out when the process before this one ended."""
+        """Events below this offset may have been in flight when the previous process ended."""
         self.head_ms: int | None = None
-        """When the oldest event that waits will expire, on the time of day; None if never."""
+        """When the oldest waiting event expires, in wall-clock time; None if never."""
         self.seen: int | None = None
-        """The tail when there was nothing more to read; None if there was."""
+        """The tail at the last read that found no event; None if there may be more to read."""
         self._ready: list[int] = []
         self._changed: set[int] | None = set()
-        """Offsets that are not as they were last written; None if that is not known."""
+        """Offsets changed since the window was last written; None if there are too many to list."""
         for left in at.left:
             for offset in range(left.first, left.last + 1):
                 entry = self.entries[offset] = Entry(left.deliveries, left.due_ms)
@@ -114,30 +114,30 @@ class Window:
 
     @property
     def start(self) -> int:
-        """Everything below is settled."""
+        """First unsettled offset: everything below is settled."""
         return next(iter(self.entries), self.next)
 
     @property
     def may_have_ready(self) -> bool:
-        """Whether it is worth asking for what is to be delivered again."""
+        """Whether some event may be ready for redelivery."""
         return bool(self._ready)
 
     @property
     def lacks_keys(self) -> bool:
-        """Whether the keys of entries must be told (``know_keys``) before anything is taken."""
+        """Whether ``know_keys`` must be called before events are taken."""
         return self.keyed and self.lines is None
 
     def record(self, changes: Mapping[int, Back | None] = {}, missed: int = 0) -> WindowSet:
-        """Return the whole window as it will be after changes; None is settled.
+        """Return the whole window as it will be after changes; a change of None settles the event.
 
-        ``missed``: how many of them were deleted before they could be worked on.
+        ``missed``: how many of the events were deleted before they could be worked on.
         """
         after = ((at, changes.get(at, entry)) for at, entry in self.entries.items())
         left = runs((at, it.deliveries, it.due_ms) for at, it in after if it is not None)
         return WindowSet(self.next, left, self.missed + missed)
 
     def change(self, changes: Mapping[int, Back | None], missed: int = 0) -> WindowChange | None:
-        """Return what is to be written of changes; None if the whole window had better be."""
+        """Return the changes as a record; None if writing the whole window is better."""
         if self._changed is None or len(self.entries) - len(changes) <= _FEW:
             return None
         left: list[tuple[int, int, int]] = []
@@ -152,11 +152,11 @@ class Window:
         return WindowChange(self.next, runs(left), settled, self.missed + missed)
 
     def written(self) -> None:
-        """Take note that everything is written down as it is now."""
+        """Note that the window's current state has been written."""
         self._changed = set()
 
     def apply(self, changes: Mapping[int, Back | None], reasons: Mapping[int, str] = {}) -> None:
-        """Make changes true: events are settled, or given back."""
+        """Apply changes: settle events (None) or give them back."""
         for offset, change in changes.items():
             entry = self.entries[offset]
             self._note(offset)
@@ -169,14 +169,14 @@ class Window:
                 self._wait(offset, entry)
 
     def add(self, offset: int, key: bytes | None) -> bool:
-        """Take in a fresh event; return whether it may be given out now."""
+        """Add a fresh event; return whether it may be delivered now."""
         entry = self.entries[offset] = Entry(key=_short(key))
         self._note(offset)
         self.next = offset + 1
         return self._line_up(offset, entry)
 
     def give(self, offset: int, owner: str, lease: int, until_ms: int | None) -> Entry:
-        """Let an event be out with an owner until a time, None: until it is settled."""
+        """Put an event in flight with an owner, locked until a time; None: until it is settled."""
         entry = self.entries[offset]
         self._note(offset)
         entry.owner, entry.lease = owner, lease
@@ -191,29 +191,30 @@ class Window:
         return entry
 
     def keep(self, offset: int, until_ms: int) -> None:
-        """Let an event that is out be out until a later time."""
+        """Extend the lock of an event in flight."""
         if offset in self.entries and self.entries[offset].owner is not None:
             self.locks.set(offset, until_ms)
 
     def ready(self) -> int | None:
-        """Take out the lowest offset that is to be delivered again; it must be given now."""
+        """Pop the lowest offset that is ready for redelivery; the caller must deliver it now."""
         while self._ready:
             offset = heapq.heappop(self._ready)
-            # One that has several places there must not be taken out again before it is given.
+            # Duplicates of this offset must go too, else it would be popped again before it is
+            # delivered.
             while self._ready and self._ready[0] == offset:
                 heapq.heappop(self._ready)
             entry = self.entries.get(offset)
-            # Places in the heap are not cleared when their event is settled or has to wait.
+            # The heap may hold stale offsets: events that were settled or must wait again.
             if entry is not None and self._may_go(offset, entry):
                 return offset
         return None
 
     def put_back(self, offset: int) -> None:
-        """Put back what was taken out and could not be given."""
+        """Put back an offset that was popped but not delivered."""
         heapq.heappush(self._ready, offset)
 
     def due(self, now_ms: int) -> bool:
-        """Make ready what has waited until now; return whether there was any."""
+        """Make delayed events ready that are due; return whether there were any."""
         is_any = False
         while (offset := self.delays.take(now_ms)) is not None:
             self.entries[offset].due_ms = 0
@@ -223,14 +224,14 @@ class Window:
         return is_any
 
     def expired(self, monotonic_ms: int) -> dict[int, Back]:
-        """Return what was out for too long, to be applied."""
+        """Return the events whose lock has expired, as changes to apply."""
         found: dict[int, Back] = {}
         while (offset := self.locks.take(monotonic_ms)) is not None:
             found[offset] = Back(self.entries[offset].deliveries)
         return found
 
     def lost(self, start: int) -> None:
-        """Count what was deleted before it was settled; what is out may still be settled."""
+        """Count events deleted before they were settled; those in flight may still be settled."""
         gone = [at for at, entry in self.entries.items() if at < start and entry.owner is None]
         self.missed += len(gone)
         self.apply(dict.fromkeys(gone))
@@ -239,22 +240,22 @@ class Window:
             self.next = start
 
     def cut(self, end: int) -> None:
-        """Forget what is at an offset or after: the end of the log was taken back."""
+        """Remove everything from an offset on, because the log was truncated there."""
         self.apply(dict.fromkeys([at for at in self.entries if at >= end]))
         self.next = min(self.next, end)
         self.seen = None
 
     def know_keys(self, keys: Mapping[int, bytes | None]) -> None:
-        """Take in the keys of all entries; an event that is not there any more is settled."""
+        """Set the keys of all entries; entries whose event no longer exists are settled."""
         self.apply(dict.fromkeys([at for at in self.entries if at not in keys]))
-        # Only now: what is gone has never stood in a line.
+        # After the line above, so that deleted events never enter a line.
         self.lines = {}
         for offset, entry in self.entries.items():
             entry.key = _short(keys[offset])
             self._line_up(offset, entry)
 
     def alter(self, max_deliveries: int | None, *, keyed: bool) -> None:
-        """Take other settings."""
+        """Apply changed settings."""
         self.max_deliveries = max_deliveries
         self.keyed, self.lines = keyed, None if self.entries or not keyed else {}
         self.spent.clear()
@@ -264,13 +265,13 @@ class Window:
                 self._wait(offset, entry)
 
     def held_by(self, owner: str) -> Iterator[int]:
-        """Return what is out with an owner."""
+        """Return the offsets in flight with an owner."""
         if owner not in self.owners:
             return iter(())
         return (offset for offset, entry in self.entries.items() if entry.owner == owner)
 
     def waiting(self) -> list[int]:
-        """Return what is not settled and not out."""
+        """Return the offsets that are unsettled and not in flight."""
         return [offset for offset, entry in self.entries.items() if entry.owner is None]
 
     def _note(self, offset: int) -> None:
@@ -294,7 +295,7 @@ class Window:
         return entry.key is None or self.lines is None or self.lines[entry.key][0] == offset
 
     def _wait(self, offset: int, entry: Entry) -> None:
-        """Put an entry where it waits: to be buried, for its time, or for its turn."""
+        """Queue an entry that is not in flight: as spent, delayed or ready."""
         if self.max_deliveries is not None and entry.deliveries >= self.max_deliveries:
             self.spent.add(offset)
         elif entry.due_ms:
@@ -321,19 +322,19 @@ class Window:
         while line and not self._is_of(line[0], entry.key):
             heapq.heappop(line)
         if line:
-            # Who is first of its key now may go, unless it waits for something else.
+            # The key's next event may be delivered now, unless it is delayed or in flight.
             heapq.heappush(self._ready, line[0])
         else:
             del self.lines[entry.key]
 
     def _is_of(self, offset: int, key: bytes) -> bool:
-        """Tell whether there is an entry of a key: one that was cut may be of another now."""
+        """Tell whether an offset's entry has this key; after a truncation it may have another."""
         entry = self.entries.get(offset)
         return entry is not None and entry.key == key
 
 
 def _short(key: bytes | None) -> bytes | None:
-    """Return what stands for a key: long ones would make the window as large as the events."""
+    """Return a key, or its hash if long: long keys would make the window as large as the events."""
     if key is None or len(key) <= _LONG_KEY:
         return key
     return blake2b(key, digest_size=_LONG_KEY).digest()

@@ -1,4 +1,4 @@
-"""How queues stand: in each partition, and as a whole."""
+"""State of queues for listings: per partition, and in total."""
 
 import msgspec
 
@@ -7,42 +7,42 @@ from mainstem.broker.queues.records import QueueSettings
 
 
 class WindowState(msgspec.Struct, frozen=True):
-    """How a queue stands in one partition."""
+    """State of a queue in one partition."""
 
     partition: int
     start: int
-    """Everything below is settled."""
+    """First unsettled offset: everything below is settled."""
     next: int
-    """Nothing from here on has been delivered."""
+    """First offset that was never delivered."""
     tail: int
     out: int
     waiting: int
-    """Events that were read and are not out: to be delivered again, or waiting for their key."""
+    """Events read but not in flight: to be redelivered, or waiting for their key."""
     missed: int
 
     @property
     def unsettled(self) -> int:
-        """Offsets that are still to be settled."""
+        """Number of offsets still to be settled."""
         return max(0, self.tail - self.next) + self.out + self.waiting
 
 
 class QueueState(msgspec.Struct, frozen=True):
-    """A queue: its settings, and how it stands."""
+    """A queue: its settings and state."""
 
     topic: str
     name: str
     settings: QueueSettings
     windows: tuple[WindowState, ...]
     owners: dict[str, int]
-    """How many events are out with each owner."""
+    """Number of events in flight per owner."""
     redelivered: int = 0
-    """How often an event was delivered again since the process started."""
+    """Number of redeliveries since the process started."""
     dead: int = 0
-    """How many became dead letters since the process started."""
+    """Number of dead letters since the process started."""
 
 
 def described(live: LiveQueue) -> QueueState:
-    """Return how a queue stands now."""
+    """Return a queue's current state."""
     tails = {number: live.keep_within(number).tail for number in live.windows}
     owners: dict[str, int] = {}
     for window in live.windows.values():

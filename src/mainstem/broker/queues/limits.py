@@ -1,8 +1,9 @@
-"""Limits on what waits in a queue: how long, how many events, how many bytes.
+"""Limits on the events waiting in a queue: their age, number and bytes.
 
-How this works: events are looked at from the oldest on, and only as far as they are dead. One that
-is not keeps those behind it, even if they would have less time: as in RabbitMQ an event expires at
-the head of its queue. Where bytes are limited, sizes are counted once, as events are appended.
+How this works: events are checked from the oldest on, and the check stops at the first one within
+the limits. As in RabbitMQ, an event expires only at the head of its queue: events behind it wait,
+even if their time to live is shorter. If bytes are limited, each event's size is counted once, when
+it is appended.
 """
 
 from collections import deque
@@ -14,19 +15,19 @@ from mainstem.broker.queues.records import Cause, QueueSettings
 from mainstem.core.event import Event
 
 MAX_AT_ONCE = 1_000
-"""So many are taken out before others get their turn."""
+"""At most this many events are removed in one call, so that other queues get their turn."""
 _MAX_DIGITS = 15
 
 Found = tuple[int, Event, Cause]
 
 
 class WaitingLimits:
-    """Tells which of the events that wait are dead."""
+    """Finds the waiting events that exceed a queue's limits."""
 
     def __init__(self, settings: QueueSettings) -> None:
         self.settings = settings
         self._sizes: dict[int, deque[tuple[int, int]]] = {}
-        """Offsets and sizes of the events that wait, by partition."""
+        """Offsets and sizes of the waiting events, by partition."""
         self._counted_to: dict[int, int] = {}
         self._bytes = 0
 
@@ -38,9 +39,10 @@ class WaitingLimits:
         reader: Callable[[int, int], PartitionReader],
         now_ms: int,
     ) -> Iterator[Found]:
-        """Yield events that are dead, each with its partition and why.
+        """Yield events over the limits, each with its partition and the cause.
 
-        Partitions of low priority come first. Says of each window when its head expires.
+        Partitions of low priority come first. Sets ``head_ms`` of each window, the time at which
+        its oldest event expires.
         """
         count = 0
         events = self._excess_events(windows, tails)
@@ -94,7 +96,7 @@ class WaitingLimits:
 
 
 def expiry_ms(settings: QueueSettings, event: Event) -> int | None:
-    """Return when an event is dead, on the time of day; None if never."""
+    """Return when an event expires, in wall-clock time; None if never."""
     ttl_ms = settings.ttl_ms
     if name := settings.ttl_header:
         for header, value in event.headers:

@@ -1,4 +1,4 @@
-"""A queue while the broker runs: its windows, what it reads, and who waits for it."""
+"""A queue in memory: its windows, its readers, and the callbacks of waiting consumers."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
@@ -23,11 +23,11 @@ from mainstem.log.port import Bounds, Log, PartitionId
 Chosen = tuple[Window, Event]
 
 _LEND_BYTES = 1024 * 1024
-"""How much is read at once of what is handed out as it is stored."""
+"""How many bytes are read at once when whole record batches are delivered."""
 
 
 class Unsettled(NamedTuple):
-    """An event that is not settled, how often it was delivered, and who has it."""
+    """An unsettled event, its delivery count, and its owner if it is in flight."""
 
     event: Event
     deliveries: int = 0
@@ -35,7 +35,7 @@ class Unsettled(NamedTuple):
 
 
 class Load:
-    """Record batches that are handed out together, and which of their events, within limits."""
+    """Record batches delivered together, and the offsets in them, within limits."""
 
     def __init__(self, max_events: int, max_bytes: int, *, least: bool) -> None:
         self._max_events = max_events
@@ -43,28 +43,28 @@ class Load:
         self._stored: dict[int, memoryview] = {}
         self._is_over = False
         self.room = max_bytes
-        """Bytes that may still come; below 0 after one batch that is too large."""
+        """Bytes left; negative after a single batch that exceeds the limit."""
         self.offsets: list[int] = []
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more may come."""
+        """Whether the limits are reached."""
         is_full = len(self.offsets) >= self._max_events or self._is_over
         return is_full or (self.room <= 0 and not (self._least and not self._stored))
 
     @property
     def batches(self) -> list[memoryview]:
-        """The batches, by offset."""
+        """The batches, in offset order."""
         return [self._stored[base] for base in sorted(self._stored)]
 
     def fits(self, base: int, batch: memoryview) -> bool:
-        """Tell whether a batch may come; if not, none may come any more."""
+        """Tell whether a batch fits; once one does not, the load is full."""
         is_first = self._least and not self._stored
         self._is_over = not (is_first or base in self._stored or len(batch) <= self.room)
         return not self._is_over
 
     def add(self, base: int, batch: memoryview, offsets: Iterable[int]) -> None:
-        """Take in some events of a batch, by its first offset."""
+        """Add a batch, by its base offset, with the offsets to deliver of it."""
         if base not in self._stored:
             self._stored[base] = batch
             self.room -= len(batch)
@@ -72,7 +72,7 @@ class Load:
 
 
 class LiveQueue:
-    """Used under the queues' lock."""
+    """A queue in memory; used under the queues' lock."""
 
     topic: Topic
 
@@ -93,19 +93,19 @@ class LiveQueue:
         self.settings = settings
         self.windows: dict[int, Window] = {}
         self.redelivered = self.dead = 0
-        """How often events were delivered again, and how many became dead letters."""
+        """Numbers of redeliveries and of dead letters."""
         self._readers: dict[int, PartitionReader] = {}
         self._waiting: dict[int, Callback] = {}
         self._watches = 0
         self._turn = 0
         self._limits: WaitingLimits | None = None
         self._growth: dict[int, Callback] = {}
-        """How to take back the watches of what is appended."""
+        """Callbacks that cancel the watches for appended events, by partition."""
 
     def fit(self, topic: Topic, fold: QueueFold) -> None:
-        """Take in the partitions of the topic that are not known yet; let go of what it has not.
+        """Add windows for new partitions of the topic; drop those of partitions it does not have.
 
-        It has had them if it was altered, and the disk failed before that was durable.
+        The topic can lose partitions if the disk failed before their creation was durable.
         """
         self.topic = topic
         for number in list(self.windows)[len(topic.partitions) :]:
@@ -117,13 +117,13 @@ class LiveQueue:
             self._readers[at.number] = self._reader(at.number, window.next)
 
     def be_unsure(self) -> None:
-        """Take what may have been out when another process ended for delivered before."""
+        """Treat events as redelivered that may have been in flight when the last process ended."""
         for number, window in self.windows.items():
             most = window.next + self.settings.max_unsettled
             window.unsure = min(self.bounds(number).end, most)
 
     def alter(self, settings: QueueSettings) -> list[Callback]:
-        """Take other settings; return whom to wake."""
+        """Apply changed settings; return the callbacks to wake."""
         if settings == self.settings:
             return []
         self.settings = settings
@@ -134,11 +134,11 @@ class LiveQueue:
         return self.take_waiting()
 
     def out_with(self, owner: str) -> int:
-        """Return how many events are out with an owner."""
+        """Return how many events are in flight with an owner."""
         return sum(window.owners.get(owner, 0) for window in self.windows.values())
 
     def in_turn(self, partitions: Collection[int]) -> list[int]:
-        """Return those partitions that are there, each time beginning with another."""
+        """Return the existing ones of these partitions, starting with another one on each call."""
         numbers = [number for number in partitions if number in self.windows]
         if self.settings.order is Order.PRIORITY:
             return sorted(numbers, reverse=True)
@@ -147,9 +147,9 @@ class LiveQueue:
         return numbers[first:] + numbers[:first]
 
     def choose(self, max_events: int, max_bytes: int) -> Iterator[Chosen]:
-        """Return events that may be given out now; whoever takes one must give it at once.
+        """Yield events that may be delivered now; the caller must deliver each one at once.
 
-        Partitions have turns, so that none waits for ever behind another.
+        Partitions take turns, so that none starves.
         """
         for number in self.in_turn(self.windows):
             for window, event in self._choose_in(number, max_events):
@@ -162,9 +162,9 @@ class LiveQueue:
     def acquire_batches(
         self, number: int, max_events: int, max_bytes: int, *, whole: bool, least: bool
     ) -> Load:
-        """Return record batches, and which of their events must be given out now.
+        """Return record batches, and the offsets in them that the caller must deliver now.
 
-        ``whole``: a fresh batch that is begun is finished, also over ``max_events``. ``least``: one
+        ``whole``: a fresh batch is delivered to its end, even beyond ``max_events``. ``least``: one
         batch is returned, if there is one, whatever its size.
         """
         load = Load(max_events, max_bytes, least=least)
@@ -183,16 +183,16 @@ class LiveQueue:
                     if chosen := self._take_in(number, batch, header, limit):
                         load.add(header.base_offset, batch, chosen)
         except MainstemError:
-            # What was taken in has to be given; the next call meets the error again.
+            # Events taken so far must be delivered; the next call raises the error again.
             if not load.offsets:
                 raise
         finally:
-            # Whoever takes events one by one goes on from here.
+            # The reader continues here when events are next delivered one by one.
             self.begin(number)
         return load
 
     def peek(self, limit: int, after: Position | None = None) -> list[Unsettled]:
-        """Return the first events that are not settled, or the first after one of them."""
+        """Return the first unsettled events, or the first ones after a position."""
         found: list[Unsettled] = []
         for number, window in self.windows.items():
             first = 0
@@ -202,7 +202,7 @@ class LiveQueue:
                 first = after.offset + 1
             tail = self.keep_within(number).tail
             entries = (at for at in window.entries if at >= first)
-            # Of some that are chosen the event may be gone: then there are others after them.
+            # Some events may have been deleted, so read on until the limit is reached.
             while chosen := list(islice(entries, limit - len(found))):
                 for offset, event in self.again(number, chosen).items():
                     entry = window.entries[offset]
@@ -213,11 +213,11 @@ class LiveQueue:
         return found
 
     def bounds(self, number: int) -> Bounds:
-        """Return what a partition holds."""
+        """Return a partition's first offset, tail and end."""
         return self._log.bounds(PartitionId(self.key.topic_id, number))
 
     def keep_within(self, number: int) -> Bounds:
-        """Count what was deleted before it was settled; return what the partition holds."""
+        """Count events deleted before they were settled; return the partition's bounds."""
         window = self.windows[number]
         bounds = self.bounds(number)
         if bounds.start > window.start:
@@ -228,17 +228,17 @@ class LiveQueue:
         return bounds
 
     def again(self, number: int, offsets: Iterable[int]) -> dict[int, Event]:
-        """Return events that were delivered before, those that are still there."""
+        """Read events that were delivered before; deleted ones are left out."""
         return self._readers[number].again(offsets)
 
     def move(self, number: int, at: WindowSet) -> None:
-        """Forget what is out or waits in a partition, and go on from elsewhere."""
+        """Drop a partition's window and continue from another offset."""
         keyed, most = self.settings.order is Order.KEY, self.settings.max_deliveries
         self.windows[number] = Window(at, most, keyed=keyed, alarm=self._alarm)
         self.begin(number)
 
     def skip(self, number: int, tail: int) -> None:
-        """Take everything before an offset for settled, except what is out."""
+        """Settle everything before an offset, except events in flight."""
         window = self.windows[number]
         window.apply(dict.fromkeys(window.waiting()))
         window.next = tail
@@ -246,11 +246,11 @@ class LiveQueue:
         self.begin(number)
 
     def begin(self, number: int) -> None:
-        """Read from where the window is, as it was moved."""
+        """Move the reader to the window's ``next``."""
         self._readers[number].begin(self.windows[number].next)
 
     def expire(self, monotonic_ms: int, now_ms: int) -> bool:
-        """Take back what is out for too long, and let go what has waited; return whether any."""
+        """Give back events with expired locks; release due delays. Return whether any changed."""
         is_changed = False
         for window in self.windows.values():
             if window.entries:
@@ -260,9 +260,9 @@ class LiveQueue:
         return is_changed
 
     def deadlines(self) -> tuple[int | None, int | None, bool]:
-        """Return when the first lock expires and the first delay is over, None if there is none.
+        """Return when the first lock expires and when the first delay ends; None if there is none.
 
-        And whether something still has to become a dead letter.
+        Also returns whether some event must still become a dead letter.
         """
         lock_ms: int | None = None
         delay_ms: int | None = None
@@ -280,7 +280,7 @@ class LiveQueue:
         return lock_ms, delay_ms, is_spent
 
     def over_limits(self, now_ms: int) -> list[tuple[int, int, Cause]]:
-        """Return what has expired or is too much, by partition and offset; at most so many."""
+        """Return expired and excess events by partition and offset, a bounded number per call."""
         if self._limits is None or self._limits.settings is not self.settings:
             self._limits = WaitingLimits(self.settings)
         found: list[tuple[int, int, Cause]] = []
@@ -297,7 +297,7 @@ class LiveQueue:
         return found
 
     def _waiting_events(self, number: int) -> Iterator[Event]:
-        """Return the events that wait, the oldest first; no more is read than is asked for."""
+        """Yield waiting events, oldest first, reading no further than the caller iterates."""
         window = self.windows[number]
         for offset in window.waiting():
             yield from self.again(number, (offset,)).values()
@@ -306,7 +306,7 @@ class LiveQueue:
             yield event
 
     def watch_growth(self, grown: Callback) -> None:
-        """Call once something was appended to a partition that was looked at."""
+        """Call ``grown`` once when something is appended to any partition."""
         for number in self.windows:
             if number not in self._growth:
                 self._growth[number] = self._log.watch(
@@ -316,25 +316,25 @@ class LiveQueue:
                 )
 
     def _grew(self, number: int, grown: Callback) -> None:
-        """Be told, from any thread."""
+        """Forget the watch that fired; called from any thread."""
         self._growth.pop(number, None)
         grown()
 
     def close(self) -> None:
-        """Take back all watches: the queue is deleted."""
+        """Cancel all watches, when the queue is deleted."""
         for take_back in list(self._growth.values()):
             take_back()
         self._growth.clear()
 
     def wait_ms(self, monotonic_ms: int, now_ms: int) -> int | None:
-        """Return when something will expire or be due, None if nothing will."""
+        """Return the time until the next expiry or due delay in ms; None if there is none."""
         lock_ms, delay_ms, _ = self.deadlines()
         clocks = ((lock_ms, monotonic_ms), (delay_ms, now_ms))
         waits = [due - now for due, now in clocks if due is not None]
         return max(0, min(waits)) if waits else None
 
     def watch(self, wake: Callback, partitions: Collection[int]) -> Callback:
-        """Wake when something is given back, and when there is more where all was read."""
+        """Call ``wake`` when an event is given back, or appended where all events were read."""
         self._watches += 1
         token = self._watches
         self._waiting[token] = wake
@@ -352,7 +352,7 @@ class LiveQueue:
         return unwatch
 
     def take_waiting(self) -> list[Callback]:
-        """Take out those who wait, to be woken without the lock."""
+        """Remove and return the waiting callbacks; the caller calls them without the lock."""
         waiting, self._waiting = self._waiting, {}
         return list(waiting.values())
 
@@ -370,7 +370,7 @@ class LiveQueue:
                     raise
             event = batch.get(offset)
             if event is None:
-                # Compaction took it away: a later event of its key says all there is to say.
+                # Compaction removed the event: a later event of its key supersedes it.
                 window.apply({offset: None})
                 continue
             limit -= 1
@@ -384,7 +384,7 @@ class LiveQueue:
                 yield window, fresh
 
     def _fresh(self, number: int) -> Event | None:
-        """Return the next event that was never delivered, None if there is none or no room."""
+        """Return the next fresh event; None if there is none, or the window is full."""
         window, reader = self.windows[number], self._readers[number]
         window.seen = None
         if len(window.entries) >= self.settings.max_unsettled:
@@ -400,12 +400,12 @@ class LiveQueue:
             event = reader.take()
         if event is None:
             window.next = max(window.next, reader.offset)
-            # What is there belongs to a transaction that is still going on: its end is appended.
+            # The events there belong to an open transaction; its end marker will be appended.
             window.seen = max(tail, window.next)
         return event
 
     def _lend_again(self, number: int, load: Load) -> None:
-        """Load the batches of events that are to be delivered again."""
+        """Add the batches of events that are ready for redelivery."""
         window, reader = self.windows[number], self._readers[number]
         batch: memoryview | None = None
         held: Collection[int] = ()
@@ -421,7 +421,7 @@ class LiveQueue:
                 base = offset if batch is None else read_header(batch).base_offset
                 last = offset if batch is None else read_header(batch).last_offset
             if batch is None or offset not in held:
-                # Compaction took it away: a later event of its key says all there is to say.
+                # Compaction removed the event: a later event of its key supersedes it.
                 window.apply({offset: None})
                 continue
             if not load.fits(base, batch):
@@ -430,7 +430,7 @@ class LiveQueue:
             load.add(base, batch, [offset])
 
     def _fresh_batches(self, number: int, max_bytes: int) -> list[memoryview] | None:
-        """Return batches that were not delivered, None if there are none or no room."""
+        """Return fresh batches; None if there are none, or the window is full."""
         window, reader = self.windows[number], self._readers[number]
         window.seen = None
         if len(window.entries) >= self.settings.max_unsettled:
@@ -454,7 +454,7 @@ class LiveQueue:
     def _take_in(
         self, number: int, batch: memoryview, header: BatchHeader, limit: int
     ) -> list[int]:
-        """Take in what of a fresh batch was not delivered; return what may be given out now."""
+        """Add a fresh batch's events to the window; return the offsets to deliver now."""
         window, chosen = self.windows[number], list[int]()
         fresh = keys_of(batch) if window.keyed else dict.fromkeys(offsets_of(batch))
         for offset, key in fresh.items():
@@ -468,7 +468,7 @@ class LiveQueue:
         return chosen
 
     def _may_have_more(self, number: int) -> bool:
-        """Tell whether it is worth looking for something to give out, after keys are known."""
+        """Tell whether there may be something to deliver; loads missing keys first."""
         window = self.windows[number]
         bounds = self.keep_within(number)
         if window.seen is not None and bounds.tail <= window.seen and not window.may_have_ready:

@@ -1,14 +1,15 @@
-"""Queues: consumers that share the events of a topic one by one, each settled once.
+"""Queues: consumers share the events of a topic one by one; each event is settled once.
 
-How this works: ``acquire`` hands events to an owner, first those to be delivered again, then fresh
-ones. ``settle`` decides what becomes of deliveries, appends the windows as they will be, with the
-dead letters in the same append, and then makes it true. What is not settled in time goes to the
-next owner who asks. Owners are whatever a head makes of its consumers; they are not written down,
-so after a restart nothing is out.
+How this works: ``acquire`` delivers events to an owner, redeliveries first, then fresh ones.
+``settle`` decides on the outcome of deliveries, appends the changed windows and the dead letters in
+one append, and then applies the changes. A delivery whose lock expires goes to the next owner that
+asks. Heads choose the owners' names, one per consumer. Owners are not stored, so nothing is in
+flight after a restart.
 
-Nor is it written down that events were given out, which every delivery would pay for. But one that
-ends the process of the broker, as it is worked on there, must not come for ever: after a crash
-whatever may have been out then is ``noted`` before it is handed out again.
+Deliveries are not stored either, as that would cost a write per delivery. But an event that crashes
+the broker's process, because it is processed there, must not be redelivered for ever. So after a
+crash, ``noted`` stores the delivery counts of events that may have been in flight before they are
+delivered again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -56,14 +57,14 @@ MAX_BYTES = 1024 * 1024
 
 
 class Settled(NamedTuple):
-    """When settlements are durable, and which were refused, by their place in the request."""
+    """When settlements become durable, and the refused ones by their index in the request."""
 
     durable: Durable
     refused: dict[int, MainstemError]
 
 
 class QueueSettlements(NamedTuple):
-    """What an owner says of its deliveries of one queue."""
+    """An owner's settlements of deliveries of one queue."""
 
     topic: str
     queue: str
@@ -72,7 +73,7 @@ class QueueSettlements(NamedTuple):
 
 
 class Queues:
-    """The door to queues; synchronous and thread-safe."""
+    """The public interface of queues; synchronous and thread-safe."""
 
     def __init__(
         self,
@@ -85,9 +86,9 @@ class Queues:
         *,
         crashed: bool,
     ) -> None:
-        """``first_lease``: chosen at random, so that no lease of an earlier process holds here.
+        """``first_lease``: random, so that leases from an earlier process are not accepted.
 
-        ``crashed``: the process before this one ended without closing the log.
+        ``crashed``: the previous process ended without closing the log.
         """
         self._state = state
         self._now_ms = now_ms
@@ -97,7 +98,7 @@ class Queues:
         )
         self._settler = self._registry.settler
         self.registry = self._registry
-        """For what looks after queues as a whole."""
+        """For code that maintains all queues, such as retention."""
         self.fold = self._registry.fold
         self._leases = first_lease
         self.tick = self._registry.tick
@@ -114,9 +115,9 @@ class Queues:
         settings: QueueSettings = DEFAULTS,
         starts: Mapping[int, int] | None = None,
     ) -> Durable:
-        """Create a queue, or give one that is there other settings.
+        """Create a queue, or change the settings of an existing one.
 
-        ``starts``: the offset to begin with in each partition, the earliest where there is none.
+        ``starts``: the first offset of each partition; partitions not named start at the earliest.
         """
         found = self._state.topics.get(topic)
         if settings.dead_letters and settings.max_deliveries is not None:
@@ -131,30 +132,30 @@ class Queues:
         return durable
 
     def route_dead_letters(self, router: DeadLetterRouter) -> None:
-        """Say who knows where ``dead_letter_route`` leads; called under the queues' lock."""
+        """Register the router for ``dead_letter_route``; it is called under the queues' lock."""
         self._registry.dead_letters.router = router
 
     def lay_over(self, overlay: Overlay) -> None:
-        """Say what holds for queues by their name, over what each was created with."""
+        """Register a function that overrides the settings of queues by name."""
         self._registry.overlay = overlay
 
     def overlay_changed(self, name: str) -> None:
-        """Let the queues of a name behave at once as what lies over them says now."""
+        """Apply changed overrides to the open queues of a name at once."""
         with self._registry.turn():
             for key in self.fold.named(name):
                 self._registry.alter(key)
 
     def delete(self, topic: str, name: str) -> Durable:
-        """Forget a queue; what was out cannot be settled any more."""
+        """Delete a queue; deliveries in flight can no longer be settled."""
         with self._registry.turn():
             return self._registry.forget([self._registry.known(topic, name)])
 
     def delete_on(
         self, topics: Iterable[str], name: str
     ) -> tuple[Durable, dict[str, MainstemError]]:
-        """Forget the queues of a name on some topics, in one append.
+        """Delete the queues of a name on some topics, in one append.
 
-        Returns also the topics that have none, and why.
+        Also returns the topics without such a queue, with the error.
         """
         with self._registry.turn():
             keys, refused = dict[QueueKey, None](), dict[str, MainstemError]()
@@ -166,14 +167,14 @@ class Queues:
             return self._registry.forget(keys), refused
 
     def delete_all(self, name: str) -> Durable:
-        """Forget the queues of a name on whatever topic, in one append."""
+        """Delete the queues of a name on all topics, in one append."""
         with self._registry.turn():
             return self._registry.forget(self.fold.named(name))
 
     def seek(self, topic: str, name: str, offsets: Mapping[int, int]) -> Durable:
-        """Go on from other offsets, forward or back; what is out there cannot be settled any more.
+        """Move a queue to other offsets; deliveries in flight there can no longer be settled.
 
-        Raises OffsetOutOfRange, UnknownPartition; nothing was moved then.
+        Raises OffsetOutOfRange or UnknownPartition, in which case nothing was moved.
         """
         with self._registry.turn():
             live = self._registry.opened(topic, name)
@@ -190,7 +191,7 @@ class Queues:
         return durable
 
     def purge(self, topic: str, name: str) -> tuple[int, Durable]:
-        """Settle everything that is visible and not out; return how many events that were."""
+        """Settle all visible events that are not in flight; return their number."""
         with self._registry.turn():
             live = self._registry.opened(topic, name)
             count, changes = 0, list[QueueChange]()
@@ -210,23 +211,23 @@ class Queues:
         return count, durable
 
     def check_offset(self, topic: str, partition: int, offset: int) -> None:
-        """Refuse to go on from an offset; raises OffsetOutOfRange, UnknownPartition."""
+        """Check that an offset exists to continue at; raises OffsetOutOfRange, UnknownPartition."""
         start, tail = self._state.log.bounds(self._state.at(topic, partition))[:2]
         if not start <= offset <= tail:
             place = f"partition {partition} of topic {topic!r}"
             raise OffsetOutOfRange(place, offset, start, tail)
 
     def settings(self, topic: str, name: str) -> QueueSettings | None:
-        """Return how a queue behaves, None if there is no such queue."""
+        """Return a queue's effective settings, None if there is no such queue."""
         return self._registry.settings(QueueKey(name, self._state.topics.get(topic).id))
 
     def created_with(self, topic: str, name: str) -> QueueSettings | None:
-        """Return a queue's own settings, None if there is no such queue."""
+        """Return the settings a queue was created with, None if there is no such queue."""
         found = self.fold.get(QueueKey(name, self._state.topics.get(topic).id))
         return None if found is None else found.settings
 
     def show(self, topic: str, name: str) -> QueueState:
-        """Return how a queue stands; raises UnknownQueue."""
+        """Return a queue's state; raises UnknownQueue."""
         with self._registry.turn():
             live = self._registry.opened(topic, name)
             self._registry.expire(live)
@@ -242,14 +243,14 @@ class Queues:
             return [described(self._registry.opened(*each)) for each in names]
 
     def names(self) -> set[str]:
-        """Return the names that queues have, on whatever topic."""
+        """Return the names of all queues, across topics."""
         with self._registry.lock:
             return self.fold.names()
 
     def peek(
         self, topic: str, name: str, limit: int, after: Position | None = None
     ) -> list[Unsettled]:
-        """Return the first events that are not settled, or those after one; give none out."""
+        """Return the first unsettled events, or those after a position, without delivering them."""
         with self._registry.turn():
             live = self._registry.opened(topic, name)
             self._registry.expire(live)
@@ -270,13 +271,13 @@ class Queues:
         noted: bool = False,
         locked: bool = True,
     ) -> list[Delivery]:
-        """Hand events to an owner, none if there are none now; at least one whatever its size.
+        """Deliver events to an owner: if any are available, at least one whatever its size.
 
-        ``credit``: how many may be out with this owner at most, these included.
-        ``locked``: they go to another owner if they are not settled in ``lock_ms``; else they stay
-        with this one until it settles them or leaves.
-        ``noted``: what may have been out when the last broker ended counts as delivered even if
-        this one ends before it is settled.
+        ``credit``: the maximum number in flight with this owner, including these.
+        ``locked``: an unsettled delivery goes to another owner after ``lock_ms``; otherwise it
+        stays with this owner until it is settled, or until the owner leaves.
+        ``noted``: stores the delivery counts of events that may have been in flight at a crash, so
+        that they count even if this process crashes too.
         """
         with self._registry.turn():
             live = self._registry.opened(topic, name)
@@ -296,7 +297,7 @@ class Queues:
             except UnknownPartition:
                 raise UnknownTopic(topic) from None
             except MainstemError:
-                # What was given is given; the next call meets the error again.
+                # Events delivered so far stay delivered; the next call raises the error again.
                 if not deliveries:
                     raise
             if noted and live.settings.max_deliveries is not None:
@@ -306,7 +307,7 @@ class Queues:
     def _unexpired(
         self, live: LiveQueue, max_events: int, max_bytes: int
     ) -> Iterator[tuple[Window, Event]]:
-        """Return events that may be given out now; those that have expired become dead letters."""
+        """Yield events that may be delivered now; expired ones become dead letters instead."""
         if not live.settings.is_limited:
             yield from live.choose(max_events, max_bytes)
             return
@@ -340,11 +341,11 @@ class Queues:
         least: bool = True,
         single: bool = False,
     ) -> list[AcquiredBatches]:
-        """Hand events of some partitions to an owner as they are stored; see ``acquire``.
+        """Deliver events of some partitions to an owner as record batches; see ``acquire``.
 
-        ``whole``: a record batch that is begun is handed out whole, also over ``max_events``.
-        ``least``: the first batch is handed out whatever its size; all others are in ``max_bytes``.
-        ``single``: only of one partition, the first that has any.
+        ``whole``: a record batch is delivered to its end, even beyond ``max_events``.
+        ``least``: the first batch is delivered whatever its size; the others obey ``max_bytes``.
+        ``single``: only from one partition, the first that has events.
         """
         with self._registry.turn():
             live = self._registry.opened(topic, name)
@@ -381,9 +382,9 @@ class Queues:
     def settle(
         self, topic: str, name: str, owner: str, settlements: Sequence[Settlement]
     ) -> Settled:
-        """Settle deliveries of an owner, in one append; those that are not its own are refused.
+        """Settle an owner's deliveries in one append; refuse those that are not in flight with it.
 
-        Raises StorageFull with nothing changed.
+        Raises StorageFull, in which case nothing was changed.
         """
         with self._registry.turn():
             live, plan = self._registry.opened(topic, name), Plan()
@@ -396,8 +397,8 @@ class Queues:
     ) -> list[Settled]:
         """Settle deliveries of several queues and owners in one append; see ``settle``.
 
-        What is said of a queue that is gone is refused. ``lazy``: nobody waits for it, so that it
-        survives kill -9 on return, and a power cut a little later.
+        Settlements for a deleted queue are refused. ``lazy``: nobody waits for durability. The
+        settlements then survive kill -9 on return, and a power cut only a little later.
         """
         with self._registry.turn():
             plans: dict[QueueKey, Planned] = {}
@@ -416,7 +417,7 @@ class Queues:
     def _decide(
         self, live: LiveQueue, owner: str, settlements: Sequence[Settlement], plan: Plan
     ) -> dict[int, MainstemError]:
-        """Plan what an owner says of its deliveries; return what is refused, by its place."""
+        """Add an owner's settlements to a plan; return the refused ones by index."""
         if any(each.outcome is Outcome.RENEW for each in settlements):
             self._registry.expire(live)
         refused: dict[int, MainstemError] = {}
@@ -430,9 +431,9 @@ class Queues:
     def settle_by_partition(
         self, topic: str, name: str, owner: str, settlements: Mapping[int, Sequence[Settlement]]
     ) -> Settled:
-        """Settle deliveries of an owner, in one append, in each partition all or none.
+        """Settle an owner's deliveries in one append, all or none in each partition.
 
-        ``refused`` has the partitions of which nothing was settled.
+        ``refused`` holds the partitions in which nothing was settled.
         """
         with self._registry.turn():
             live = self._registry.opened(topic, name)
@@ -452,10 +453,10 @@ class Queues:
         return Settled(durable, refused)
 
     def settle_with(self, settled: Sequence[QueueSettlements], append: Append[Answer]) -> Answer:
-        """Settle deliveries of several queues, all or none, in an append with other things.
+        """Settle deliveries of several queues, all or none, in one append with other batches.
 
-        ``append``: see ``Settler.carry_out_with``. Raises StaleDelivery, UnknownTopic,
-        UnknownQueue, UnknownPartition; nothing was changed then.
+        ``append``: see ``Settler.carry_out_with``. Raises StaleDelivery, UnknownTopic, UnknownQueue
+        or UnknownPartition, in which case nothing was changed.
         """
         with self._registry.turn():
             plans: dict[QueueKey, Planned] = {}
@@ -471,22 +472,22 @@ class Queues:
     def undelivered(
         self, topic: str, name: str, lasts: Mapping[int, int]
     ) -> dict[int, MainstemError]:
-        """Return the partitions of which an offset was never delivered, or that are not there."""
+        """Return errors for partitions that do not exist or whose offset was never delivered."""
         with self._registry.lock:
             return self._settler.undelivered(self._registry.opened(topic, name), lasts)
 
     def renew(
         self, topic: str, name: str, owner: str, deliveries: Iterable[Settlement]
     ) -> dict[int, MainstemError]:
-        """Let an owner keep deliveries for another ``lock_ms`` from now; return what was refused.
+        """Lock an owner's deliveries for another ``lock_ms`` from now; return the refused ones.
 
-        Nothing is written: only partition, offset and lease of the settlements are looked at.
+        Writes nothing. Only partition, offset and lease of the settlements are used.
         """
         kept = [each._replace(outcome=Outcome.RENEW) for each in deliveries]
         return self.settle(topic, name, owner, kept).refused
 
     def leave(self, topic: str, name: str, owner: str, *, failed: bool = False) -> Durable:
-        """Take back everything that is out with an owner; ``failed``: it counts as delivered."""
+        """Give back all deliveries of an owner; ``failed``: they count as deliveries."""
         with self._registry.turn():
             live = self._registry.opened(topic, name)
             plan = Plan()
@@ -501,26 +502,26 @@ class Queues:
     def watch(
         self, topic: str, name: str, wake: Callback, partitions: Collection[int] | None = None
     ) -> Callback:
-        """Call ``wake`` once there may be something to acquire that was not there before.
+        """Call ``wake`` once there may be new events; return a function that cancels the watch.
 
-        Acquire before, or else the ends of the partitions are not known, and once more after, as
-        something may have happened in between. Calls come from any thread, perhaps more than one,
-        and while the lock is held: ``wake`` leaves a note and calls nothing here. What time brings
-        does not wake: see ``wait_ms``. Returns what takes the watch back.
+        Acquire before watching, so that the tails of the partitions are known. Acquire again
+        afterwards, as events may have arrived in between. ``wake`` may be called more than once,
+        from any thread, and while the lock is held: it must only set a flag. Expiring locks and
+        delays do not call it: see ``wait_ms``.
         """
         with self._registry.lock:
             live = self._registry.opened(topic, name)
             return live.watch(wake, live.windows if partitions is None else partitions)
 
     def wait_ms(self, topic: str, name: str) -> int | None:
-        """Return when time will bring something to a queue, None if never."""
+        """Return the time until a lock or delay of a queue ends, in ms; None if there is none."""
         with self._registry.lock:
             live = self._registry.opened(topic, name)
             return live.wait_ms(self._monotonic_ms(), self._now_ms())
 
 
 def _runs(given: Sequence[tuple[int, int]]) -> list[AcquiredRecords]:
-    """Return offsets with how often they were delivered as runs of neighbours alike."""
+    """Group consecutive offsets with equal delivery counts."""
     found: list[AcquiredRecords] = []
     first, alike = given[0]
     last = first - 1

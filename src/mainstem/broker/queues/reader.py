@@ -1,4 +1,4 @@
-"""What a queue reads of a partition: fresh events in order, and old ones again by offset."""
+"""Reads a partition for a queue: fresh events in order, redeliveries by offset."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -14,7 +14,7 @@ _READ_BYTES = 64 * 1024
 
 
 class PartitionReader:
-    """A partition's events; what is in memory is one stretch of the log at most."""
+    """A partition's events; holds at most one slice of the log in memory."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class PartitionReader:
         self._uncommitted = uncommitted
         self._events: Iterator[Event] = iter(())
         self._last = 0
-        """The last offset of the stretch that is in memory."""
+        """The last offset of the slice in memory."""
         self.offset = offset
-        """Everything before has been returned, or was no event that is to be delivered."""
+        """Next offset to read; earlier ones were returned or are not deliverable."""
 
     def begin(self, offset: int) -> None:
-        """Go on from another offset."""
+        """Continue at another offset."""
         self._events = iter(())
         self.offset = offset
 
@@ -50,7 +50,7 @@ class PartitionReader:
             event = next(self._events, None)
             if event is not None:
                 if event.offset >= self._last:
-                    # So that the stretch is not kept until the next event comes.
+                    # Frees the slice now; it would otherwise stay in memory until the next event.
                     next(self._events, None)
                 return event
             found, end = self.read(self.offset, _READ_BYTES)
@@ -60,7 +60,7 @@ class PartitionReader:
             self._events = self._decoded(found, end)
 
     def read(self, offset: int, max_bytes: int) -> tuple[list[memoryview], int]:
-        """Return record batches of events to be delivered, and where what was read ends."""
+        """Return record batches of deliverable events, and the offset after the last one read."""
         if self._uncommitted:
             found = Committed(self._log.read(self._at, offset, max_bytes), offset)
         else:
@@ -70,7 +70,7 @@ class PartitionReader:
         return list(visible(view, found.aborted)), max(offset, end)
 
     def again(self, offsets: Iterable[int]) -> dict[int, Event]:
-        """Return events that were taken before, those that are still there."""
+        """Return events that were read before; deleted ones are left out."""
         found: dict[int, Event] = {}
         batch: Mapping[int, Event] = {}
         last = -1
@@ -83,7 +83,7 @@ class PartitionReader:
         return found
 
     def batch_at(self, offset: int) -> Mapping[int, Event]:
-        """Return the events of the batch that holds an offset; none if it is gone."""
+        """Return the events of the batch that contains an offset; none if it was deleted."""
         stored = self._stored(offset)
         if stored is None:
             return {}
@@ -96,7 +96,7 @@ class PartitionReader:
         return found
 
     def stored_at(self, offset: int) -> memoryview | None:
-        """Return the record batch that holds an offset, or the next; None if it is gone."""
+        """Return the record batch that contains an offset, or the next one; None at the end."""
         stored = self._stored(offset)
         return None if stored is None else next(batches(stored.tobytes()))
 
@@ -119,7 +119,7 @@ class PartitionReader:
 
 
 def offsets_of(batch: memoryview) -> Collection[int]:
-    """Return the offsets of the events of a batch; it is only unpacked if some are missing."""
+    """Return the offsets of a batch's events; decodes it only if some are missing."""
     header = read_header(batch)
     if header.count == header.last_offset_delta + 1:
         return range(header.base_offset, header.last_offset + 1)

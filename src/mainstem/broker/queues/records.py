@@ -1,9 +1,9 @@
-"""What a queue is: its settings, and the records in which its state is written down.
+"""A queue's settings, and the records that store its state.
 
-A queue belongs to one topic and spans all its partitions. In each it has a window: all
-events below ``next`` are settled, except those in ``left``, which are out with a consumer or have
-to be delivered again. Events that compaction or an aborted transaction took away are simply not
-in ``left``, so offsets need not be dense.
+A queue belongs to one topic and covers all its partitions. In each partition it has a window: all
+events below ``next`` are settled, except those in ``left``, which are in flight or must be
+redelivered. Events removed by compaction or by an aborted transaction are simply not in ``left``,
+so offsets need not be dense.
 """
 
 from collections.abc import Iterable
@@ -23,54 +23,54 @@ MAX_LENGTH = 2**53
 
 
 class Order(StrEnum):
-    """In which order events are delivered."""
+    """The order in which events are delivered."""
 
     NONE = "none"
-    """By offset, as far as redelivery allows."""
+    """By offset, except for redeliveries."""
     KEY = "key"
-    """An event waits until all earlier ones of its key are settled."""
+    """An event waits until all earlier events of its key are settled."""
     PRIORITY = "priority"
-    """A partition per priority: what is in a higher one comes first."""
+    """One partition per priority: events of higher partitions come first."""
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue promises, chosen when it is created."""
+    """A queue's settings, chosen at creation."""
 
     lock_ms: int = 30_000
-    """How long a consumer may hold a delivery before it goes to another."""
+    """How long a consumer may hold a delivery before it goes to another consumer."""
     max_deliveries: int | None = 5
-    """After this many failed deliveries an event becomes a dead letter; none tries for ever."""
+    """Failed deliveries after which an event becomes a dead letter; none retries for ever."""
     dead_letters: bool = True
-    """Whether such events go to the topic ``<topic>.dead``; else they are settled and gone."""
+    """Whether such events go to the topic ``<topic>.dead``; otherwise they are dropped."""
     max_unsettled: int = 2_000
-    """Events per partition that are out, wait to be delivered again, or wait for their key."""
+    """Limit per partition on events in flight, to be redelivered, or waiting for their key."""
     order: Order = Order.NONE
     uncommitted: bool = False
-    """Whether events of transactions are delivered before it is known whether these commit."""
+    """Whether events of open transactions are delivered before their commit or abort."""
     ttl_ms: int | None = None
-    """Events that were not delivered this long after they were published are dead; none: never."""
+    """Time to live: events not delivered this long after publishing expire; none: never."""
     ttl_header: str = ""
-    """A header with an event's own such time, in milliseconds; the lower of both counts."""
+    """Name of a header with the event's own time to live in milliseconds; the lower one counts."""
     max_length: int | None = None
-    """Events that may wait; the oldest ones beyond are dead."""
+    """Maximum number of waiting events; the oldest ones beyond it become dead letters."""
     max_bytes: int | None = None
-    """Bytes of events that may wait; the oldest ones beyond are dead."""
+    """Maximum bytes of waiting events; the oldest ones beyond it become dead letters."""
     dead_letter_route: str = ""
-    """Where dead events go instead of ``<topic>.dead``: a name that a head's router knows."""
+    """Where dead letters go instead of ``<topic>.dead``: a name that a head's router knows."""
 
     @property
     def is_limited(self) -> bool:
-        """Whether events may be dead without having been delivered."""
+        """Whether the settings can expire or drop events that were never delivered."""
         limits = (self.ttl_ms, self.max_length, self.max_bytes)
         return bool(self.ttl_header) or limits != (None, None, None)
 
     @property
     def has_length(self) -> bool:
-        """Whether it is limited how much may wait."""
+        """Whether the number or bytes of waiting events are limited."""
         return (self.max_length, self.max_bytes) != (None, None)
 
     def check(self) -> None:
-        """Refuse values that mean nothing."""
+        """Raise InvalidSetting for values out of range."""
         for name, value, least, most in (
             ("lock_ms", self.lock_ms, 1, MAX_LOCK_MS),
             ("max_deliveries", self.max_deliveries, 1, MAX_DELIVERIES),
@@ -84,14 +84,14 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueKey(msgspec.Struct, frozen=True, array_like=True, tag="subscription"):
-    """What compaction keeps the latest of: a queue's name on a topic."""
+    """Compaction key of a queue's settings: its name and topic."""
 
     name: str
     topic_id: str
 
 
 class WindowKey(msgspec.Struct, frozen=True, array_like=True, tag="window"):
-    """What compaction keeps the latest of: a queue's window on a partition."""
+    """Compaction key of a queue's window on a partition."""
 
     name: str
     topic_id: str
@@ -104,9 +104,9 @@ class WindowKey(msgspec.Struct, frozen=True, array_like=True, tag="window"):
 
 
 class ChangeKey(msgspec.Struct, frozen=True, array_like=True, tag="change"):
-    """What compaction keeps the latest of: one of the changes since a window was written whole.
+    """Compaction key of one change to a window since it was last written whole.
 
-    Changes are numbered from 0 after each whole window, which takes the place of all before it.
+    Changes are numbered from 0 after each whole window, which replaces all earlier records.
     """
 
     name: str
@@ -123,9 +123,9 @@ class QueueSet(msgspec.Struct, frozen=True, tag_field="kind", tag="subscription/
 
 
 class UnsettledRange(NamedTuple):
-    """Neighbouring events that are not settled: how often each was delivered, and when it is due.
+    """Consecutive unsettled events with the same delivery count and due time.
 
-    Those that are out count the delivery that is under way.
+    For events in flight the count includes the current delivery.
     """
 
     first: int
@@ -135,34 +135,34 @@ class UnsettledRange(NamedTuple):
 
 
 class WindowSet(msgspec.Struct, frozen=True, tag_field="kind", tag="window/1", omit_defaults=True):
-    """How far a queue has got in a partition."""
+    """A queue's whole window on a partition."""
 
     next: int
     left: tuple[UnsettledRange, ...] = ()
-    """By offset, without overlap, all below ``next``."""
+    """In offset order, without overlap, all below ``next``."""
     missed: int = 0
-    """Offsets that were deleted before they were settled."""
+    """Number of offsets deleted before they were settled."""
 
     @property
     def start(self) -> int:
-        """Everything below is settled."""
+        """First unsettled offset: everything below is settled."""
         return self.left[0].first if self.left else self.next
 
 
 class WindowChange(
     msgspec.Struct, frozen=True, tag_field="kind", tag="window-change/1", omit_defaults=True
 ):
-    """What has changed in a window since it was last written: where there is much, this is less."""
+    """Changes to a window since it was last written; smaller than a large window."""
 
     next: int
     left: tuple[UnsettledRange, ...] = ()
-    """Events that are not settled, and were not known before or are otherwise now."""
+    """Unsettled events that are new, or whose state has changed."""
     settled: tuple[tuple[int, int], ...] = ()
-    """First and last of neighbouring offsets that were left, and are settled."""
+    """First and last offset of each run of events that have been settled."""
     missed: int = 0
 
     def applied(self, to: WindowSet) -> WindowSet:
-        """Return the window as it is after this change."""
+        """Return the window after this change."""
         left = {at: each for each in to.left for at in range(each.first, each.last + 1)}
         for first, last in self.settled:
             for offset in range(first, last + 1):
@@ -178,7 +178,7 @@ Value = QueueSet | WindowSet | WindowChange
 
 
 def runs(counted: Iterable[tuple[int, int, int]]) -> tuple[UnsettledRange, ...]:
-    """Return offsets, with deliveries and when they are due, as runs of neighbours alike."""
+    """Group consecutive offsets with equal delivery counts and due times."""
     found: list[UnsettledRange] = []
     first, last, alike = -1, -2, (0, 0)
     for offset, *rest in counted:
@@ -195,7 +195,7 @@ def runs(counted: Iterable[tuple[int, int, int]]) -> tuple[UnsettledRange, ...]:
 
 
 class QueueChange(NamedTuple):
-    """One record of the fold."""
+    """One record of the queues' journal."""
 
     key: Key
     value: Value | None
@@ -206,20 +206,20 @@ class Delivery(msgspec.Struct, frozen=True):
 
     event: Event
     count: int
-    """How often the event has been delivered, this time included."""
+    """Delivery count, including this one."""
     lease: int
-    """Tells this delivery from all others of the same event."""
+    """Distinguishes this delivery from other deliveries of the same event."""
     until_ms: int | None
-    """When it goes to another owner, on the broker's monotonic clock, unless it is renewed.
+    """When the lock expires unless renewed, on the broker's monotonic clock.
 
     None if its owner keeps it until it settles it or leaves.
     """
     redelivered: bool = False
-    """Whether it may have been handed out before, also if that did not count as a delivery."""
+    """Whether it may have been handed out before, even if that did not count as a delivery."""
 
 
 class AcquiredRecords(NamedTuple):
-    """Neighbouring offsets that were delivered equally often, this time included."""
+    """Consecutive offsets with the same delivery count, including this delivery."""
 
     first: int
     last: int
@@ -227,53 +227,53 @@ class AcquiredRecords(NamedTuple):
 
 
 class AcquiredBatches(NamedTuple):
-    """Events of a partition handed to one owner as they are stored."""
+    """Events of a partition delivered to one owner as record batches."""
 
     partition: int
     batches: list[memoryview]
-    """Whole record batches, by offset; what else is in them is not delivered."""
+    """Whole record batches in offset order; events outside ``runs`` are not delivered."""
     runs: list[AcquiredRecords]
-    """What is delivered, by offset."""
+    """The delivered offsets, in order."""
 
 
 class Outcome(StrEnum):
-    """How an owner settles a delivery, or gives it back."""
+    """How an owner settles a delivery or gives it back."""
 
     ACK = "ack"
-    """Done: it never comes again."""
+    """Done: the event is never redelivered."""
     NACK = "nack"
-    """Failed: it comes again, or becomes a dead letter if that was the last delivery allowed."""
+    """Failed: redelivered, or a dead letter after the last delivery allowed."""
     RELEASE = "release"
-    """Not tried: it comes again, and this delivery does not count."""
+    """Not tried: redelivered, and this delivery does not count."""
     REJECT = "reject"
-    """Will never work: a dead letter at once."""
+    """Can never succeed: becomes a dead letter at once."""
     RENEW = "renew"
-    """Not finished yet: its owner keeps it for another ``lock_ms`` from now."""
+    """Still in progress: the owner keeps it for another ``lock_ms`` from now."""
     ABSENT = "absent"
-    """Its owner found no event there: done, and no mistake if it is not out."""
+    """The owner found no event at this offset: settled; no error if it is not in flight."""
 
 
 class Cause(StrEnum):
-    """Why an event is dead."""
+    """Why an event became a dead letter."""
 
     REJECTED = "rejected"
     DELIVERIES = "delivery_limit"
-    """It was delivered too often."""
+    """The maximum number of deliveries was reached."""
     EXPIRED = "expired"
-    """It waited for too long."""
+    """Its time to live has passed."""
     LENGTH = "maxlen"
-    """Too many events waited, or too large ones."""
+    """The queue's limit of events or bytes was exceeded."""
 
 
 class Settlement(NamedTuple):
-    """What an owner says of one delivery."""
+    """An owner's outcome for one delivery."""
 
     partition: int
     offset: int
     outcome: Outcome = Outcome.ACK
     lease: int | None = None
-    """None: whichever delivery of the event is out with the owner."""
+    """None matches any delivery of the event in flight with the owner."""
     delay_ms: int = 0
-    """How long a nacked event waits before it comes again."""
+    """How long a nacked event waits for its redelivery."""
     reason: str = ""
-    """Why, for the dead letter."""
+    """Reason, written to the dead letter."""

@@ -1,9 +1,9 @@
-"""The queues that are open: found by name, used under one lock, and expired in time.
+"""Open queues: found by name, used under one lock, with their timers.
 
-How this works: a queue is opened, with its windows as they were written down, when somebody
-first asks for it. One lock for all, taken before the broker's own and never while that is held:
-reading and unpacking events under it makes no group or transaction wait. Whom to wake is decided
-under the lock, and done without it.
+How this works: a queue is opened, with its stored windows, when it is first used. All queues share
+one lock. It is taken before the broker's own lock and never while that one is held, so that reading
+and decoding events under it delays no group or transaction. Callbacks to wake are collected under
+the lock and called without it.
 """
 
 import threading
@@ -41,16 +41,16 @@ from mainstem.core.errors import MainstemError, StorageFull, UnknownQueue
 from mainstem.log.port import Durable, PartitionId
 
 _Place = tuple[str, str]
-"""A queue's key, as something that can be ordered."""
+"""A queue's key as a tuple, which can be ordered."""
 LOOK_MS = 50
-"""How often a queue with limits is looked at, at most."""
+"""Minimum time between two checks of a queue's limits."""
 RETRY_MS = 1_000
-"""When dead events are tried again that could not be made dead letters."""
+"""Delay before dead letters that could not be written are tried again."""
 Overlay = Callable[[str, QueueSettings], QueueSettings]
 
 
 class QueueRegistry:
-    """Knows every queue, opens it when it is first used, and has the lock for all of them."""
+    """Opens queues when they are first used; owns the lock for all queues."""
 
     def __init__(
         self,
@@ -71,15 +71,15 @@ class QueueRegistry:
         self._cache = BatchCache()
         self._live: dict[QueueKey, LiveQueue] = {}
         self._used: dict[QueueKey, LiveQueue] = {}
-        """Queues whose deadlines may have changed since they were last looked at."""
+        """Queues whose deadlines may have changed since the last check."""
         self._locks = Deadlines[_Place]()
-        """When the first lock of each queue expires; on the monotonic clock."""
+        """When the first lock of each queue expires, on the monotonic clock."""
         self._delays = Deadlines[_Place]()
-        """When the first delay of each queue is over; on the time of day."""
+        """When the first delay of each queue ends, in wall-clock time."""
         self._spent: dict[QueueKey, LiveQueue] = {}
-        """Queues with events that could not be made dead letters yet."""
+        """Queues with dead letters that could not be written yet."""
         self.overlay: Overlay = lambda _, own: own
-        """What is set for everything of a name, over a queue's own settings."""
+        """Settings by queue name that override a queue's own settings."""
         journal = Journal[Key, Value](
             state.log,
             QUEUES,
@@ -91,16 +91,16 @@ class QueueRegistry:
         self.settler = Settler(state, journal, self.fold, self.dead_letters, now_ms, monotonic_ms)
         self._put_right()
         self._grown = {key for key in self.fold if self.is_limited(key)}
-        """Queues with limits that may have got more since they were looked at."""
+        """Queues with limits that may have received events since the last check."""
         self._looks = Deadlines[_Place]()
-        """When to look at them; on the monotonic clock."""
+        """When to check them, on the monotonic clock."""
         self._looked_ms: dict[QueueKey, int] = {}
         self._unsure = dict.fromkeys(self.fold) if crashed else {}
-        """Queues of which events may have been out when the process before this one ended."""
+        """Queues whose events may have been in flight when the previous process ended."""
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Take the lock, and make the calls that were decided on without it."""
+        """Take the lock; after releasing it, make the collected calls."""
         calls: list[Callback] = []
         try:
             with self.lock:
@@ -122,12 +122,12 @@ class QueueRegistry:
         return key
 
     def settings(self, key: QueueKey) -> QueueSettings | None:
-        """Return how a queue behaves, None if there is no such one; needs no lock."""
+        """Return a queue's effective settings, None if there is no such queue; needs no lock."""
         known = self.fold.get(key)
         return None if known is None else self.overlay(key.name, known.settings)
 
     def alter(self, key: QueueKey) -> None:
-        """Let a queue behave as its settings are now."""
+        """Apply a queue's current settings."""
         live, settings = self._live.get(key), self.settings(key)
         if self.is_limited(key):
             self._grew(key)
@@ -136,7 +136,7 @@ class QueueRegistry:
             self.settler.calls += live.alter(settings)
 
     def settled_to(self, at: PartitionId, tail: int) -> int:
-        """Return the first offset of a partition that a queue has not settled; takes the lock."""
+        """Return the first unsettled offset of a queue in a partition; takes the lock."""
         with self.lock:
             starts = []
             for key in self.fold.on_topic(at.topic_id):
@@ -147,12 +147,12 @@ class QueueRegistry:
             return min(starts, default=tail)
 
     def is_limited(self, key: QueueKey) -> bool:
-        """Tell whether events of a queue may be dead without having been delivered."""
+        """Tell whether a queue's settings can expire or drop events that were never delivered."""
         settings = self.settings(key)
         return settings is not None and settings.is_limited
 
     def opened(self, topic: str, name: str) -> LiveQueue:
-        """Return a queue, with all partitions of its topic."""
+        """Return a queue, opened if needed, with windows for all partitions of its topic."""
         key = self.known(topic, name)
         found = self._state.topics.get(topic)
         live = self._live.get(key)
@@ -178,44 +178,44 @@ class QueueRegistry:
         return live
 
     def forget(self, keys: Collection[QueueKey]) -> Durable:
-        """Forget queues, all or none, and wake who waits there."""
+        """Delete queues, all or none, and wake their waiting consumers."""
         durable = self.settler.write([each for key in keys for each in self.fold.remove(key)])
         for key in keys:
             self.settler.calls += self._close(key)
         return durable
 
     def expire(self, live: LiveQueue) -> None:
-        """Take back what is out for too long, bury what was delivered too often; wake who waits."""
+        """Give back expired deliveries, write dead letters, and wake waiting consumers."""
         is_changed = live.expire(self._monotonic_ms(), self._now_ms())
         if self.settler.bury_spent(live) or is_changed:
             self.settler.calls += live.take_waiting()
 
     def enforce_limits(self, live: LiveQueue) -> None:
-        """Take out what has expired or is too much, and look again when that may have changed."""
+        """Remove events over the limits, and schedule the next check."""
         if not live.settings.is_limited:
             return
         self._looked_ms[live.key] = self._monotonic_ms()
-        # The topic may be gone, or the log closed: whoever asks for events is told.
+        # The topic may be deleted or the log closed; the next acquire reports that.
         with suppress(MainstemError):
             live.watch_growth(partial(self._grew, live.key))
             self.settler.enforce_limits(live)
 
     def look_soon(self, live: LiveQueue) -> None:
-        """Look in a while whether what waits now will expire, or is too much; under the lock."""
+        """Schedule a check of the queue's limits; called under the lock."""
         if live.key not in self._grown and (live.key.name, live.key.topic_id) not in self._looks:
             self._grew(live.key)
 
     def _grew(self, key: QueueKey) -> None:
-        """Take note, in any thread, that a queue with limits has got more."""
+        """Note, from any thread, that a queue with limits has received events."""
         self._grown.add(key)
         self._state.alarm()
 
     # Time, and topics that change
 
     def tick(self) -> None:
-        """Take back what is out for too long, and bury what was delivered too often.
+        """Give back expired deliveries, and write dead letters.
 
-        Bounded: what is left is still due, so that others get their turn in between.
+        Handles a bounded number per call; the rest stays due, so that others get their turn.
         """
         with self.turn():
             due = dict(islice(self._spent.items(), MAX_AT_ONCE))
@@ -236,7 +236,7 @@ class QueueRegistry:
                     self.enforce_limits(live)
 
     def next_wait_ms(self) -> int | None:
-        """Return how long ``tick`` may wait at most to be called again; None if for ever."""
+        """Return the longest wait before the next ``tick``, in ms; None if there is no deadline."""
         with self.lock:
             self._set_deadlines()
             self._note_grown()
@@ -252,7 +252,7 @@ class QueueRegistry:
         return max(0, min(waits)) if waits else None
 
     def _note_grown(self) -> None:
-        """Note when to look at queues with limits that have got more: not again at once."""
+        """Schedule checks of queues with limits that got events, at most one per ``LOOK_MS``."""
         now_ms = self._monotonic_ms()
         while self._grown:
             key = self._grown.pop()
@@ -263,7 +263,7 @@ class QueueRegistry:
                 self._looks.set(place, due_ms)
 
     def _opened_by(self, key: QueueKey) -> LiveQueue | None:
-        """Return a queue by its key, None if it is gone."""
+        """Return a queue by its key, None if it was deleted."""
         topic = self._state.topics.by_id(key.topic_id)
         if topic is None or self.fold.get(key) is None:
             self._looked_ms.pop(key, None)
@@ -271,21 +271,21 @@ class QueueRegistry:
         return self.opened(topic.name, key.name)
 
     def _note_returned(self) -> None:
-        """Note when to look at queues with limits of which more waits than before."""
+        """Schedule checks of queues with limits to which events were given back."""
         while self.settler.given_back:
             self._grew(self.settler.given_back.pop())
         while self.settler.kept:
-            # Tried again, but not at once: there is no room, or the head with the route is off.
+            # Retry after a delay: the disk is full, or the head that owns the route is off.
             key = self.settler.kept.pop()
             self._looks.set((key.name, key.topic_id), self._monotonic_ms() + RETRY_MS)
 
     def _set_deadlines(self) -> None:
-        """Note when time will bring something to the queues that were used."""
+        """Update the deadlines of the queues used since the last call."""
         self._note_returned()
         for key, live in self._used.items():
             place = (key.name, key.topic_id)
             if self._live.get(key) is not live:
-                # It was deleted; one of the same name and topic would be another object.
+                # The queue was deleted; a new one of the same name and topic is another object.
                 if key not in self._live:
                     for deadlines in (self._locks, self._delays, self._looks):
                         deadlines.clear(place)
@@ -305,7 +305,7 @@ class QueueRegistry:
         self._used.clear()
 
     def topic_changed(self, topic_id: str) -> None:
-        """Take note that a topic has more partitions or other settings, or is gone."""
+        """Update queues after a topic was deleted or got more partitions or other settings."""
         with self.turn():
             is_gone = self._state.topics.by_id(topic_id) is None
             for key in self.fold.on_topic(topic_id):
@@ -318,7 +318,7 @@ class QueueRegistry:
                 self.settler.tell_gates(self.fold.windows(key))
 
     def _close(self, key: QueueKey) -> list[Callback]:
-        """Let go of a queue that is deleted; return whom to wake."""
+        """Close a deleted queue; return the callbacks to wake."""
         live = self._live.pop(key, None)
         if live is None:
             return []
@@ -327,14 +327,14 @@ class QueueRegistry:
         return live.take_waiting()
 
     def cut(self, partition: PartitionId) -> None:
-        """Take note that the end of a partition was taken back, before anything is appended."""
+        """Update windows after a partition was truncated, before anything new is appended."""
         with self.turn():
             self._cut(partition.topic_id)
 
     def _put_right(self) -> None:
-        """Forget queues on topics that are gone, and what a power cut took back."""
+        """Delete queues of missing topics; truncate windows to what survived a power cut."""
         ids = {topic.id for topic in self._state.topics}
-        # A full disk must not keep the log from being opened: the next start finds them again.
+        # A full disk must not prevent opening the log; the next start tries again.
         with suppress(StorageFull):
             for key in self.fold.strays(ids):
                 self.settler.write(self.fold.remove(key))
@@ -344,10 +344,10 @@ class QueueRegistry:
             self.settler.tell_gates(self.fold.windows(key))
 
     def _cut(self, topic_id: str) -> None:
-        """Take back windows that are past the end of their partition.
+        """Truncate windows that extend beyond the end of their partition.
 
-        Windows survive a power cut, and events of ``disk`` and ``memory`` topics may not: new
-        events would get the offsets of lost ones, and be taken for settled.
+        Windows survive a power cut, but events of ``disk`` and ``memory`` topics may not. New
+        events would reuse the offsets of lost ones and be taken for settled.
         """
         topic = self._state.topics.by_id(topic_id)
         if topic is None:
@@ -364,9 +364,9 @@ class QueueRegistry:
                     change = WindowKey(key.name, key.topic_id, at.number)
                     self.settler.write([QueueChange(change, window.record())])
                 if live is not None and at.number in live.windows:
-                    # What was read ahead may be what was taken back.
+                    # The reader's buffer may hold events that were truncated.
                     live.windows[at.number].seen = None
                     live.begin(at.number)
             if live := self._live.get(key):
-                # Who waits for the end to grow waits behind the new one.
+                # Consumers that watch the tail must watch the new one.
                 self.settler.calls += live.take_waiting()

@@ -1,11 +1,11 @@
-"""Which queues there are, and how far each has got: a fold over their journal.
+"""Replays the queues' journal: which queues exist, and their windows.
 
-A window is written down when something in it is settled, not when events are given out (except
-after a crash, see ``queues``): at most what was out comes again, and no read costs a write.
-What is written is the whole window, or what has changed in it: after each whole window changes are
-numbered from 0, and there is another whole one before there are too many. So compaction, which
-keeps the latest record of each key, keeps the latest whole window and all changes after it; those
-before it are of no account.
+A window is written when events in it are settled, not when they are delivered (except after a
+crash, see ``queues``). So reads cost no writes, and a restart redelivers at most the events in
+flight. A record holds the whole window or the changes to it. Changes are numbered from 0 after each
+whole window, and a whole window is written again before there are too many. Compaction keeps the
+latest record of each key, and thus the latest whole window with all later changes. Changes from
+before that window are ignored.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -25,12 +25,12 @@ from mainstem.core.names import check_group
 
 MAX_QUEUES = 100_000
 MAX_CHANGES = 64
-"""Changes after which a window is written whole again."""
+"""Number of changes after which a window is written whole again."""
 _BEGINNING = WindowSet(0)
 
 
 class _Written:
-    """What has been written down of a window: as it was once, and how it has changed since."""
+    """A stored window: the last whole one, and the changes since."""
 
     __slots__ = ("changes", "numbers", "whole")
 
@@ -38,10 +38,10 @@ class _Written:
         self.whole: WindowSet | None = None
         self.changes: list[WindowChange] = []
         self.numbers = 0
-        """How many numbers of changes there are records of."""
+        """How many change numbers have a record in the journal."""
 
     def now(self) -> WindowSet:
-        """Return the window as it is."""
+        """Return the window with all changes applied."""
         window = self.whole or _BEGINNING
         for change in self.changes:
             window = change.applied(window)
@@ -49,7 +49,7 @@ class _Written:
 
 
 class QueueFold:
-    """What has been written down of every queue."""
+    """The stored state of every queue."""
 
     def __init__(self) -> None:
         self._known: dict[QueueKey, QueueSet] = {}
@@ -74,15 +74,15 @@ class QueueFold:
         return self._known.get(key)
 
     def on_topic(self, topic_id: str) -> list[QueueKey]:
-        """Return the queues of a topic."""
+        """Return the queues on a topic."""
         return list(self._by_topic.get(topic_id, ()))
 
     def named(self, name: str) -> list[QueueKey]:
-        """Return the queues of a name, on whatever topic."""
+        """Return the queues of a name, on all topics."""
         return list(self._by_name.get(name, ()))
 
     def names(self) -> set[str]:
-        """Return the names that queues have."""
+        """Return the names of all queues."""
         return set(self._by_name)
 
     def topic_ids(self) -> list[str]:
@@ -90,12 +90,12 @@ class QueueFold:
         return list(self._by_topic)
 
     def window(self, key: QueueKey, partition: int) -> WindowSet:
-        """Return how far a queue has got; a partition that came later is read from 0."""
+        """Return a queue's window; a partition added later starts at 0."""
         found = self._windows.get(key, {}).get(partition)
         return _BEGINNING if found is None else found.now()
 
     def windows(self, key: QueueKey) -> list[QueueChange]:
-        """Return what has been written down of a queue's windows."""
+        """Return all stored windows of a queue."""
         return [
             QueueChange(WindowKey(key.name, key.topic_id, number), window.now())
             for number, window in sorted(self._windows.get(key, {}).items())
@@ -104,7 +104,7 @@ class QueueFold:
     def change(
         self, key: QueueKey, partition: int, value: WindowChange | None
     ) -> QueueChange | None:
-        """Return the record of a change in a window; None if it has to be written whole."""
+        """Return the record of a change to a window; None if it must be written whole."""
         found = self._windows.get(key, {}).get(partition)
         if value is None or found is None or found.whole is None:
             return None
@@ -120,7 +120,7 @@ class QueueFold:
         starts: Mapping[int, int],
         now_ms: int,
     ) -> list[QueueChange]:
-        """Decide to create a queue that begins somewhere, or to alter its settings."""
+        """Return the records that create a queue at some offsets, or change its settings."""
         check_group(key.name, "queue")
         settings.check()
         was = self._known.get(key)
@@ -138,7 +138,7 @@ class QueueFold:
         ]
 
     def remove(self, key: QueueKey) -> list[QueueChange]:
-        """Decide to forget a queue and its windows."""
+        """Return the records that delete a queue and its windows."""
         gone: list[QueueChange] = []
         for number, window in self._windows.get(key, {}).items():
             at = (key.name, key.topic_id, number)
@@ -147,7 +147,7 @@ class QueueFold:
         return [*gone, QueueChange(key, None)]
 
     def strays(self, topic_ids: Container[str]) -> list[QueueKey]:
-        """Return the queues whose topic is none of these."""
+        """Return the queues whose topic is not among these."""
         return [
             key
             for topic_id, keys in self._by_topic.items()
@@ -156,7 +156,7 @@ class QueueFold:
         ]
 
     def apply(self, changes: Iterable[QueueChange]) -> None:
-        """Make changes true; the only place where this state changes, live and on replay."""
+        """Apply records; the only place where this state changes, live and on replay."""
         for key, value in changes:
             if isinstance(key, QueueKey):
                 self._apply_queue(key, value if isinstance(value, QueueSet) else None)

@@ -1,4 +1,4 @@
-"""Settles deliveries: planned, appended together with their dead letters, and then made true."""
+"""Settles deliveries: plans changes, appends them with their dead letters, then applies them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -42,18 +42,18 @@ _CAUSES = {
 
 
 class Plan:
-    """What a request would change in a queue, until it has been appended."""
+    """Changes to a queue that a request asks for, not yet appended."""
 
     def __init__(self) -> None:
         self.changes: dict[int, dict[int, Back | None]] = {}
-        """By partition and offset; None is settled."""
+        """By partition and offset; None settles the event."""
         self.reasons: dict[int, dict[int, str]] = {}
         self.dead: dict[int, dict[int, Death]] = {}
-        """Which of those that are settled become dead letters, and why."""
+        """The settled events that become dead letters, and why."""
         self.renewed: list[tuple[int, int]] = []
 
     def set(self, partition: int, offset: int, change: Back | None, reason: str = "") -> None:
-        """Plan to settle an event, or to give it back."""
+        """Plan to settle an event (None), or to give it back."""
         self.changes.setdefault(partition, {})[offset] = change
         self.reasons.setdefault(partition, {})[offset] = reason
 
@@ -63,11 +63,11 @@ class Plan:
         self.dead.setdefault(partition, {})[offset] = Death(cause, reason)
 
     def expire(self, event: Event) -> None:
-        """Plan to settle an event that nobody has as a dead letter: its time is over."""
+        """Plan to settle an expired event, which nobody holds, as a dead letter."""
         self.bury(event.partition, event.offset, Cause.EXPIRED, _CAUSES[Cause.EXPIRED])
 
     def add(self, other: "Plan") -> None:
-        """Take in a plan for other partitions."""
+        """Merge a plan for other partitions."""
         self.changes |= other.changes
         self.reasons |= other.reasons
         self.dead |= other.dead
@@ -80,14 +80,14 @@ Append = Callable[[Written], tuple[Answer, bool]]
 
 
 class Prepared(NamedTuple):
-    """A plan, with the records and dead letters that are appended to carry it out."""
+    """A plan, with the records and dead letters to append for it."""
 
     live: LiveQueue
     plan: Plan
     records: list[QueueChange]
     letters: Letters
     frees: bool
-    """Whether it may give something to consumers that wait."""
+    """Whether waiting consumers may get events by it."""
 
 
 class Settler:
@@ -109,16 +109,16 @@ class Settler:
         self._now_ms = now_ms
         self._monotonic_ms = monotonic_ms
         self.calls: list[Callback] = []
-        """Whom to tell what, without the lock."""
+        """Callbacks to call after the lock is released."""
         self.given_back: list[QueueKey] = []
-        """Queues with limits of which more may wait now."""
+        """Queues with limits to which events were given back."""
         self.kept: list[QueueKey] = []
-        """Queues with dead events that could not be made dead letters."""
+        """Queues whose dead letters could not be written."""
         self.settled_topics: set[str] = set()
-        """Topics to be trimmed, of which something was settled."""
+        """Topics with ``delete_acked`` in which events were settled."""
 
     def held(self, live: LiveQueue, owner: str, each: Settlement) -> Window:
-        """Return the window of a delivery; StaleDelivery unless it is out with this owner."""
+        """Return a delivery's window; raises StaleDelivery unless this owner has it in flight."""
         window = live.windows.get(each.partition)
         if window is None:
             raise UnknownPartition(live.topic.name, each.partition, len(live.windows))
@@ -134,7 +134,7 @@ class Settler:
         raise StaleDelivery(_place(live, each), owner, reason)
 
     def undelivered(self, live: LiveQueue, lasts: Mapping[int, int]) -> dict[int, MainstemError]:
-        """Return why nothing can be said of offsets: no such partition, or never delivered."""
+        """Return errors for partitions that do not exist or whose offset was never delivered."""
         refused: dict[int, MainstemError] = {}
         for number, last in lasts.items():
             window = live.windows.get(number)
@@ -146,7 +146,7 @@ class Settler:
         return refused
 
     def decide(self, live: LiveQueue, owner: str, each: Settlement, plan: Plan) -> None:
-        """Plan what an owner says of a delivery; StaleDelivery if it has nothing to say."""
+        """Add a settlement to a plan; raises StaleDelivery if the owner does not hold it."""
         if each.outcome is Outcome.ABSENT and not self._is_out(live, each):
             return
         window = self.held(live, owner, each)
@@ -174,34 +174,34 @@ class Settler:
         return window is None or each.offset in window.entries or each.offset >= window.next
 
     def bury_spent(self, live: LiveQueue) -> bool:
-        """Make dead letters of what was delivered too often; return whether there was any."""
+        """Write dead letters for events delivered too often; return whether there were any."""
         is_any = False
         for number, window in live.windows.items():
             plan = Plan()
             for offset in sorted(window.spent):
                 reason = window.entries[offset].reason or _NEVER_SETTLED
                 plan.bury(number, offset, Cause.DELIVERIES, reason)
-            # Without room, or if they cannot be read, they stay as they are: nobody who asks for
-            # other events shall wait for that, and it is tried again with everything that is asked.
+            # If they cannot be read or written, they stay spent and the next request tries again:
+            # this must not fail requests for other events.
             with suppress(MainstemError):
                 self.carry_out(live, plan)
                 is_any = is_any or bool(plan.changes)
         return is_any
 
     def enforce_limits(self, live: LiveQueue) -> bool:
-        """Take out what has expired or is too much; return whether there was any."""
+        """Remove expired and excess events; return whether there were any."""
         plan = Plan()
         for number, offset, cause in live.over_limits(self._now_ms()):
             plan.bury(number, offset, cause, _CAUSES[cause])
         return bool(plan.changes) and self.carry_out_or_put_back(live, plan)
 
     def carry_out_or_put_back(self, live: LiveQueue, plan: Plan) -> bool:
-        """Make dead letters of what nobody has; return whether that could be done.
+        """Write dead letters of events not in flight; return whether that succeeded.
 
-        As with events delivered too often: they wait otherwise, and it is tried again.
+        On failure the events keep waiting, like events delivered too often, and are tried again.
         """
         try:
-            # What a power cut brings back is over the limits still.
+            # Lazy is enough: events that a power cut restores are over the limits again.
             self.carry_out_all([(live, plan)], lazy=True)
         except MainstemError:
             for number, changes in plan.changes.items():
@@ -213,16 +213,16 @@ class Settler:
         return True
 
     def carry_out(self, live: LiveQueue, plan: Plan) -> Durable:
-        """Append what was planned, all or nothing, and make it true; StorageFull changes nothing.
+        """Append a plan, all or nothing, and apply it; on StorageFull nothing is changed.
 
-        The dead letters are part of the same append: an event is settled if its letter is there.
+        Dead letters are part of the same append, so an event is settled only with its letter.
         """
         return self.carry_out_all([(live, plan)])
 
     def carry_out_all(self, plans: Sequence[Planned], *, lazy: bool = False) -> Durable:
         """Carry out plans for several queues, all or none, in one append.
 
-        ``lazy``: nobody waits for it; see the log's ``append``.
+        ``lazy``: nobody waits for durability; see the log's ``append``.
         """
         durable: Durable = AT_ONCE
         prepared = [self._prepare(live, plan) for live, plan in plans if plan.changes]
@@ -237,9 +237,9 @@ class Settler:
         return durable
 
     def carry_out_with(self, plans: Sequence[Planned], append: Append[Answer]) -> Answer:
-        """Carry out several plans in an append that ``append`` makes with other batches.
+        """Carry out several plans in one append with other batches, made by ``append``.
 
-        It is given their batches, and returns its answer and whether it has appended anything.
+        ``append`` gets the plans' batches. It returns its answer and whether it appended anything.
         """
         prepared = [self._prepare(live, plan) for live, plan in plans if plan.changes]
         letters, changes = list[tuple[PartitionId, WritableBatch]](), list[QueueChange]()
@@ -257,7 +257,7 @@ class Settler:
         return answer
 
     def _prepare(self, live: LiveQueue, plan: Plan) -> Prepared:
-        """Return what has to be appended for a plan; nothing has changed so far."""
+        """Return the records and dead letters for a plan, without changing anything."""
         settings = live.settings
         dead = plan.dead if settings.dead_letters or settings.dead_letter_route else {}
         letters = self._dead_letters.make(live, dead) if dead else NO_LETTERS
@@ -284,9 +284,9 @@ class Settler:
                 self.given_back.append(live.key)
 
     def note_settled(self, topic_id: str) -> None:
-        """Take note of a topic that is to be trimmed."""
+        """Note a topic with ``delete_acked`` in which events were settled."""
         if not self.settled_topics:
-            # From now on there is something to trim.
+            # The first topic needs a new deadline for the next tick.
             self._state.alarm()
         self.settled_topics.add(topic_id)
 
@@ -297,12 +297,13 @@ class Settler:
                 live.windows[number].keep(offset, until_ms)
 
     def note(self, live: LiveQueue, numbers: Iterable[int]) -> None:
-        """Write down how partitions stand, where what was out before a crash comes again.
+        """Store delivery counts of events that may have been in flight at a crash.
 
-        It survives kill -9 on return. If it cannot be written, whoever settles meets the error.
+        The counts survive kill -9 on return. If the write fails, the next settlement raises the
+        error.
         """
         windows = {number: live.windows[number] for number in numbers}
-        # So many can have been out, and they come first.
+        # At most this many events can have been in flight, and they are delivered first.
         most = live.settings.max_unsettled
         unsure = [number for number, each in windows.items() if each.given <= most]
         if unsure:
@@ -319,7 +320,7 @@ class Settler:
         changes: Mapping[int, Back | None],
         missed: int = 0,
     ) -> QueueChange:
-        """Return what is to be written of a window that will have changed."""
+        """Return the record for a changed window: the change, or the whole window."""
         window = live.windows[number]
         change = self._fold.change(live.key, number, window.change(changes, missed))
         return change or QueueChange(
@@ -333,7 +334,7 @@ class Settler:
         *,
         lazy: bool = False,
     ) -> Durable:
-        """Append changes of the fold, dead letters first, and apply them."""
+        """Append changes of the journal, dead letters first, and apply them."""
         batches = [*letters, *self._journal.batches(changes, self._now_ms())]
         durable = self._state.log.append(batches, lazy=lazy).durable if batches else AT_ONCE
         self._fold.apply(changes)
@@ -341,20 +342,20 @@ class Settler:
         return durable
 
     def tell_gates(self, changes: Iterable[QueueChange]) -> None:
-        """Let topics that limit their backlog know where windows begin that are written whole."""
+        """Report the start of windows written whole to topics that limit their backlog."""
         for key, value in changes:
             if isinstance(key, WindowKey):
                 start = value.start if isinstance(value, WindowSet) else None
                 self._tell(key.name, key.at, start)
 
     def _tell_gate(self, live: LiveQueue, numbers: Iterable[int]) -> None:
-        # What is written may be a mere change; where that leaves a window, the live one knows.
+        # The record may hold only a change; the live window knows the resulting start.
         for number in numbers:
             at = PartitionId(live.key.topic_id, number)
             self._tell(live.key.name, at, live.windows[number].start)
 
     def _tell(self, name: str, at: PartitionId, start: int | None) -> None:
-        """Let a topic that limits its backlog know how far it is settled; None: no more asked."""
+        """Report a queue's first unsettled offset to a topic with backlog limit; None: deleted."""
         if not self._state.gates:
             return
         with self._state.lock:
@@ -370,7 +371,7 @@ def _place(live: LiveQueue, each: Settlement) -> str:
 
 
 def _frees(live: LiveQueue, plan: Plan) -> bool:
-    """Tell whether a plan may give something to those who wait."""
+    """Tell whether a plan may give events to waiting consumers."""
     return live.settings.order is Order.KEY or any(
         len(live.windows[number].entries) >= live.settings.max_unsettled
         or any(change is not None for change in changes.values())
