@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 
 from mainstem.broker.callbacks import Callback, make
+from mainstem.broker.clocks import Clocks
 from mainstem.broker.definitions import Definitions
 from mainstem.broker.duties import Duties
 from mainstem.broker.groups.classic.coordinator import ClassicGroups
@@ -79,69 +80,39 @@ class Broker:
         """The limits of topics, groups, producers and transactions."""
         self._log = log
         self._now_ms = now_ms
-        self._state = State(log, hand_over_ms, limits.topics)
-        self._state.load(now_ms())
         self._monotonic_ms = monotonic_ms or now_ms
-        self.group_configs = GroupConfigs(self._state, now_ms, limits.group_defaults)
-        self.consumers = ConsumerGroups(
-            self._state,
-            self.group_configs,
-            now_ms,
-            monotonic_ms=monotonic_ms,
-            limits=limits.groups,
-        )
-        self.classic = ClassicGroups(
-            self._state,
-            self.consumers,
-            now_ms,
-            monotonic_ms=monotonic_ms,
-            limits=limits.groups,
-            resumes=resumes,
-        )
-        self.producers = Producers(
-            self._state, now_ms, monotonic_ms=monotonic_ms, limits=limits.producers
-        )
+        clocks = Clocks(now_ms, self._monotonic_ms)
+        state = self._state = State(log, clocks, hand_over_ms, limits.topics)
+        state.load(now_ms())
+        self.group_configs = GroupConfigs(state, limits.group_defaults)
+        self.consumers = ConsumerGroups(state, self.group_configs, limits=limits.groups)
+        self.classic = ClassicGroups(state, self.consumers, limits=limits.groups, resumes=resumes)
+        self.producers = Producers(state, limits.producers)
         self.transactions = Transactions(
-            self._state, self.producers, self.classic, now_ms, limits=limits.transactions
+            state, self.producers, self.classic, limits=limits.transactions
         )
-        self._idempotent = IdempotentAppends(self._state, self.producers, self.transactions, now_ms)
+        self._idempotent = IdempotentAppends(state, self.producers, self.transactions)
         self._appends = BatchAppends(log, self._idempotent)
         self._topic_changes = TopicChanges(
-            self._state, self.consumers, self.producers, self.transactions, now_ms, new_id
+            state, self.consumers, self.producers, self.transactions, new_id
         )
         create_topic = self._topic_changes.create
         self.queues = Queues(
-            self._state,
+            state,
             self.transactions,
             create_topic,
-            now_ms,
-            self._monotonic_ms,
             # Leases are numbered from here on, and stay below 2 ** 63.
             int(new_id(), 16) % 2**62,
             crashed=crashed,
         )
-        self._cursor_expiry = CursorExpiry(
-            self._state,
-            limits.groups.cursor_retention_ms,
-            now_ms,
-            self._monotonic_ms,
-            self.transactions.fold.is_pending,
-        )
-        self.definitions = Definitions(self._state, now_ms)
+        is_pending = self.transactions.fold.is_pending
+        self._cursor_expiry = CursorExpiry(state, limits.groups.cursor_retention_ms, is_pending)
+        self.definitions = Definitions(state)
         self.duties = Duties()
-        self._acked_events = AckedEvents(
-            self._state, self.queues.registry, self.trim, now_ms, self._monotonic_ms
-        )
+        self._acked_events = AckedEvents(state, self.queues.registry, self.trim)
         self._topic_changes.changed = self.queues.topic_changed
-        self._atomic = AtomicPublish(self._state, self.queues, self._open, now_ms)
-        self.share = ShareGroups(
-            self._state,
-            self.queues,
-            self.group_configs,
-            now_ms,
-            self._monotonic_ms,
-            limits.groups,
-        )
+        self._atomic = AtomicPublish(state, self.queues, self._open)
+        self.share = ShareGroups(state, self.queues, self.group_configs, limits.groups)
 
     # Topics
 
@@ -347,7 +318,7 @@ class Broker:
             self.classic.dissolve(group)
             member, calls = self._state.groups.join(group, topics, changed, now_ms)
         make(calls)
-        return Member(self._state, self._now_ms, group, member)
+        return Member(self._state, group, member)
 
     def fence(self, group: str, member: str) -> None:
         """Remove a member from its group, so that it can no longer commit."""

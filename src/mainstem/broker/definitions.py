@@ -110,9 +110,9 @@ class DefinitionFold:
 class Definitions:
     """The door to definitions; synchronous and thread-safe."""
 
-    def __init__(self, state: State, now_ms: Callable[[], int]) -> None:
+    def __init__(self, state: State) -> None:
         self._state = state
-        self._now_ms = now_ms
+        self._now_ms = state.clocks.now_ms
         self.fold = DefinitionFold()
         self._watches: dict[Name, dict[int, Changed]] = {}
         self._next_watch = 0

@@ -19,6 +19,7 @@ from contextlib import suppress
 import msgspec
 
 from mainstem.broker.callbacks import Callback
+from mainstem.broker.clocks import Clocks
 from mainstem.broker.deadlines import Alarm
 from mainstem.broker.groups.cursors import Cursor, CursorChange, CursorKey, Cursors
 from mainstem.broker.groups.local.coordinator import Groups
@@ -68,8 +69,11 @@ class OpenTopic:
 class State:
     """The folds, their journals, and the lock that protects them."""
 
-    def __init__(self, log: Log, hand_over_ms: int, limits: TopicLimits = TOPIC_LIMITS) -> None:
+    def __init__(
+        self, log: Log, clocks: Clocks, hand_over_ms: int, limits: TopicLimits = TOPIC_LIMITS
+    ) -> None:
         self.log = log
+        self.clocks = clocks
         self.lock = threading.Lock()
         self.alarm = Alarm()
         """Called when ``tick`` may be due earlier than before."""

@@ -30,7 +30,7 @@ class Works:
         self.limits = limits
         self.broker = new_broker(self.log, self.clock)
         if limits is not None:
-            limit_producers(self.broker, self.clock, limits)
+            limit_producers(self.broker, limits)
         if not self.broker.topics("t"):
             self.broker.create_topic("t", settings or TopicSettings(partitions=2))
 
@@ -66,11 +66,9 @@ class Works:
         return published.position.offset
 
 
-def limit_producers(broker: Broker, clock: Clock, limits: ProducerLimits) -> None:
+def limit_producers(broker: Broker, limits: ProducerLimits) -> None:
     """Let the broker remember its producers within other limits."""
-    broker.producers = Producers(broker._state, clock, limits=limits)
-    broker.transactions = Transactions(broker._state, broker.producers, broker.classic, clock)
-    broker._idempotent = IdempotentAppends(
-        broker._state, broker.producers, broker.transactions, clock
-    )
+    broker.producers = Producers(broker._state, limits)
+    broker.transactions = Transactions(broker._state, broker.producers, broker.classic)
+    broker._idempotent = IdempotentAppends(broker._state, broker.producers, broker.transactions)
     broker._appends = BatchAppends(broker._state.log, broker._idempotent)

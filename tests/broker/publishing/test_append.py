@@ -75,7 +75,7 @@ class Dock:
         self.log = log
         self.broker = new_broker(self.log)
         if limits is not None:
-            limit_producers(self.broker, Clock(), limits)
+            limit_producers(self.broker, limits)
         if not self.broker.topics("t"):
             self.broker.create_topic(
                 "t", TopicSettings(partitions=partitions, durability=durability)

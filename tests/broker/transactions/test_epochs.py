@@ -124,9 +124,7 @@ def test_senseless_beginnings_are_refused() -> None:
 def test_transactional_ids_are_limited() -> None:
     bank = Bank()
     state, limits = bank.broker._state, TransactionLimits(max_ids=1)
-    transactions = Transactions(
-        state, bank.broker.producers, bank.broker.classic, bank.clock, limits=limits
-    )
+    transactions = Transactions(state, bank.broker.producers, bank.broker.classic, limits=limits)
     transactions.begin("one", TIMEOUT_MS)
 
     with pytest.raises(InvalidSetting):

@@ -219,11 +219,9 @@ class GroupConfigFold:
 class GroupConfigs:
     """The door to the settings of groups; synchronous and thread-safe."""
 
-    def __init__(
-        self, state: State, now_ms: Callable[[], int], defaults: GroupDefaults = DEFAULTS
-    ) -> None:
+    def __init__(self, state: State, defaults: GroupDefaults = DEFAULTS) -> None:
         self._state = state
-        self._now_ms = now_ms
+        self._now_ms = state.clocks.now_ms
         self._defaults = defaults
         self.fold = GroupConfigFold(defaults)
         self._journal = Journal[GroupConfigKey, GroupConfig](

@@ -27,18 +27,16 @@ class CursorExpiry:
         self,
         state: State,
         retention_ms: int,
-        now_ms: Callable[[], int],
-        monotonic_ms: Callable[[], int],
         is_pending: Callable[[str, PartitionId], bool],
     ) -> None:
         """``is_pending``: whether an ongoing transaction holds an offset for a group's cursor."""
         self._state, self._retention_ms = state, retention_ms
-        self._now_ms, self._monotonic_ms = now_ms, monotonic_ms
+        self._now_ms, self._monotonic_ms = state.clocks
         self._is_pending = is_pending
         self._last_live_ms: dict[str, int] = {}
         self._unchecked: list[str] = []
         """Groups that the running check has yet to look at."""
-        self._next_check_ms = monotonic_ms() + self._interval_ms
+        self._next_check_ms = self._monotonic_ms() + self._interval_ms
 
     @property
     def _interval_ms(self) -> int:

@@ -11,7 +11,7 @@ All of this is stored in ``__mainstem_producers``. In-memory topics store nothin
 after a restart.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -117,19 +117,11 @@ class _Growth:
 class Producers:
     """All idempotent producers; used under the broker's lock unless it says otherwise."""
 
-    def __init__(
-        self,
-        state: State,
-        now_ms: Callable[[], int],
-        *,
-        monotonic_ms: Callable[[], int] | None = None,
-        limits: ProducerLimits = DEFAULTS,
-    ) -> None:
+    def __init__(self, state: State, limits: ProducerLimits = DEFAULTS) -> None:
         self._limits = limits
         self._state = state
         self._log = state.log
-        self._now_ms = now_ms
-        self._monotonic_ms = monotonic_ms or now_ms
+        self._now_ms, self._monotonic_ms = state.clocks
         self.snapshots: dict[PartitionId, Snapshot] = {}
         self.reserved = 0
         self._next_id = 0

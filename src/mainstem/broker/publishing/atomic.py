@@ -40,17 +40,11 @@ class PublishedAll(NamedTuple):
 class AtomicPublish:
     """Publishes to several topics and settles deliveries atomically; never blocks."""
 
-    def __init__(
-        self,
-        state: State,
-        queues: Queues,
-        open_topic: Open,
-        now_ms: Callable[[], int],
-    ) -> None:
+    def __init__(self, state: State, queues: Queues, open_topic: Open) -> None:
         self._state = state
         self._queues = queues
         self._open_topic = open_topic
-        self._now_ms = now_ms
+        self._now_ms = state.clocks.now_ms
 
     def publish_all(
         self,

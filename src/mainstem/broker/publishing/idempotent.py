@@ -10,7 +10,7 @@ before a batch that cannot be decided yet, because it does not directly follow o
 same partition, and at one that needs other records in its append.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from mainstem.broker.producers.producers import Producers, ProducersChange
@@ -45,17 +45,11 @@ _NOTHING = _Beside([], [])
 class IdempotentAppends:
     """Appends the batches of idempotent producers."""
 
-    def __init__(
-        self,
-        state: State,
-        producers: Producers,
-        transactions: Transactions,
-        now_ms: Callable[[], int],
-    ) -> None:
+    def __init__(self, state: State, producers: Producers, transactions: Transactions) -> None:
         self._state = state
         self._producers = producers
         self._transactions = transactions
-        self._now_ms = now_ms
+        self._now_ms = state.clocks.now_ms
 
     def append(
         self,

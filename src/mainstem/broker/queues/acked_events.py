@@ -23,16 +23,9 @@ Trim = Callable[[str, int, int], Bounds]
 class AckedEvents:
     """Deletes settled events from topics; synchronous and thread-safe."""
 
-    def __init__(
-        self,
-        state: State,
-        registry: QueueRegistry,
-        trim: Trim,
-        now_ms: Callable[[], int],
-        monotonic_ms: Callable[[], int],
-    ) -> None:
+    def __init__(self, state: State, registry: QueueRegistry, trim: Trim) -> None:
         self._state, self._registry, self._trim = state, registry, trim
-        self._now_ms, self._monotonic_ms = now_ms, monotonic_ms
+        self._now_ms, self._monotonic_ms = state.clocks
         self._next_ms = 0
 
     def next_deadline(self) -> int | None:

@@ -70,10 +70,10 @@ NO_LETTERS = Letters([], {})
 class DeadLetters:
     """Makes dead letters, and creates their topic; used under the queues' lock."""
 
-    def __init__(self, state: State, create_topic: CreateTopic, now_ms: Callable[[], int]) -> None:
+    def __init__(self, state: State, create_topic: CreateTopic) -> None:
         self._state = state
         self._create_topic = create_topic
-        self._now_ms = now_ms
+        self._now_ms = state.clocks.now_ms
         self.router: DeadLetterRouter | None = None
 
     def make(self, live: LiveQueue, dead: Mapping[int, Mapping[int, Death]]) -> Letters:

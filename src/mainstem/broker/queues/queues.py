@@ -12,7 +12,7 @@ crash, ``noted`` stores the delivery counts of events that may have been in flig
 delivered again.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -80,8 +80,6 @@ class Queues:
         state: State,
         transactions: Transactions,
         create_topic: CreateTopic,
-        now_ms: Callable[[], int],
-        monotonic_ms: Callable[[], int],
         first_lease: int,
         *,
         crashed: bool,
@@ -91,11 +89,8 @@ class Queues:
         ``crashed``: the previous process ended without closing the log.
         """
         self._state = state
-        self._now_ms = now_ms
-        self._monotonic_ms = monotonic_ms
-        self._registry = QueueRegistry(
-            state, transactions, create_topic, now_ms, monotonic_ms, crashed=crashed
-        )
+        self._now_ms, self._monotonic_ms = state.clocks
+        self._registry = QueueRegistry(state, transactions, create_topic, crashed=crashed)
         self._settler = self._registry.settler
         self.registry = self._registry
         """For code that maintains all queues, such as retention."""

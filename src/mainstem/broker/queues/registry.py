@@ -57,15 +57,12 @@ class QueueRegistry:
         state: State,
         transactions: Transactions,
         create_topic: CreateTopic,
-        now_ms: Callable[[], int],
-        monotonic_ms: Callable[[], int],
         *,
         crashed: bool,
     ) -> None:
         self._state = state
         self._transactions = transactions
-        self._now_ms = now_ms
-        self._monotonic_ms = monotonic_ms
+        self._now_ms, self._monotonic_ms = state.clocks
         self.lock = threading.Lock()
         self.fold = QueueFold()
         self._cache = BatchCache()
@@ -87,8 +84,8 @@ class QueueRegistry:
             msgspec.json.Decoder(QueueSet | WindowSet | WindowChange).decode,
         )
         journal.replay(lambda key, value: self.fold.apply([QueueChange(key, value)]))
-        self.dead_letters = DeadLetters(state, create_topic, now_ms)
-        self.settler = Settler(state, journal, self.fold, self.dead_letters, now_ms, monotonic_ms)
+        self.dead_letters = DeadLetters(state, create_topic)
+        self.settler = Settler(state, journal, self.fold, self.dead_letters)
         self._put_right()
         self._grown = {key for key in self.fold if self.is_limited(key)}
         """Queues with limits that may have received events since the last check."""

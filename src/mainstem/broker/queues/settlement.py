@@ -99,15 +99,12 @@ class Settler:
         journal: Journal[Key, Value],
         fold: QueueFold,
         dead_letters: DeadLetters,
-        now_ms: Callable[[], int],
-        monotonic_ms: Callable[[], int],
     ) -> None:
         self._state = state
         self._journal = journal
         self._fold = fold
         self._dead_letters = dead_letters
-        self._now_ms = now_ms
-        self._monotonic_ms = monotonic_ms
+        self._now_ms, self._monotonic_ms = state.clocks
         self.calls: list[Callback] = []
         """Callbacks to call after the lock is released."""
         self.given_back: list[QueueKey] = []

@@ -39,13 +39,12 @@ class TopicChanges:
         consumers: ConsumerGroups,
         producers: Producers,
         transactions: Transactions,
-        now_ms: Callable[[], int],
         new_id: Callable[[], str],
     ) -> None:
         self._state = state
         self._consumers = consumers
         self._producers, self._transactions = producers, transactions
-        self._now_ms, self._new_id = now_ms, new_id
+        self._now_ms, self._new_id = state.clocks.now_ms, new_id
         self.changed: Callable[[str], None] = lambda _: None
         """Called with the id of an altered or durably deleted topic, without the lock."""
 

@@ -6,7 +6,7 @@ restart nothing is to be completed; it only checks that the log still holds the 
 events.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Annotated
 
@@ -63,23 +63,17 @@ class TransactionLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 class Completion:
     """The state of all transactions, with journal and deadlines; used under the broker's lock."""
 
-    def __init__(
-        self,
-        state: State,
-        producers: Producers,
-        now_ms: Callable[[], int],
-        limits: TransactionLimits,
-    ) -> None:
+    def __init__(self, state: State, producers: Producers, limits: TransactionLimits) -> None:
         self._state, self._log = state, state.log
         self._producers = producers
-        self._now_ms = now_ms
+        self._now_ms = state.clocks.now_ms
         self._limits = limits
         self.fold = TransactionFold()
         self.view = CommittedView(state.log, self.fold)
         self.calls: list[Callback] = []
         """Callbacks to be called after the lock is released."""
         self._deadlines = Deadlines[str](state.alarm)
-        self._looked_ms = now_ms()
+        self._looked_ms = self._now_ms()
         self._journal = Journal[TransactionRecordKey, TransactionRecordValue](
             state.log,
             TRANSACTIONS,

@@ -9,7 +9,7 @@ With read_committed the end is visible once it is durable (``read_committed``).
 A transaction that exceeds its timeout is aborted, and its producer is fenced.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -88,13 +88,12 @@ class Transactions:
         state: State,
         producers: Producers,
         groups: ClassicGroups,
-        now_ms: Callable[[], int],
         *,
         limits: TransactionLimits = DEFAULTS,
     ) -> None:
         self._state, self._producers, self._groups = state, producers, groups
-        self._now_ms, self._limits = now_ms, limits
-        self.completion = Completion(state, producers, now_ms, limits)
+        self._now_ms, self._limits = state.clocks.now_ms, limits
+        self.completion = Completion(state, producers, limits)
         self.fold = self.completion.fold
         self._view = self.completion.view
         with self._turn():

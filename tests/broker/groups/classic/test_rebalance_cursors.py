@@ -38,9 +38,7 @@ def room_with_topic(limits: GroupLimits | None = None) -> Room:
     room = Room()
     room.broker.create_topic("t", TopicSettings(partitions=2))
     if limits is not None:
-        room.groups = ClassicGroups(
-            room.broker._state, room.broker.consumers, room.clock, limits=limits
-        )
+        room.groups = ClassicGroups(room.broker._state, room.broker.consumers, limits=limits)
     return room
 
 

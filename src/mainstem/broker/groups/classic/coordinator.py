@@ -99,26 +99,22 @@ class GroupDescription(msgspec.Struct, frozen=True):
 class ClassicGroups:
     """The door to classic groups; synchronous and thread-safe.
 
-    Deadlines use the clock ``monotonic_ms``, stored records the time of day. Each ``reply`` is
-    called once, from any thread, without a lock; it must not block.
+    Each ``reply`` is called once, from any thread, without a lock; it must not block.
     """
 
     def __init__(
         self,
         state: State,
         consumers: ConsumerGroups,
-        now_ms: Callable[[], int],
         *,
-        monotonic_ms: Callable[[], int] | None = None,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         limits: GroupLimits = DEFAULTS,
         resumes: bool = True,
     ) -> None:
         self._state = state
         self._consumers = consumers
-        self._now_ms = now_ms
-        self._monotonic_ms = monotonic_ms or now_ms
-        self.journal = ClassicJournal(state.log, now_ms)
+        self._now_ms, self._monotonic_ms = state.clocks
+        self.journal = ClassicJournal(state.log, self._now_ms)
         self.generations = self.journal.generations
         self._rebalances = Rebalances(
             self.journal, self._occupy, state.groups.vacate, new_id, limits, state.alarm

@@ -6,7 +6,7 @@ join, sync  a classic member did not join again, or did not send SyncGroup
 forget      a group that has been empty for a while, and has no cursors, is deleted
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Literal, Protocol
 
@@ -80,16 +80,9 @@ class Before(Protocol):
 class Assignments:
     """All consumer groups; used under the broker's lock."""
 
-    def __init__(
-        self,
-        state: State,
-        configs: GroupConfigs,
-        now_ms: Callable[[], int],
-        monotonic_ms: Callable[[], int],
-        limits: GroupLimits,
-    ) -> None:
-        self._state, self._configs = state, configs
-        self._now_ms, self.monotonic_ms, self.limits = now_ms, monotonic_ms, limits
+    def __init__(self, state: State, configs: GroupConfigs, limits: GroupLimits) -> None:
+        self._state, self._configs, self.limits = state, configs, limits
+        self._now_ms, self.monotonic_ms = state.clocks
         self.fold = ConsumerGroupFold()
         self.subscribed_topics = SubscribedTopics(state.topics)
         self.deadlines = Deadlines[Timer](state.alarm)

@@ -59,15 +59,13 @@ class ConsumerGroups:
         self,
         state: State,
         configs: GroupConfigs,
-        now_ms: Callable[[], int],
         *,
-        monotonic_ms: Callable[[], int] | None = None,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         limits: GroupLimits = DEFAULTS,
     ) -> None:
         self._state = state
         self._new_id = new_id
-        self.assignments = Assignments(state, configs, now_ms, monotonic_ms or now_ms, limits)
+        self.assignments = Assignments(state, configs, limits)
         self.classic_members = ClassicMembers(state, self.assignments, new_id)
         """Members that speak the classic protocol."""
 

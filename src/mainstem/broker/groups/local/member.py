@@ -1,6 +1,6 @@
 """One member of a local group, as the consuming program holds it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from mainstem.broker.callbacks import make
 from mainstem.broker.groups.cursors import Cursor
@@ -16,9 +16,9 @@ class Member:
     partitions at the group's cursor. It finishes, commits and releases those in ``revoked``.
     """
 
-    def __init__(self, state: State, now_ms: Callable[[], int], group: str, member: str) -> None:
+    def __init__(self, state: State, group: str, member: str) -> None:
         self._state = state
-        self._now_ms = now_ms
+        self._now_ms = state.clocks.now_ms
         self.group = group
         self.id = member
 

@@ -8,7 +8,7 @@ queues.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -91,13 +91,11 @@ class ShareGroups:
         state: State,
         queues: Queues,
         configs: GroupConfigs,
-        now_ms: Callable[[], int],
-        monotonic_ms: Callable[[], int],
         limits: GroupLimits = DEFAULTS,
     ) -> None:
         self._state = state
         self._queues, self._configs = queues, configs
-        self._now_ms, self._monotonic_ms = now_ms, monotonic_ms
+        self._now_ms, self._monotonic_ms = state.clocks
         self._limits = limits
         self._lock = threading.Lock()
         """Taken before the lock of the queues."""
