@@ -1,7 +1,8 @@
-"""Everything the core can refuse to do, in the words of the domain.
+"""Every error that mainstem raises on purpose.
 
-One class per fact. Each carries the values it speaks of, and its text says what happened, where,
-and what to do next. Heads translate the classes into their protocol's codes, one table each.
+One class per reason for a refusal. An error carries the values that it is about, and its text says
+what happened, where, and what to do next. Each head has one table that maps these classes to its
+protocol's error codes.
 """
 
 import warnings
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 
 class Failure(StrEnum):
-    """The class of failure of an error: what a head maps to its protocol's codes.
+    """The class of failure of an error, which heads map to their protocol's codes.
 
-    A head needs one entry for each of these, and further ones only for errors of which its
-    protocol says more.
+    A head maps each of these once, and individual errors only if its protocol has a more specific
+    code for them.
     """
 
     NOT_FOUND = "not_found"
@@ -25,7 +26,7 @@ class Failure(StrEnum):
     DENIED = "denied"
     UNAUTHENTICATED = "unauthenticated"
     FENCED = "fenced"
-    """The requester was replaced by another; retrying does not help."""
+    """A newer instance has replaced the requester; retrying does not help."""
     STALE = "stale"
     """The requester's state is out of date; it must refresh first."""
     OVERLOADED = "overloaded"
@@ -62,8 +63,8 @@ class Denied(MainstemError):
 
     def __init__(self, principal: str, action: str, kind: str, name: str) -> None:
         super().__init__(
-            f"{principal!r:.300} may not {action} {kind} {name!r:.300}; log in as somebody who "
-            "may, or ask whoever runs the server for that right"
+            f"{principal!r:.300} may not {action} {kind} {name!r:.300}; log in as another user, "
+            "or ask the server's administrator for the permission"
         )
         self.principal, self.action, self.kind, self.name = principal, action, kind, name
 
@@ -74,7 +75,7 @@ class Unauthenticated(MainstemError):
     failure = Failure.UNAUTHENTICATED
 
     def __init__(self, address: str, reason: str) -> None:
-        super().__init__(f"{address} is not logged in: {reason}; log in, and try again")
+        super().__init__(f"{address} is not authenticated: {reason}; log in, and try again")
         self.address, self.reason = address, reason
 
 
@@ -135,14 +136,14 @@ class UnknownQueue(MainstemError):
 
 
 class StaleDelivery(MainstemError):
-    """The delivery is no longer held by the consumer that settles it."""
+    """The delivery is no longer in flight to the consumer that settles it."""
 
     failure = Failure.STALE
 
     def __init__(self, place: str, owner: str, reason: str) -> None:
         super().__init__(
-            f"{place} is not out with {owner!r:.300}: {reason}; nothing was changed, "
-            "and if it has to be done again it will be delivered again"
+            f"{place} is not in flight to {owner!r:.300}: {reason}; nothing was changed, "
+            "and the event is delivered again unless it is settled"
         )
         self.place, self.owner = place, owner
 
@@ -195,20 +196,20 @@ class InvalidBatch(CorruptBatch):
 
 
 class DamagedLog(MainstemError):
-    """The log's own files are damaged: named, kept, and not served."""
+    """The log's own files are damaged; they are reported, kept, and not served."""
 
     failure = Failure.CORRUPT
 
 
 class EventTooLarge(MainstemError):
-    """The event or batch is over the topic's limit."""
+    """The event or batch is larger than the topic's ``max_batch_bytes``."""
 
     failure = Failure.TOO_LARGE
 
     def __init__(self, topic: str, size: int, limit: int) -> None:
         super().__init__(
             f"{size} bytes for topic {topic!r}, whose max_batch_bytes is {limit}; "
-            "send less at once, or raise the limit"
+            "send smaller batches, or raise the limit"
         )
         self.topic, self.size, self.limit = topic, size, limit
 
@@ -221,11 +222,11 @@ class InvalidEvent(MainstemError):
     def __init__(self, text: str, which: Sequence[int] = ()) -> None:
         super().__init__(text)
         self.which = which
-        """Of a batch: the events that cannot, by their places in it; the others go with them."""
+        """Indexes of the invalid events within the batch; the whole batch is refused."""
 
 
 class UntimelyEvent(InvalidEvent):
-    """The event's time is further from the clock than its topic allows."""
+    """The event's timestamp is further from the broker's clock than its topic allows."""
 
     def __init__(self, topic: str, which: Sequence[int], timestamp_ms: int, now_ms: int) -> None:
         away_ms = timestamp_ms - now_ms
@@ -239,7 +240,7 @@ class UntimelyEvent(InvalidEvent):
 
 
 class UnreadableValue(MainstemError):
-    """The event's value cannot be read as text or JSON."""
+    """The event's value cannot be decoded as text or JSON."""
 
     failure = Failure.INVALID
 
@@ -283,13 +284,13 @@ class FencedInstance(Fenced):
     def __init__(self, group: str, instance: str) -> None:
         super().__init__(
             f"another consumer of group {group!r} has joined with the instance id "
-            f"{instance!r:.300} and took this one's place; give every consumer its own instance id"
+            f"{instance!r:.300} and replaced this one; give every consumer its own instance id"
         )
         self.group, self.instance = group, instance
 
 
 class IllegalGeneration(MainstemError):
-    """The member speaks of a generation that is not the group's current one."""
+    """The request names a generation that is not the group's current one."""
 
     failure = Failure.STALE
 
@@ -307,7 +308,7 @@ class RebalanceInProgress(MainstemError):
     retriable = True
 
     def __init__(self, group: str) -> None:
-        super().__init__(f"the members of group {group!r} are being gathered anew; join again")
+        super().__init__(f"group {group!r} is rebalancing; join again")
         self.group = group
 
 
@@ -335,7 +336,7 @@ class MemberIdRequired(MainstemError):
 
 
 class FencedMemberEpoch(Fenced):
-    """The member speaks of an epoch that is not its own: what it owns was given to others."""
+    """The request names an outdated member epoch: the member's partitions were reassigned."""
 
     def __init__(self, group: str, member: str, epoch: int, current: int) -> None:
         super().__init__(
@@ -346,7 +347,7 @@ class FencedMemberEpoch(Fenced):
 
 
 class StaleMemberEpoch(MainstemError):
-    """The member has been given another epoch since, and has yet to hear of it."""
+    """The member's epoch has advanced, and the member does not know it yet."""
 
     failure = Failure.STALE
     retriable = True
@@ -360,14 +361,14 @@ class StaleMemberEpoch(MainstemError):
 
 
 class UnreleasedInstance(MainstemError):
-    """Another member holds the instance id, and has not left."""
+    """The instance id is in use by another member that has not left."""
 
     failure = Failure.EXISTS
 
     def __init__(self, group: str, instance: str) -> None:
         super().__init__(
             f"the instance id {instance!r:.300} of group {group!r} belongs to another member that "
-            "is still there; give every consumer its own instance id, or wait until the session "
+            "has not left; give every consumer its own instance id, or wait until the session "
             "of the other has ended"
         )
         self.group, self.instance = group, instance
@@ -384,7 +385,7 @@ class UnsupportedAssignor(MainstemError):
 
 
 class InvalidExpression(MainstemError):
-    """A regular expression that is wrong, or says something that is not understood here."""
+    """A regular expression that is invalid, or uses unsupported syntax."""
 
     failure = Failure.INVALID
 
@@ -394,20 +395,19 @@ class InvalidExpression(MainstemError):
 
 
 class GroupFull(MainstemError):
-    """The group has as many members, or they hold as many bytes, as is allowed."""
+    """The group has reached its limit of members, or of memory used by them."""
 
     failure = Failure.OVERLOADED
 
     def __init__(self, group: str, limit: str) -> None:
         super().__init__(
-            f"group {group!r} cannot take another member: {limit} is the limit; "
-            "use fewer consumers, or more groups"
+            f"group {group!r} is full: {limit} is the limit; use fewer consumers, or more groups"
         )
         self.group = group
 
 
 class InvalidSessionTimeout(InvalidSetting):
-    """A session timeout outside what the broker allows."""
+    """The session timeout is outside the range that the broker allows."""
 
     def __init__(self, timeout_ms: int, least_ms: int, most_ms: int) -> None:
         super().__init__(f"session timeout {timeout_ms} ms: it must be {least_ms} to {most_ms}")
@@ -415,25 +415,25 @@ class InvalidSessionTimeout(InvalidSetting):
 
 
 class InvalidProducerEpoch(Fenced):
-    """The batch comes from a producer that has been replaced by one with a later epoch."""
+    """The producer's epoch is outdated: a newer producer has replaced it."""
 
     def __init__(self, producer_id: int, epoch: int, current: int) -> None:
         super().__init__(
-            f"producer {producer_id} writes with epoch {epoch}, and its epoch is {current} now: "
-            "another producer took its place, or its transaction took too long"
+            f"producer {producer_id} writes with epoch {epoch}, but the current one is {current}: "
+            "another producer has replaced it, or its transaction timed out"
         )
         self.producer_id, self.epoch, self.current = producer_id, epoch, current
 
 
 class OutOfOrderSequence(MainstemError):
-    """A batch of an idempotent producer is missing before this one."""
+    """A sequence number of an idempotent producer is not the next one: a batch is missing."""
 
     failure = Failure.STALE
 
     def __init__(self, producer_id: int, place: str, sequence: int, expected: int) -> None:
         super().__init__(
-            f"producer {producer_id} writes sequence {sequence} to {place}, where {expected} "
-            "follows: a batch before this one is missing, or it was written long ago"
+            f"producer {producer_id} writes sequence {sequence} to {place}, but {expected} is "
+            "next: an earlier batch is missing, or this one was written long ago"
         )
         self.producer_id, self.sequence, self.expected = producer_id, sequence, expected
 
@@ -443,32 +443,32 @@ class ProducerFenced(Fenced):
 
     def __init__(self, transactional_id: str, epoch: int, current: int) -> None:
         super().__init__(
-            f"a producer with the transactional id {transactional_id!r:.300} speaks with epoch "
-            f"{epoch}, and the epoch is {current} now: another producer took its place, or its "
-            "transaction took too long and was aborted; start it anew"
+            f"a producer with the transactional id {transactional_id!r:.300} has epoch "
+            f"{epoch}, but the current one is {current}: another producer has replaced it, or its "
+            "transaction timed out and was aborted; start a new producer"
         )
         self.transactional_id, self.epoch, self.current = transactional_id, epoch, current
 
 
 class WriterFenced(Fenced):
-    """Another writer of that name has taken over the log stream."""
+    """Another writer of the same name has taken over the partition."""
 
     def __init__(self, topic: str, partition: int, name: str) -> None:
         super().__init__(
             f"another writer {name!r:.300} of topic {topic!r}[{partition}] has taken over, so this "
-            "one may not append any more; open it again only if this program is to be the writer"
+            "one can no longer append; open it again only if this program is to be the writer"
         )
         self.topic, self.partition, self.name = topic, partition, name
 
 
 class UnknownProducer(MainstemError):
-    """The producer id does not belong to the transactional id, or to none at all."""
+    """The producer id is unknown, or belongs to another transactional id."""
 
     failure = Failure.NOT_FOUND
 
     def __init__(self, transactional_id: str, producer_id: int) -> None:
         whom = f"transactional id {transactional_id!r:.300}" if transactional_id else "transactions"
-        super().__init__(f"producer {producer_id} is not known for {whom}; start it anew")
+        super().__init__(f"producer {producer_id} is not known for {whom}; start a new one")
         self.transactional_id, self.producer_id = transactional_id, producer_id
 
 
@@ -483,7 +483,7 @@ class UnknownTransaction(MainstemError):
 
 
 class InvalidTransactionState(MainstemError):
-    """The transaction is in the wrong state for this."""
+    """The transaction's state does not allow the operation."""
 
     failure = Failure.CONFLICT
 
@@ -495,11 +495,11 @@ class InvalidTransactionState(MainstemError):
 
 
 class NotInTransaction(InvalidTransactionState):
-    """A partition or group was not added to the transaction; aborting it puts that right."""
+    """A partition or group was not added to the transaction; abort it and begin again."""
 
 
 class InvalidTransactionTimeout(InvalidSetting):
-    """A transaction timeout outside what the broker allows."""
+    """The transaction timeout is outside the range that the broker allows."""
 
     def __init__(self, timeout_ms: int, most_ms: int) -> None:
         super().__init__(f"transaction timeout {timeout_ms} ms: it must be 1 to {most_ms}")
@@ -507,14 +507,14 @@ class InvalidTransactionTimeout(InvalidSetting):
 
 
 class StorageFull(MainstemError):
-    """The disk is full; nothing of the request was kept, and it may be retried."""
+    """The disk is full; nothing of the request was stored, and it may be retried."""
 
     failure = Failure.UNAVAILABLE
     retriable = True
 
 
 class StorageFailed(MainstemError):
-    """The disk failed a write or a sync; nothing more is acknowledged until the log is reopened."""
+    """A write or sync failed; nothing more is acknowledged until the log is reopened."""
 
     failure = Failure.UNAVAILABLE
 
@@ -526,14 +526,14 @@ class DirectoryInUse(MainstemError):
 
 
 class LinkedFile(MainstemError):
-    """A file of the data directory is a symlink, or not what its name says; it was not opened."""
+    """A file of the data directory is a symlink or not a regular file; it was not opened."""
 
     failure = Failure.INVALID
 
     def __init__(self, path: str, what: str = "a symbolic link") -> None:
         super().__init__(
-            f"{path} is {what}; no file of a data directory is opened through a link: look where "
-            "it leads, then remove it, or put the file itself in its place"
+            f"{path} is {what}; files of a data directory are not opened through links: check "
+            "its target, then remove it, or replace it with the file itself"
         )
         self.path = path
 
@@ -564,10 +564,10 @@ class Unreachable(MainstemError):
         self.address, self.reason = address, reason
 
 
-if not TYPE_CHECKING:  # A checker would take any name then.
+if not TYPE_CHECKING:  # Type checkers would accept any name if they saw __getattr__.
 
     def __getattr__(name: str) -> type[MainstemError]:
-        """Return an error by the name that it had in an earlier version."""
+        """Return an error class by the name that it had in an earlier version."""
         if name == "UnknownSubscription":
             warnings.warn(
                 "UnknownSubscription is called UnknownQueue now", DeprecationWarning, stacklevel=2

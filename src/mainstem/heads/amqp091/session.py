@@ -1,29 +1,28 @@
-"""One AMQP 0-9-1 connection: what may be said when, and the frames that answer it.
+"""One AMQP 0-9-1 connection's state: which methods are allowed when, and the frames in response.
 
 Order and errors are those of RabbitMQ 4 (rabbit_reader, rabbit_channel, rabbit_command_assembler).
 
-How this works: ``receive`` takes a frame and returns the request that it makes and its channel, or
-None if there is nothing to do yet: a heartbeat, a part of a message, what is said on a channel that
-is being closed. ``receive_run`` takes many frames at once if they are messages and
-acknowledgements, and is several times as quick. The conversation carries requests out:
+How this works: ``receive`` takes a frame and returns its request and channel. It returns None if
+there is nothing to do: a heartbeat, part of a message, or a frame on a channel that is being
+closed. ``receive_run`` takes many frames of messages and acknowledgements at once, which is several
+times faster. The conversation carries the requests out:
 
-| request | answer |
+| request | response |
 |---|---|
 | ProtocolHeader | ``start``: Start |
-| Login | ``tune``: Tune; or ``login_refused``, and the end |
+| Login | ``tune``: Tune; or ``login_refused``, then the connection ends |
 | ConnectionOpen | ``open_ok``: OpenOk; or ``refused`` |
-| ConnectionClose | CloseOk, and the end |
-| Bare.CONNECTION_CLOSE_OK | the end: we have closed, and the client knows |
+| ConnectionClose | CloseOk, then the connection ends |
+| Bare.CONNECTION_CLOSE_OK | the connection ends: this answers our Close |
 | ChannelOpen | ChannelOpenOk |
-| ChannelClose | CloseOk, also if the channel was refused before, and nothing is left to close |
-| Publish and all others | their own, by ``codec.method_frame`` and those beside it |
+| ChannelClose | CloseOk, even if we have closed the channel already |
+| Publish and all others | built by ``codec.method_frame`` and the functions beside it |
 
-Nothing more is received before Login and ConnectionOpen are answered. Whatever is refused is
-``AmqpError``, raised by ``receive`` (then ``channel`` says where), or by the broker and told to
-``refused``, which returns Channel.Close or Connection.Close. The client may still send what it
-likes until it answers with CloseOk, and all of it is ignored; so is what comes behind a refused
-request in a run, on its channel (``is_open``). What is no frame, or has no right end, is
-``ProtocolError``: where the next one begins cannot be told.
+Nothing is received until Login and ConnectionOpen are answered. A refused request is an
+``AmqpError``. ``receive`` raises it and sets ``channel``, or the broker raises it. ``refused``
+turns it into Channel.Close or Connection.Close. Until the client answers with CloseOk, everything
+else it sends there is ignored, including the rest of a run (``is_open``). A malformed frame is a
+``ProtocolError``, because the start of the next frame is unknown.
 
     def handle(self, frame: memoryview) -> Answer:
         try:
@@ -36,7 +35,7 @@ request in a run, on its channel (``is_open``). What is no frame, or has no righ
         received, size = self._session.receive_run(view)
         return (self._carry_out_all(received), size) if size else None
 
-Time is an argument: milliseconds of one clock that never goes back.
+Time is an argument: milliseconds of a monotonic clock.
 """
 
 from collections.abc import Mapping
@@ -57,37 +56,37 @@ from mainstem.heads.conversation import ProtocolError
 CLOSE_MS = 10_000
 """How long a client may take to answer Connection.Close."""
 INITIAL_FRAME_MAX = 8192
-"""Bytes of a frame before limits are agreed upon, as of RabbitMQ 4.1; tokens may be long."""
+"""Largest frame before Tune, as in RabbitMQ 4.1, where SASL tokens may be long."""
 RUN_BYTES = 64 * 1024
-"""How much ``receive_run`` takes at most; larger messages gain nothing by it."""
+"""Most bytes that ``receive_run`` takes; larger messages are no faster this way."""
 
 
 class Phase(StrEnum):
-    """How far a connection has got, in RabbitMQ's words, which are part of its texts."""
+    """Connection state, under RabbitMQ's names, which appear in error texts."""
 
     HEADER = "pre_init"
-    """The protocol header is to come."""
+    """Waiting for the protocol header."""
     STARTING = "starting"
-    """StartOk is to come."""
+    """Waiting for StartOk."""
     SECURING = "securing"
-    """Whether the login is accepted is to be said."""
+    """The login is being checked."""
     TUNING = "tuning"
-    """TuneOk is to come."""
+    """Waiting for TuneOk."""
     OPENING = "opening"
-    """Open is to come, or to be answered."""
+    """Waiting for Open, or Open is being carried out."""
     RUNNING = "running"
     CLOSING = "closing"
     """We have sent Close."""
     CLOSED = "closed"
-    """Nothing more is taken; the conversation ends."""
+    """The connection ends; everything received is ignored."""
 
 
 class ProtocolHeader(msgspec.Struct, frozen=True):
-    """The protocol header came, and is ours."""
+    """The client sent a protocol header that is supported."""
 
 
 class Login(msgspec.Struct, frozen=True):
-    """StartOk."""
+    """The credentials from StartOk."""
 
     mechanism: str
     user: str
@@ -95,13 +94,13 @@ class Login(msgspec.Struct, frozen=True):
     client_properties: fields.Table
 
     def __repr__(self) -> str:
-        """Show no password."""
+        """Omit the password."""
         return f"Login({self.mechanism!r}, {self.user!r})"
 
 
 Request = ProtocolHeader | Login | Publish | Method | Bare
 Received = tuple[int, Request]
-"""A channel, and what is asked for on it."""
+"""A channel number and its request."""
 
 _ON_CHANNELS = (
     methods.BasicAck,
@@ -125,10 +124,10 @@ _ON_CHANNELS = (
     methods.QueuePurge,
     methods.QueueUnbind,
 )
-"""What a client may say on an open channel, beside what is about the channel itself."""
+"""Methods allowed on an open channel, other than open and close."""
 _TX = (Bare.TX_SELECT, Bare.TX_COMMIT, Bare.TX_ROLLBACK)
 _HEADERS = frozenset((codec.PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09"))
-"""The second is that of 0-9, which is taken for the same, as RabbitMQ does."""
+"""The second is AMQP 0-9, which RabbitMQ also accepts."""
 
 _OVER = frozenset((Phase.CLOSING, Phase.CLOSED))
 _KINDS = frozenset((METHOD, HEADER, BODY, HEARTBEAT))
@@ -138,7 +137,7 @@ _CHANNEL_CLOSE, _CHANNEL_CLOSE_OK = b"\0\x14\0\x28", b"\0\x14\0\x29"
 
 
 class Session:
-    """Frames in, requests out; answers in, frames out."""
+    """Turns received frames into requests, and responses into frames."""
 
     def __init__(self, settings: AmqpSettings, now_ms: int) -> None:
         self._settings = settings
@@ -147,22 +146,22 @@ class Session:
         self._channels: dict[int, Channel] = {}
         self._channel_max = settings.channel_max
         self._unfinished = 0
-        """Bytes that are kept of messages that are coming, on all channels."""
+        """Bytes of incomplete messages on all channels."""
         self._heartbeat_ms = 0
         self._mechanism = ""
         self._capabilities: frozenset[str] = frozenset()
         self.heard_ms = self.sent_ms = now_ms
-        """When bytes last came from the client, and were last sent to it; told from outside."""
+        """When bytes were last received from the client and sent to it; set by the caller."""
         self.phase = Phase.HEADER
         self.channel = 0
-        """Of the frame that came last."""
+        """Channel number of the last frame."""
         self.frame_max = min(INITIAL_FRAME_MAX, settings.frame_max)
-        """Bytes of a frame, both ways."""
+        """Largest frame in bytes, in both directions."""
 
     # Frames in
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Return the size of the frame that begins here, None if more of it has to come."""
+        """Return the size of the frame that begins here, None if too few bytes have arrived."""
         if self.phase is Phase.HEADER:
             begun = bytes(view[:4])
             if not b"AMQP".startswith(begun):
@@ -174,7 +173,7 @@ class Session:
             raise self._fatal(error) from None
 
     def receive(self, frame: memoryview) -> Received | None:
-        """Return what a frame asks for and on which channel, None if there is nothing to do yet."""
+        """Return a frame's channel and request, None if there is nothing to do."""
         if self.phase is Phase.HEADER:
             return self._header(bytes(frame))
         kind, number, size = codec.HEAD.unpack_from(frame)
@@ -195,41 +194,41 @@ class Session:
         return self._on_connection(decode_method(bytes(frame[7:-1])))
 
     def receive_run(self, view: memoryview) -> tuple[list[tuple[int, Said]], int]:
-        """Take whole messages, BasicAck, BasicNack and BasicReject from what came.
+        """Decode complete messages, BasicAck, BasicNack and BasicReject at the start of the buffer.
 
-        Returns what is asked for, and the size of the frames that were taken. It stops before
-        anything else, and before what is not right: that is for ``receive``.
+        Returns the requests and the number of bytes taken. It stops before any other frame and
+        before an invalid one; ``receive`` takes these.
         """
-        # No frame that fits is over the limit, then.
+        # Cutting the buffer at frame_max means that no complete frame in it exceeds the limit.
         stop = min(len(view), RUN_BYTES, self.frame_max)
         if stop < _METHOD.size or self.phase is not Phase.RUNNING:
             return [], 0
         kind, _, _, class_id, method_id = _METHOD.unpack_from(view)
         if kind != METHOD or class_id != 60 or method_id not in _RUN_METHODS:
             return [], 0
-        # A copy, as nearly all of it will be copied anyway, and slices of bytes are quicker.
+        # A copy, as nearly all of it is copied anyway, and slicing bytes is faster.
         return take_run(bytes(view[:stop]), self._channels, self._settings.max_message_bytes)
 
     # Frames out
 
     def start(self, server_properties: fields.Table) -> bytes:
-        """Answer the protocol header."""
+        """Return Start, the response to the protocol header."""
         start = methods.ConnectionStart(
             0, 9, server_properties, " ".join(MECHANISMS).encode(), b"en_US"
         )
         return codec.method_frame(0, start)
 
     def tune(self) -> bytes:
-        """Accept a login."""
+        """Accept the login and return Tune."""
         self.phase = Phase.TUNING
         limits = self._settings
         tune = methods.ConnectionTune(limits.channel_max, limits.frame_max, limits.heartbeat_s)
         return codec.method_frame(0, tune)
 
     def login_refused(self) -> bytes:
-        """Refuse a login; the connection ends. Clients that do not expect Close are told nothing.
+        """Refuse the login and return Close, empty for clients that do not expect it here.
 
-        Why is not for the client to know.
+        The client is not told the reason.
         """
         self.phase = Phase.CLOSED
         if not self.has("authentication_failure_close"):
@@ -241,14 +240,14 @@ class Session:
         return _connection_close(AmqpError(ReplyCode.ACCESS_REFUSED, detail))
 
     def open_ok(self) -> bytes:
-        """Open the connection: channels may be opened."""
+        """Return OpenOk; from now on channels may be opened."""
         self.phase = Phase.RUNNING
         return codec.method_frame(0, methods.ConnectionOpenOk())
 
     def refused(self, error: AmqpError, channel: int, now_ms: int) -> bytes:
-        """Close the channel, or the connection if the error is hard or was on channel 0.
+        """Return Channel.Close, or Connection.Close if the error is hard or was on channel 0.
 
-        Nothing is said about a channel that is closed, or to a client that was told to go.
+        Empty if the channel or the connection is closed already.
         """
         if self.phase in _OVER:
             return b""
@@ -266,40 +265,40 @@ class Session:
         )
 
     def blocked(self, reason: str) -> bytes:
-        """Tell a client that wants to know that nothing it publishes is taken for a while."""
+        """Return Connection.Blocked, empty if the client does not support it."""
         if not self.has("connection.blocked"):
             return b""
         return codec.method_frame(0, methods.ConnectionBlocked(_shortened(reason)))
 
     def unblocked(self) -> bytes:
-        """Tell a client that wants to know that it may publish again."""
+        """Return Connection.Unblocked, empty if the client does not support it."""
         if not self.has("connection.blocked"):
             return b""
         return codec.method_frame(0, Bare.CONNECTION_UNBLOCKED)
 
     def is_open(self, channel: int) -> bool:
-        """Return whether what is asked for on a channel is carried out: it was not refused."""
+        """Return whether a channel is open and we have not sent Channel.Close on it."""
         found = self._channels.get(channel)
         return found is not None and not found.closing
 
     def end(self) -> None:
-        """Take nothing more, and keep nothing: the connection has ended."""
+        """End the connection: ignore further frames and free memory."""
         self.phase = Phase.CLOSED
         self._forget_channels()
 
     @property
     def unfinished(self) -> int:
-        """Bytes that are kept of messages that are coming, on all channels."""
+        """Bytes of incomplete messages on all channels."""
         return self._unfinished
 
     def has(self, capability: str) -> bool:
-        """Return whether a client says that it knows something beyond the specification."""
+        """Return whether the client announced a capability, an extension of the specification."""
         return capability in self._capabilities
 
     # Time
 
     def deadline(self) -> int | None:
-        """Return when ``tick`` is to be called, None if never."""
+        """Return when ``tick`` must be called next, None if never."""
         if self.phase in _OVER:
             return self._closing_ms + CLOSE_MS if self.phase is Phase.CLOSING else None
         times = []
@@ -310,7 +309,7 @@ class Session:
         return min(times, default=None)
 
     def tick(self, now_ms: int) -> bytes:
-        """Return a heartbeat if it is time for one; ProtocolError if the client took too long."""
+        """Return a heartbeat if one is due; ProtocolError if the client has timed out."""
         if self.phase in _OVER:
             if self.phase is Phase.CLOSING and now_ms >= self._closing_ms + CLOSE_MS:
                 raise ProtocolError(f"no answer to Connection.Close within {CLOSE_MS} ms")
@@ -341,7 +340,7 @@ class Session:
         return 0, ProtocolHeader()
 
     def _no_header(self, came: bytes) -> ProtocolError:
-        """Return the error of another protocol, or version: it is told what is spoken [4.2.2]."""
+        """Return the error for another protocol or version, with our protocol header [4.2.2]."""
         self.phase = Phase.CLOSED
         if b"GET ".startswith(came):
             what = "an HTTP GET request came"
@@ -381,7 +380,7 @@ class Session:
         return Login(method.mechanism, user, password, method.client_properties)
 
     def _tuned(self, method: methods.ConnectionTuneOk) -> None:
-        """Take the client's limits. Its 0, for no limit, is no more than ours."""
+        """Apply the client's limits; its 0, which means no limit, means our limit."""
         ours = self._settings
         _check_limit("frame_max", method.frame_max, codec.MIN_FRAME_MAX, ours.frame_max)
         _check_limit("channel_max", method.channel_max, 1, ours.channel_max)
@@ -400,7 +399,7 @@ class Session:
         self._unfinished = 0
 
     def _after_close(self, kind: int, number: int, frame: memoryview) -> Received | None:
-        """Wait for the client to close, too.
+        """Ignore everything but Close and CloseOk.
 
         "any received methods except Close and Close-OK MUST be discarded" [connection.close]
         """
@@ -416,7 +415,7 @@ class Session:
         return None
 
     def _fatal(self, error: AmqpError) -> ProtocolError:
-        """Return the end of a connection on which no frame can be found any more."""
+        """Return the error that ends a connection after a malformed frame."""
         told = self.phase in _OVER
         self._forget_channels()
         self.phase = Phase.CLOSED
@@ -448,7 +447,7 @@ class Session:
         return number, self._asked(number, decode_method(payload))
 
     def _asked(self, number: int, method: Method | Bare) -> Method | Bare:
-        """Return a method that may be asked for on an open channel."""
+        """Return the method if it is allowed on an open channel."""
         if isinstance(method, methods.ChannelClose):
             del self._channels[number]
         elif isinstance(method, methods.ChannelOpen):
@@ -473,7 +472,7 @@ class Session:
         return number, method
 
     def _on_closing_channel(self, kind: int, number: int, frame: memoryview) -> Received | None:
-        """Ignore all but Close, which crossed ours, and CloseOk."""
+        """Ignore all frames but CloseOk and a Close that crossed ours."""
         if kind != METHOD:
             return None
         payload = bytes(frame[7:-1])
@@ -506,7 +505,7 @@ def _check_limit(name: str, said: int, least: int, most: int) -> None:
 
 
 def _frame_error(code: ReplyCode, kind: int, frame: memoryview, what: str = "") -> AmqpError:
-    """Return the error of a frame as RabbitMQ words it: with the first bytes of the payload."""
+    """Return a frame error in RabbitMQ's words, with the first bytes of the payload."""
     payload = bytes(frame[7:-1])
     shown = "all" if len(payload) <= 16 else "first 16"
     octets = ",".join(map(str, payload[:16]))
@@ -521,6 +520,6 @@ def _connection_close(error: AmqpError) -> bytes:
 
 
 def _shortened(text: str) -> str:
-    """Return as much of a text as a short string takes."""
+    """Truncate a text to the length of an AMQP short string."""
     said = text.encode("utf-8", "replace")
     return said[: fields.MAX_SHORT_BYTES].decode("utf-8", "ignore")

@@ -1,4 +1,4 @@
-"""Classic groups: members join, sync, go silent and leave, and the others are gathered anew."""
+"""Classic groups: members join, sync, go silent and leave, and the group rebalances."""
 
 import pytest
 from tests.broker.brokers import Clock, LateLog, new_broker

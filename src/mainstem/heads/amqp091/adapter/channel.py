@@ -1,7 +1,7 @@
-"""One channel of an AMQP client: its requests carried out on the broker, and answered.
+"""One AMQP channel: carries out its methods on the broker and sends the responses.
 
-How this works: what is declared holds at once, and the answer waits until it is durable. Requests
-that ask how many messages there are, or for one of them, wait for what the client published before.
+How this works: a declaration takes effect at once, and its response is sent once it is durable.
+Methods that count or get messages first wait until earlier messages of the queue are visible.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,42 +32,42 @@ if TYPE_CHECKING:
 _M = TypeVar("_M", methods.BasicGet, methods.QueueDeclare, methods.QueueDelete, methods.QueuePurge)
 
 SEEN_MS = 10_000
-"""How long a request waits at most for messages before it to be durable."""
+"""How long a method waits at most until earlier messages of its queue are visible."""
 
 
 class Transaction:
-    """What a channel has published and settled since its transaction began."""
+    """The messages published and deliveries settled in a channel's open transaction."""
 
     def __init__(self) -> None:
         self.routed: list[Routed] = []
         self.size = 0
-        """Bytes of its messages."""
+        """Size of the published messages in bytes."""
         self.settled: list[tuple[Unacked, Outcome]] = []
         self.calls: list[Callable[[], None]] = []
-        """What is sent to clients if it is committed."""
+        """Calls that send returned messages and direct replies, made at commit."""
 
 
 class AmqpChannel:
-    """One channel."""
+    """The state of one open channel: consumers, unacked deliveries, confirms and transaction."""
 
     def __init__(self, connection: "AmqpConversation", number: int) -> None:
         self.number = number
         self._connection = connection
         self._service = connection.service
         self.confirms: Confirms | None = None
-        """Publisher confirms, if they were asked for."""
+        """Publisher confirms, if the client has selected them."""
         self.is_open = True
         self._transaction: Transaction | None = None
         self._consumers: dict[str, Consumer] = {}
         self._prefetch: int | None = None
-        """Of consumers that begin from now on."""
+        """Prefetch limit for consumers that are started from now on."""
         self._last_queue = ""
-        """The queue declared last, which an empty name means."""
+        """The queue declared last; methods with an empty queue name mean this one."""
         self._deliveries = Deliveries(connection, number, f"{connection.id}.{number}")
         self._service.counts.channels += 1
 
     def close(self) -> None:
-        """Let go of everything: the channel has gone."""
+        """Cancel the consumers, requeue unacked deliveries and drop the open transaction."""
         if not self.is_open:
             return
         self.is_open = False
@@ -83,7 +83,7 @@ class AmqpChannel:
     # The hot path
 
     def publish(self, message: Publish) -> None:
-        """Publish a message, or keep it for the transaction."""
+        """Publish a message, or add it to the open transaction."""
         if self._transaction is None:
             self._connection.publisher.publish(self, message)
             return
@@ -93,7 +93,7 @@ class AmqpChannel:
             self._transaction.routed.append(routed)
 
     def at_commit(self, message: Publish, call: Callable[[], None]) -> None:
-        """Make a call about a message: now, or when the transaction is committed."""
+        """Call a function on behalf of a message: now, or when the open transaction commits."""
         if self._transaction is None:
             call()
             return
@@ -101,7 +101,7 @@ class AmqpChannel:
         self._transaction.calls.append(call)
 
     def _keep(self, transaction: Transaction, size: int, copies: int) -> None:
-        """Keep a message for a transaction, unless all of the connection would be too large."""
+        """Count a message towards the connection's ``max_transaction_bytes``, or refuse it."""
         connection, most = self._connection, self._service.settings.max_transaction_bytes
         is_alone = not connection.in_transactions and copies == 1
         if connection.in_transactions + size > most and not is_alone:
@@ -111,7 +111,7 @@ class AmqpChannel:
         connection.in_transactions += size
 
     def settle(self, said: methods.BasicAck | methods.BasicNack | methods.BasicReject) -> None:
-        """Settle deliveries, or keep that for the transaction."""
+        """Settle deliveries, or add that to the open transaction."""
         match said:
             case methods.BasicAck():
                 outcome, multiple = Outcome.ACK, said.multiple
@@ -128,13 +128,13 @@ class AmqpChannel:
             self._transaction.settled += [(each, outcome) for each in found]
 
     def send_reply(self, tag: bytes, message: Publish) -> None:
-        """Send an answer to the channel's consumer of answers."""
+        """Deliver a direct reply to the channel's consumer of ``amq.rabbitmq.reply-to``."""
         self._deliveries.send_reply(tag, message)
 
-    # All other requests
+    # All other methods
 
     def carry_out(self, method: Method | Bare) -> None:  # noqa: C901, PLR0912 - one for each
-        """Carry out a request; AmqpError and MainstemError close the channel."""
+        """Carry out a method; AmqpError and MainstemError close the channel."""
         match method:
             case methods.BasicAck() | methods.BasicNack() | methods.BasicReject():
                 self.settle(method)
@@ -190,7 +190,7 @@ class AmqpChannel:
         return self._connection.vhost
 
     def _answer(self, nowait: bool, method: Method | Bare, durable: Durable = AT_ONCE) -> None:
-        """Answer once something is durable."""
+        """Send the response to a method once its changes are durable."""
         if not nowait:
             frame = method_frame(self.number, method)
             self._connection.publisher.when_durable(partial(self._send, frame), durable)
@@ -200,11 +200,11 @@ class AmqpChannel:
             self._connection.send([frame])
 
     def _when_seen(self, method: _M, call: Callable[[_M], None]) -> None:
-        """Go on once the client would find what was published to a queue before.
+        """Carry out a method once messages published to its queue before are visible.
 
-        What it asks for meanwhile comes after that.
+        Later requests of the connection wait until then.
         """
-        # Dead letters are messages of another queue.
+        # Pending settlements may dead-letter messages to this queue.
         self._service.context.settlements.flush()
         place = (self._vhost, method.queue or self._last_queue)
         gone, unseen = self._service.queues.gone(*place), self._service.queues.unseen(*place)
@@ -224,7 +224,7 @@ class AmqpChannel:
             self._connection.publisher.when_durable(carry_out, gone)
 
     def _wait_for(self, unseen: Sequence[Unseen], call: Callable[[], None]) -> None:
-        """Call once messages can be seen; if the log has stopped, that is never."""
+        """Call a function once appended messages are visible, after SEEN_MS at the latest."""
         left = len(unseen)
 
         def seen() -> None:
@@ -245,7 +245,7 @@ class AmqpChannel:
     # Queues
 
     def _named(self, name: str) -> str:
-        """Return the queue that a request means."""
+        """Return the queue name of a method; an empty one means the queue declared last."""
         if name:
             return name
         if not self._last_queue:
@@ -266,7 +266,7 @@ class AmqpChannel:
         self._answer(method.nowait, methods.QueueDeclareOk(queue.name, *counts), durable)
 
     def _find_reply_name(self, method: methods.QueueDeclare) -> None:
-        """Answer whether somebody still waits for answers under a name."""
+        """Answer a declaration of a direct-reply name: it exists while its consumer does."""
         if not self._service.replies.knows(method.queue):
             raise not_found(Queue.kind, method.queue, self._vhost)
         self._answer(method.nowait, methods.QueueDeclareOk(method.queue, 0, 1))
@@ -342,9 +342,10 @@ class AmqpChannel:
         if self._connection.consumers >= most:
             detail = f"reached maximum ({most}) of consumers per connection (amqp.max_consumers)"
             raise AmqpError(ReplyCode.NOT_ALLOWED, detail, *method.ids)
-        # Whoever may not take anything is refused, instead of cancelled.
+        # A client without the permission gets an error here, rather than a cancelled consumer
+        # later.
         self._connection.door.queues.acquire(*queue.place, self._deliveries.owner, max_events=0)
-        # Before its first message.
+        # ConsumeOk must precede the consumer's first message.
         if not method.nowait:
             self._connection.send([method_frame(self.number, methods.BasicConsumeOk(tag))])
         self._consumers[tag] = consumer
@@ -370,7 +371,7 @@ class AmqpChannel:
         self._service.replies.cancel(self, method.consumer_tag)
         if method.consumer_tag in self._consumers:
             self._end_consumer(method.consumer_tag)
-        # Behind what was sent to it.
+        # CancelOk must follow the messages already sent to the consumer.
         if not method.nowait:
             answer = methods.BasicCancelOk(method.consumer_tag)
             self._connection.send([method_frame(self.number, answer)])
@@ -382,7 +383,7 @@ class AmqpChannel:
         self._service.queues.end_consumer(self._connection, consumer)
 
     def _cancelled(self, consumer: Consumer, error: MainstemError) -> None:
-        """Tell the client that its queue is gone."""
+        """Tell the client that its consumer was cancelled, such as by deletion of the queue."""
         if self._consumers.get(consumer.tag) is not consumer:
             return
         del self._consumers[consumer.tag]
@@ -430,7 +431,7 @@ class AmqpChannel:
         ended, self._transaction = self._transaction, Transaction()
         self._connection.in_transactions -= ended.size
         if method is Bare.TX_ROLLBACK:
-            # What was settled is not: it is still out, and may be settled again.
+            # The deliveries stay in flight, and may be settled again.
             self._deliveries.put_back([each for each, _ in ended.settled])
             self._answer(False, Bare.TX_ROLLBACK_OK)
             return
@@ -458,7 +459,7 @@ def _priority(method: methods.BasicConsume) -> int:
 
 
 def _check_supported(method: methods.ExchangeDeclare) -> None:
-    """Refuse delayed exchanges, as a RabbitMQ without the plugin does."""
+    """Refuse delayed exchanges, as RabbitMQ does without the plugin."""
     if method.type == ExchangeType.DELAYED and not method.passive:
         detail = f"unknown exchange type '{method.type}'"
         raise AmqpError(ReplyCode.COMMAND_INVALID, detail, *method.ids)

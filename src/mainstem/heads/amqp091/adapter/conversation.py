@@ -1,4 +1,4 @@
-"""One AMQP connection: requests carried out on the broker, on its channels, and answered."""
+"""One AMQP connection: carries out the client's requests and sends the responses."""
 
 import logging
 import time
@@ -24,11 +24,11 @@ _logger = logging.getLogger("mainstem.heads.amqp091")
 
 MIN_RUN_BYTES = 4 * 1024
 QUICK_S = 0.05
-"""What a run may take for the next one to be longer; other connections wait that long."""
+"""Runs of frames stay large while one takes less than this, as other connections wait meanwhile."""
 
 
 class AmqpConversation:
-    """One client's frames. Everything leaves by ``send``: channels do not wait for one another."""
+    """One client's connection; ``send`` pushes frames, so channels do not wait for each other."""
 
     def __init__(self, service: Service, outbox: Outbox) -> None:
         self.service = service
@@ -37,19 +37,19 @@ class AmqpConversation:
         self.id = service.new_connection_id()
         self.vhost = "/"
         self.waiting: set[Callable[[], None]] = set()
-        """What waits for room in a topic."""
+        """Calls that end the waiting of publishes and requests at once."""
         self.publisher = Publisher(self)
         self._channels: dict[int, AmqpChannel] = {}
         self.consumers = 0
-        """Consumers of all channels."""
+        """Number of consumers on all channels."""
         self.in_transactions = 0
-        """Bytes of messages in open transactions of all channels."""
+        """Bytes of messages in open transactions, on all channels."""
         self._user = ""
         self._blocked = 0
         self._run_bytes = MIN_RUN_BYTES
-        """What is taken at once; more if the client's messages are routed quickly."""
+        """How many bytes of frames are handled at once; larger if the last run was quick."""
         self._held: Later | None = None
-        """What further requests wait for."""
+        """Set if the next request has to wait until the current one is complete."""
         self._unfinished = Unfinished(service.unfinished, outbox)
         self._is_closed = False
         self._act_as(service.context.auth.peer(outbox.peer, tls=outbox.is_tls))
@@ -58,11 +58,11 @@ class AmqpConversation:
     # Called by the transport
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Return the size of a frame once it can be told."""
+        """Return the size of the frame that begins here, None if too few bytes have arrived."""
         return self.session.frame_size(view)
 
     def handle(self, frame: memoryview) -> Answer | Later:
-        """Carry out what a frame asks for."""
+        """Carry out the request in a frame."""
         try:
             received = self.session.receive(frame)
             if received is not None:
@@ -74,7 +74,7 @@ class AmqpConversation:
         return self.publisher.flush() or held or waits or ()
 
     def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
-        """Carry out messages and acknowledgements that came together."""
+        """Carry out publishes and acknowledgements of many frames together."""
         received, size = self.session.receive_run(view[: self._run_bytes])
         if not size:
             return None
@@ -82,7 +82,7 @@ class AmqpConversation:
         for number, said in received:
             channel = self._channels.get(number)
             if channel is None:
-                # Refused a moment ago, by a message before this one.
+                # An earlier message of this run closed the channel.
                 continue
             try:
                 if isinstance(said, Publish):
@@ -100,36 +100,36 @@ class AmqpConversation:
         return waits or (), size
 
     def deadline(self) -> int | None:
-        """Return when a heartbeat is due, or the client has been silent for too long."""
+        """Return when a heartbeat is due or the client times out."""
         self.session.heard_ms = self._heard_ms(self.service.clock_ms())
         return self.session.deadline()
 
     def tick(self, now_ms: int) -> Answer:
-        """Do what is due."""
+        """Send a heartbeat if one is due; ProtocolError if the client has timed out."""
         self.session.heard_ms = self._heard_ms(now_ms)
         beat = self.session.tick(now_ms)
         return (beat,) if beat else ()
 
     def _heard_ms(self, now_ms: int) -> int:
-        """Return when the client was last heard: now, while nothing is read from it."""
+        """Return when bytes last arrived; now, while we do not read from the client."""
         is_read = not self.waiting and not self._unfinished.waits
         return self.outbox.heard_ms if is_read else now_ms
 
     def drain(self) -> Answer:
-        """Say that the server stops."""
+        """Close the connection because the server stops."""
         detail = "broker forced connection closure with reason 'shutdown'"
         error = AmqpError(ReplyCode.CONNECTION_FORCED, detail)
         return (self.session.refused(error, 0, self.service.clock_ms()),)
 
     def stop_waiting(self) -> None:
-        """Try for the last time what waits for room in a topic."""
+        """Retry publishes and requests that wait for space in a topic one last time."""
         for give_up in list(self.waiting):
             give_up()
 
     def close(self) -> None:
-        """Give back what the client has not settled, and delete what was its own."""
+        """Requeue unacked deliveries, and delete the connection's exclusive queues."""
         self._is_closed = True
-        # At once, as this is garbage in circles, which is collected now and then.
+        # Freed explicitly: conversations are in reference cycles, which are collected late.
         self.session.end()
         self._unfinished.release()
         self.stop_waiting()
@@ -138,20 +138,20 @@ class AmqpConversation:
         for error in self.service.queues.delete_exclusive(self):
             self.warn(str(error))
 
-    # For channels, and whatever acts for them
+    # For channels and publishers
 
     def send(self, pieces: Sequence[Piece]) -> None:
-        """Push frames to the client."""
+        """Send frames to the client."""
         if pieces and not self._is_closed:
             self.session.sent_ms = self.service.clock_ms()
             self.outbox.send(pieces)
 
     def warn(self, problem: str) -> None:
-        """Log what an operator may have to look at."""
+        """Log a problem that an operator may have to look at."""
         _logger.warning("%s: %s", self.outbox.peer, problem)
 
     def refuse(self, error: AmqpError, number: int) -> None:
-        """Close a channel, or the connection."""
+        """Close the channel, or the connection if the error is hard, and count the error."""
         if self._is_closed:
             return
         self.service.counts.errors[error.code.name] += 1
@@ -166,7 +166,7 @@ class AmqpConversation:
             channel.close()
 
     def guarded(self, number: int, ids: Ids, call: Callable[[], None]) -> None:
-        """Carry out a method of a channel; an error closes it."""
+        """Call a function on behalf of a channel's method; an error closes the channel."""
         try:
             call()
         except AmqpError as error:
@@ -175,25 +175,25 @@ class AmqpConversation:
             self.refuse(refusal(error, ids), number)
 
     def hold(self) -> Callable[[], None]:
-        """Let further requests wait until the returned function is called."""
+        """Make further requests wait until the returned function is called."""
         held = self._held = Later()
         held.hold()
         return lambda: held.settle(())
 
     def block(self, reason: str) -> None:
-        """Tell the client that it must wait before it publishes more."""
+        """Send Connection.Blocked, unless the client is blocked already."""
         self._blocked += 1
         if self._blocked == 1 and (frame := self.session.blocked(reason)):
             self.send([frame])
 
     def unblock(self) -> None:
-        """Tell the client that it may go on."""
+        """Send Connection.Unblocked once no reason to block is left."""
         self._blocked -= 1
         if not self._blocked and (frame := self.session.unblocked()):
             self.send([frame])
 
     def check_user_id(self, said: str | None) -> None:
-        """Refuse a message that says that another user has sent it."""
+        """Refuse a message whose user-id property is not the authenticated user."""
         if said is not None and said != self._user:
             detail = f"user_id property set to '{said}' but authenticated user was '{self._user}'"
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, *methods.BasicPublish.ids)
@@ -249,7 +249,7 @@ class AmqpConversation:
         self.send([self.session.tune()])
 
     def _act_as(self, peer: Peer) -> None:
-        """Use the broker with the rights of a peer."""
+        """Use the broker with the permissions of a peer."""
         self._peer = peer
         self.door = self.service.context.door(peer)
 
