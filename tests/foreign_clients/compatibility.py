@@ -14,17 +14,21 @@ from types import ModuleType
 import msgspec
 import pytest
 
-FEATURES = (
-    "produce",
-    "consume",
-    "compression",
-    "groups",
-    "share groups",
-    "transactions",
-    "administration",
-)
+FEATURES = {
+    "Kafka": (
+        "produce",
+        "consume",
+        "compression",
+        "groups",
+        "share groups",
+        "transactions",
+        "administration",
+    ),
+    "AMQP 0-9-1": ("declare", "publish", "consume", "dead letters", "transactions"),
+}
+"""Protocol → what its clients are shown to do."""
 MARKERS = (
-    "client(name, version): the client that all tests of the module use",
+    "client(name, version, protocol=Kafka): the client that all tests of the module use",
     "lacks(feature, reason): what that client does not offer, whatever the server does",
     "shows(feature, *details): what passes if the test does",
     "refused(what, reason): what the test shows to be refused",
@@ -44,6 +48,7 @@ class Client(msgspec.Struct):
 
     name: str
     version: str
+    protocol: str
     lacks: dict[str, str]
     """Feature → why there is nothing to show."""
     shows: dict[str, list[str]]
@@ -60,11 +65,12 @@ def declared() -> list[Client]:
     for path in sorted(HERE.glob("test_*.py")):
         module = importlib.import_module(f"tests.foreign_clients.{path.stem}")
         marks = _marks(module)
-        for name, version in (mark.args for mark in marks if mark.name == "client"):
-            client = found.setdefault(name, Client(name, version, {}, {}, [], set()))
+        for name, version, *rest in (mark.args for mark in marks if mark.name == "client"):
+            protocol = rest[0] if rest else "Kafka"
+            client = found.setdefault(name, Client(name, version, protocol, {}, {}, [], set()))
             client.lacks |= dict(mark.args for mark in marks if mark.name == "lacks")
             _declare(client, module, path.name)
-    return list(found.values())
+    return [each for protocol in FEATURES for each in found.values() if each.protocol == protocol]
 
 
 def _declare(client: Client, module: ModuleType, file: str) -> None:
@@ -74,7 +80,7 @@ def _declare(client: Client, module: ModuleType, file: str) -> None:
         for mark in _marks(function):
             if mark.name == "shows":
                 feature, *details = mark.args
-                assert feature in FEATURES, f"{file}::{name} shows {feature!r}"
+                assert feature in FEATURES[client.protocol], f"{file}::{name} shows {feature!r}"
                 shown = client.shows.setdefault(feature, [])
                 shown += (each for each in details if each not in shown)
             elif mark.name == "refused":
@@ -99,10 +105,18 @@ def cell(client: Client, feature: str) -> str:
 
 
 def overview(clients: list[Client]) -> str:
-    """Return the table of the README."""
-    rows = [f"| client | {' | '.join(FEATURES)} |", "|---" * (len(FEATURES) + 1) + "|"]
+    """Return the tables of the README, one for each protocol."""
+    return "\n\n".join(
+        _table(protocol, [each for each in clients if each.protocol == protocol])
+        for protocol in FEATURES
+    )
+
+
+def _table(protocol: str, clients: list[Client]) -> str:
+    features = FEATURES[protocol]
+    rows = [f"| {protocol} client | {' | '.join(features)} |", "|---" * (len(features) + 1) + "|"]
     for client in clients:
-        cells = " | ".join(cell(client, feature) for feature in FEATURES)
+        cells = " | ".join(cell(client, feature) for feature in features)
         rows.append(f"| {client.name} {client.version} | {cells} |")
     return "\n".join(rows)
 
@@ -117,7 +131,7 @@ def _detail_lines(clients: list[Client]) -> Iterator[str]:
         yield f"## {client.name} {client.version}\n"
         yield "| | shown |"
         yield "|---|---|"
-        for feature in FEATURES:
+        for feature in FEATURES[client.protocol]:
             shown = "; ".join(client.shows.get(feature, ())) or client.lacks.get(feature)
             yield f"| {feature} | {shown or cell(client, feature)} |"
         yield ""

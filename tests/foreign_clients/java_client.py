@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,20 +13,21 @@ JARS = sorted((ROOT / ".cache" / "java").glob("*.jar"))
 SOURCES = Path(__file__).parent / "java"
 PATIENCE_S = 120
 
+NEEDS_JAVAC = pytest.mark.skipif(
+    shutil.which("javac") is None, reason="javac is missing: apt-get install default-jdk"
+)
 NEEDED = [
     pytest.mark.peers,
     pytest.mark.skipif(not JARS, reason="kafka-clients is not in .cache/java: run .ci/run"),
-    pytest.mark.skipif(
-        shutil.which("javac") is None, reason="javac is missing: apt-get install default-jdk"
-    ),
+    NEEDS_JAVAC,
 ]
 
 Java = Callable[..., list[str]]
 
 
-def command(program: str, classes: Path) -> list[str]:
+def command(program: str, classes: Path, jars: Sequence[Path] = JARS) -> list[str]:
     """Compile a program; returns how to run it."""
-    path = ":".join(map(str, JARS))
+    path = ":".join(map(str, jars))
     source = str(SOURCES / f"{program}.java")
     subprocess.run(["javac", "-cp", path, "-d", str(classes), source], check=True)
     return ["java", "-Xmx256m", "-cp", f"{classes}:{path}", program]

@@ -1,0 +1,41 @@
+"""amqp091-go, unmodified; .ci/run brings it."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.foreign_clients.amqp_round import (
+    CACHE,
+    COMMITTED,
+    PROTOCOL,
+    SAID,
+    amqp_port,
+    shows_a_round,
+)
+from tests.processes import output_of
+
+MODULES = CACHE / "go"
+PROGRAM = Path(__file__).parent / "go"
+
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.skipif(
+        not (MODULES / "github.com" / "rabbitmq").is_dir(),
+        reason="amqp091-go is not in .cache/go: run .ci/run",
+    ),
+    pytest.mark.skipif(
+        shutil.which("go") is None, reason="go is missing: apt-get install golang-go"
+    ),
+    pytest.mark.client("amqp091-go", "1.10", PROTOCOL),
+]
+
+
+@shows_a_round
+@pytest.mark.shows("transactions", "commit, rollback")
+def test_a_round(tmp_path: Path) -> None:
+    env = {**os.environ, "GOMODCACHE": str(MODULES), "GOPROXY": "off", "GOTOOLCHAIN": "local"}
+    with amqp_port(tmp_path) as port:
+        said = output_of(["go", "run", ".", port], env=env, cwd=PROGRAM)
+
+    assert said.splitlines() == SAID + COMMITTED

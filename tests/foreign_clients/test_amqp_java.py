@@ -1,0 +1,32 @@
+"""RabbitMQ's Java client, unmodified; .ci/run brings it."""
+
+from pathlib import Path
+
+import pytest
+from tests.foreign_clients.amqp_round import (
+    CACHE,
+    COMMITTED,
+    PROTOCOL,
+    SAID,
+    amqp_port,
+    shows_a_round,
+)
+from tests.foreign_clients.java_client import NEEDS_JAVAC, command
+from tests.processes import output_of
+
+JARS = sorted((CACHE / "amqp-client").glob("*.jar"))
+
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.skipif(not JARS, reason="amqp-client is not in .cache/amqp-client: run .ci/run"),
+    NEEDS_JAVAC,
+    pytest.mark.client("RabbitMQ Java client", "5.25", PROTOCOL),
+]
+
+
+@shows_a_round
+@pytest.mark.shows("transactions", "commit, rollback")
+def test_a_round(tmp_path: Path) -> None:
+    java = command("AmqpRound", tmp_path / "classes", JARS)
+    with amqp_port(tmp_path / "data") as port:
+        assert output_of([*java, port]).splitlines() == SAID + COMMITTED
