@@ -1,7 +1,7 @@
 """aio-pika, unmodified: robust connections, confirms, iterators, and the server restarted."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aio_pika
@@ -22,12 +22,6 @@ from tests.loop_thread import PATIENCE_S
 from mainstem.node.server import Running
 
 SENT = 300
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with server(tmp_path_factory.mktemp("data"), config=CONFIG) as found:
-        yield found
 
 
 @pytest.fixture

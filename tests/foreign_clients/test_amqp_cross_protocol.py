@@ -4,7 +4,6 @@ import queue
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 
 import pika  # type: ignore[import-untyped]
 import pytest
@@ -21,40 +20,23 @@ from tests.foreign_clients.pika_client import (
     drained,
     waiting,
 )
-from tests.in_process_server import server
 from tests.loop_thread import PATIENCE_S
 
 import mainstem
 from mainstem.core.event import NATIVE_HEADER, Event
+from mainstem.node.config import Config
 from mainstem.node.server import Running
-
-_numbers = count(1)
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    config = CONFIG.listening(stomp="127.0.0.1:0")
-    with server(tmp_path_factory.mktemp("data"), config=config) as found:
-        yield found
-
-
-@pytest.fixture
-def channel(running: Running) -> Iterator[BlockingChannel]:
-    with channel_of(running) as found:
-        found.confirm_delivery()
-        yield found
+def config() -> Config:
+    return CONFIG.listening(stomp="127.0.0.1:0")
 
 
 @pytest.fixture
 def stem(running: Running) -> Iterator[mainstem.Stem]:
     with mainstem.connect(str(running.kafka)) as found:
         yield found
-
-
-@pytest.fixture
-def name() -> str:
-    """Return a name of this test's own."""
-    return f"own-{next(_numbers)}"
 
 
 class Frames(stomp.ConnectionListener):  # type: ignore[misc]

@@ -14,8 +14,7 @@ import pytest
 from celery import Celery, chord, group  # type: ignore[import-untyped]
 from celery.exceptions import TimeoutError  # type: ignore[import-untyped]  # noqa: A004
 from celery.result import AsyncResult  # type: ignore[import-untyped]
-from tests.foreign_clients.pika_client import CONFIG, channel_of, waiting
-from tests.in_process_server import server
+from tests.foreign_clients.pika_client import channel_of, waiting
 from tests.processes import wait_until
 
 from mainstem.node.server import Running
@@ -130,12 +129,6 @@ def killed(worker: Worker) -> Iterator[None]:
         yield
     finally:
         worker.kill()
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with server(tmp_path_factory.mktemp("data"), config=CONFIG) as found:
-        yield found
 
 
 @contextmanager

@@ -20,12 +20,6 @@ from mainstem.node.server import Running
 CONFIRMED = {"confirm_publish": True}
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with server(tmp_path_factory.mktemp("data"), config=CONFIG) as found:
-        yield found
-
-
 @pytest.fixture
 def connection(running: Running) -> Iterator[kombu.Connection]:
     with connect(running.addresses["amqp"].port) as found:

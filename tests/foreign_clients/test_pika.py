@@ -30,14 +30,9 @@ from mainstem.node.server import Running
 _numbers = count(1)
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with server(tmp_path_factory.mktemp("data"), config=CONFIG) as found:
-        yield found
-
-
 @pytest.fixture
 def channel(running: Running) -> Iterator[BlockingChannel]:
+    """Open a channel without confirms: tests select them where they matter."""
     with channel_of(running) as found:
         yield found
 

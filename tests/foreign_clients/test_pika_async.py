@@ -1,25 +1,17 @@
 """pika, unmodified, by callbacks: SelectConnection and AsyncioConnection."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pika  # type: ignore[import-untyped]
-import pytest
 from pika.adapters.asyncio_connection import AsyncioConnection  # type: ignore[import-untyped]
-from tests.foreign_clients.pika_client import CONFIG, PERSISTENT, address_of, parameters
-from tests.in_process_server import server
+from tests.foreign_clients.pika_client import PERSISTENT, address_of, parameters
 from tests.loop_thread import PATIENCE_S
 
 from mainstem.node.server import Running
 
 SENT = 500
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with server(tmp_path_factory.mktemp("data"), config=CONFIG) as found:
-        yield found
 
 
 class Round:

@@ -1,6 +1,5 @@
 """pika, unmodified: queues by their arguments: limits, dead letters, expiry, one consumer."""
 
-from collections.abc import Iterator
 from itertools import count
 from typing import NamedTuple
 
@@ -11,13 +10,9 @@ from pika.adapters.blocking_connection import (  # type: ignore[import-untyped]
     BlockingConnection,
 )
 from pika.exceptions import ChannelClosedByBroker, NackError  # type: ignore[import-untyped]
-from tests.in_process_server import server
+from tests.foreign_clients.pika_client import waiting
 from tests.loop_thread import PATIENCE_S
 
-from mainstem.node.config import Config
-from mainstem.node.server import Running
-
-CONFIG = Config().listening(amqp="127.0.0.1:0")
 _names = count(1)
 
 
@@ -37,25 +32,9 @@ class Message(NamedTuple):
         return [(each["queue"], each["reason"], each["count"]) for each in found]
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with server(tmp_path_factory.mktemp("data"), config=CONFIG) as found:
-        yield found
-
-
 @pytest.fixture
-def connection(running: Running) -> Iterator[BlockingConnection]:
-    host, port = running.addresses["amqp"].pair
-    found = BlockingConnection(pika.ConnectionParameters(host, port))
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def channel(connection: BlockingConnection) -> BlockingChannel:
-    found = connection.channel()
-    found.confirm_delivery()
-    return found
+def connection(channel: BlockingChannel) -> BlockingConnection:
+    return channel.connection
 
 
 def declared(channel: BlockingChannel, **arguments: object) -> str:
@@ -80,12 +59,6 @@ def consumed(channel: BlockingChannel, queue: str) -> Message:
         )
         break
     channel.cancel()
-    return found
-
-
-def waiting(channel: BlockingChannel, queue: str) -> int:
-    found = channel.queue_declare(queue, durable=True, passive=True).method.message_count
-    assert isinstance(found, int)
     return found
 
 

@@ -1,7 +1,6 @@
 """pika, unmodified: exchanges, queues and bindings, how long they live, and what is refused."""
 
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Sequence
 
 import pika  # type: ignore[import-untyped]
 import pytest
@@ -10,37 +9,14 @@ from pika.exceptions import (  # type: ignore[import-untyped]
     ChannelClosedByBroker,
 )
 from tests.foreign_clients.pika_client import (
-    CONFIG,
     Inbox,
     bodies,
     channel_of,
     drained,
     waiting,
 )
-from tests.in_process_server import server
 
 from mainstem.node.server import Running
-
-_numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with server(tmp_path_factory.mktemp("data"), config=CONFIG) as found:
-        yield found
-
-
-@pytest.fixture
-def channel(running: Running) -> Iterator[BlockingChannel]:
-    with channel_of(running) as found:
-        found.confirm_delivery()
-        yield found
-
-
-@pytest.fixture
-def name() -> str:
-    """Return a name of this test's own."""
-    return f"own-{next(_numbers)}"
 
 
 def bound(

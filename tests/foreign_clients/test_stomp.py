@@ -101,9 +101,8 @@ def client(running: Running, version: str = "1.2", **options: object) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with server(tmp_path_factory.mktemp("data"), config=CONFIG) as found:
-        yield found
+def config() -> Config:
+    return CONFIG
 
 
 @pytest.mark.parametrize("version", VERSIONS)
