@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from mainstem.heads.context import HeadContext
 
 LISTEN = Meta(description="Listen address: HOST:PORT (port 0 takes a free one), or off.")
+MaxConnections = Annotated[
+    int, Meta(ge=1, description="Connections; more are closed at once, and counted.")
+]
+"""The setting of heads that limit their connections; each has its own default."""
 
 
 class HeadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

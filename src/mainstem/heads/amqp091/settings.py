@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from mainstem.heads.head import HeadSettings
+from mainstem.heads.head import HeadSettings, MaxConnections
 
 
 class AmqpSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -24,9 +24,7 @@ class AmqpSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_field
             description="Seconds of the heartbeat that is suggested to clients; 0 is none.",
         ),
     ] = 60
-    max_connections: Annotated[
-        int, Meta(ge=1, description="Connections; more are closed at once, and counted.")
-    ] = 10_000
+    max_connections: MaxConnections = 10_000
     max_consumers: Annotated[
         int, Meta(ge=1, description="Consumers of one connection; more close it.")
     ] = 10_000

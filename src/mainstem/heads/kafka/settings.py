@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from mainstem.heads.head import LISTEN, HeadSettings
+from mainstem.heads.head import LISTEN, HeadSettings, MaxConnections
 
 
 class KafkaSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,9 +30,7 @@ class KafkaSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
             description="Bytes of the largest request; a client that sends more is disconnected.",
         ),
     ] = 100 * 1024 * 1024
-    max_connections: Annotated[
-        int, Meta(ge=1, description="Connections; more are closed at once, and counted.")
-    ] = 20_000
+    max_connections: MaxConnections = 20_000
     silence_ms: Annotated[
         int,
         Meta(

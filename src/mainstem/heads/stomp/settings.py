@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from mainstem.heads.head import HeadSettings
+from mainstem.heads.head import HeadSettings, MaxConnections
 
 
 class StompSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,9 +36,7 @@ class StompSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
     max_header_bytes: Annotated[
         int, Meta(ge=1024, description="Bytes of a frame's command and headers; more is refused.")
     ] = 64 * 1024
-    max_connections: Annotated[
-        int, Meta(ge=1, description="Connections; more are closed at once, and counted.")
-    ] = 10_000
+    max_connections: MaxConnections = 10_000
     max_subscriptions: Annotated[
         int, Meta(ge=1, description="Subscriptions and temporary queues of one connection.")
     ] = 1_000
