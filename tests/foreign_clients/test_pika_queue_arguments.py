@@ -95,6 +95,35 @@ def test_a_message_has_a_time_to_live_of_its_own(channel: BlockingChannel) -> No
     assert deaths[0]["original-expiration"] == "20"
 
 
+@pytest.mark.parametrize("of_queue", [True, False])
+def test_a_time_to_live_of_0_expires_unless_a_consumer_waits(
+    channel: BlockingChannel, of_queue: bool
+) -> None:
+    dead = declared(channel)
+    limits = {"message_ttl": 0} if of_queue else {}
+    properties = {} if of_queue else {"expiration": "0"}
+    queue = declared(channel, dead_letter_exchange="", dead_letter_routing_key=dead, **limits)
+    received: list[tuple[int, bytes]] = []
+
+    publish(channel, queue, b"nobody waits", **properties)
+    first = consumed(channel, dead)
+    channel.basic_ack(first.tag)
+    channel.basic_consume(
+        queue, lambda _, method, __, body: received.append((method.delivery_tag, body))
+    )
+    publish(channel, queue, b"somebody waits", **properties)
+    while not received:
+        channel.connection.process_data_events(PATIENCE_S)
+    ((tag, body),) = received
+    channel.basic_reject(tag, requeue=True)
+    requeued = consumed(channel, dead)
+
+    assert first.body == b"nobody waits"
+    assert body == requeued.body == b"somebody waits"
+    assert requeued.deaths == [(queue, "expired", 1)]
+    assert len(received) == 1
+
+
 def test_what_is_rejected_is_tried_again_through_a_queue_that_waits(
     channel: BlockingChannel,
 ) -> None:

@@ -103,6 +103,8 @@ class Window:
         """When the oldest waiting event expires, in wall-clock time; None if never."""
         self.seen: int | None = None
         """The tail at the last read that found no event; None if there may be more to read."""
+        self.awaited = range(0)
+        """Offsets of events appended while a consumer waited for them; see ``is_awaited``."""
         self._ready: list[int] = []
         self._changed: set[int] | None = set()
         """Offsets changed since the window was last written; None if there are too many to list."""
@@ -212,6 +214,11 @@ class Window:
     def put_back(self, offset: int) -> None:
         """Put back an offset that was popped but not delivered."""
         heapq.heappush(self._ready, offset)
+
+    def is_awaited(self, offset: int) -> bool:
+        """Tell whether a consumer waited when an event was appended, and nobody had it since."""
+        entry = self.entries.get(offset)
+        return offset in self.awaited and (entry is None or not entry.was_out)
 
     def due(self, now_ms: int) -> bool:
         """Make delayed events ready that are due; return whether there were any."""

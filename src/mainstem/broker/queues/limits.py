@@ -2,8 +2,9 @@
 
 How this works: events are checked from the oldest on, and the check stops at the first one within
 the limits. As in RabbitMQ, an event expires only at the head of its queue: events behind it wait,
-even if their time to live is shorter. If bytes are limited, each event's size is counted once, when
-it is appended.
+even if their time to live is shorter. Also as in RabbitMQ, an event reaches a consumer that waited
+for it, however short its time to live: such events expire ``AWAITED_MS`` later. If bytes are
+limited, each event's size is counted once, when it is appended.
 """
 
 from collections import deque
@@ -16,6 +17,8 @@ from mainstem.core.event import Event
 
 MAX_AT_ONCE = 1_000
 """At most this many events are removed in one call, so that other queues get their turn."""
+AWAITED_MS = 1_000
+"""Time for an event to reach a consumer that waited for it: to be committed, and delivered."""
 _MAX_DIGITS = 15
 
 Found = tuple[int, Event, Cause]
@@ -55,7 +58,7 @@ class WaitingLimits:
                     events -= 1
                     excess_bytes -= len(event.value or b"")
                 else:
-                    expires_ms = expiry_ms(self.settings, event)
+                    expires_ms = expiry_ms(self.settings, event, window)
                     if expires_ms is None or expires_ms > now_ms:
                         window.head_ms = expires_ms
                         break
@@ -95,12 +98,14 @@ class WaitingLimits:
         return self._bytes - limit
 
 
-def expiry_ms(settings: QueueSettings, event: Event) -> int | None:
-    """Return when an event expires, in wall-clock time; None if never."""
+def expiry_ms(settings: QueueSettings, event: Event, window: Window) -> int | None:
+    """Return when a waiting event expires, in wall-clock time; None if never."""
     ttl_ms = settings.ttl_ms
     if name := settings.ttl_header:
         for header, value in event.headers:
             if header == name and value is not None and value.isdigit():
                 own_ms = int(value[:_MAX_DIGITS])
                 ttl_ms = own_ms if ttl_ms is None else min(ttl_ms, own_ms)
-    return None if ttl_ms is None else event.timestamp_ms + ttl_ms
+    if ttl_ms is None:
+        return None
+    return event.timestamp_ms + ttl_ms + AWAITED_MS * window.is_awaited(event.offset)

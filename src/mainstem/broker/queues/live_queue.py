@@ -1,6 +1,8 @@
 """A queue in memory: its windows, its readers, and the callbacks of waiting consumers."""
 
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -338,14 +340,22 @@ class LiveQueue:
         self._watches += 1
         token = self._watches
         self._waiting[token] = wake
-        takes_back = [
-            self._log.watch(PartitionId(self.key.topic_id, number), window.seen, wake)
-            for number, window in self.windows.items()
-            if window.seen is not None and number in partitions
-        ]
+        takes_back = []
+        watched = [number for number in self.windows if number in partitions]
+        for number in watched:
+            window = self.windows[number]
+            if window.seen is not None:
+                window.awaited = range(window.seen, sys.maxsize)
+                at = PartitionId(self.key.topic_id, number)
+                takes_back.append(self._log.watch(at, window.seen, wake))
 
         def unwatch() -> None:
             self._waiting.pop(token, None)
+            # The topic may be deleted.
+            with suppress(MainstemError):
+                for number in watched:
+                    window = self.windows[number]
+                    window.awaited = range(window.awaited.start, self.bounds(number).tail)
             for take_back in takes_back:
                 take_back()
 

@@ -313,7 +313,7 @@ class Queues:
         while max_events > 0 and max_bytes > 0:
             plan = Plan()
             for window, event in live.choose(max_events, max_bytes):
-                expires_ms = expiry_ms(live.settings, event)
+                expires_ms = expiry_ms(live.settings, event, window)
                 if expires_ms is not None and expires_ms <= now_ms:
                     plan.expire(event)
                     continue
