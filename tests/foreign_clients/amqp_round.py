@@ -8,7 +8,6 @@ import pytest
 from tests.foreign_clients.pika_client import CONFIG
 from tests.in_process_server import server
 
-PROTOCOL = "AMQP 0-9-1"
 CACHE = Path(__file__).parents[2] / ".cache"
 
 SAID = [

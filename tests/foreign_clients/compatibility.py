@@ -14,6 +14,9 @@ from types import ModuleType
 import msgspec
 import pytest
 
+AMQP = "AMQP 0-9-1"
+"""The protocol of RabbitMQ's clients."""
+
 FEATURES = {
     "Kafka": (
         "produce",
@@ -24,7 +27,7 @@ FEATURES = {
         "transactions",
         "administration",
     ),
-    "AMQP 0-9-1": ("declare", "publish", "consume", "dead letters", "transactions"),
+    AMQP: ("declare", "publish", "consume", "dead letters", "transactions"),
 }
 """Protocol → what its clients are shown to do."""
 MARKERS = (

@@ -15,12 +15,14 @@ from aio_pika.abc import (
 from aio_pika.exceptions import ChannelNotFoundEntity, ChannelPreconditionFailed, DeliveryError
 from aio_pika.patterns import RPC, Master
 from tests.faults.killable_server import free_port
+from tests.foreign_clients.compatibility import AMQP
 from tests.foreign_clients.pika_client import CONFIG
 from tests.in_process_server import server
 from tests.loop_thread import PATIENCE_S
 
 from mainstem.node.server import Running
 
+pytestmark = pytest.mark.client("aio-pika", "10.2", AMQP)
 SENT = 300
 
 
@@ -47,6 +49,8 @@ def message(body: bytes, number: int = 0) -> aio_pika.Message:
     return aio_pika.Message(body, headers=headers, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
 
 
+@pytest.mark.shows("declare", "exchanges, queues, bindings")
+@pytest.mark.shows("consume", "queue iterators; prefetch")
 async def test_an_exchange_routes_to_a_queue_and_an_iterator_reads_it(
     channel: AbstractRobustChannel,
 ) -> None:
@@ -71,6 +75,8 @@ async def test_an_exchange_routes_to_a_queue_and_an_iterator_reads_it(
     assert again.declaration_result.message_count == 0
 
 
+@pytest.mark.shows("publish", "confirms")
+@pytest.mark.shows("consume", "get")
 async def test_many_are_confirmed_at_once(channel: AbstractRobustChannel) -> None:
     queue = await channel.declare_queue("many", durable=True)
     await asyncio.gather(
@@ -86,6 +92,7 @@ async def test_many_are_confirmed_at_once(channel: AbstractRobustChannel) -> Non
     assert await queue.get(fail=False) is None
 
 
+@pytest.mark.shows("publish", "returns")
 async def test_what_goes_nowhere_is_returned(channel: AbstractRobustChannel) -> None:
     with pytest.raises(DeliveryError) as returned:
         await channel.default_exchange.publish(message(b"back"), "nobody", mandatory=True)
@@ -94,6 +101,7 @@ async def test_what_goes_nowhere_is_returned(channel: AbstractRobustChannel) -> 
     assert returned.value.message.body == b"back"
 
 
+@pytest.mark.shows("consume", "requeue, reject")
 async def test_who_fails_gives_back_or_rejects(channel: AbstractRobustChannel) -> None:
     queue = await channel.declare_queue("failing", durable=True)
     for body in (b"again", b"never"):
@@ -110,6 +118,25 @@ async def test_who_fails_gives_back_or_rejects(channel: AbstractRobustChannel) -
     assert await queue.get(fail=False) is None
 
 
+@pytest.mark.shows("dead letters", "rejected, with x-death")
+async def test_what_is_rejected_is_a_dead_letter(channel: AbstractRobustChannel) -> None:
+    dead = await channel.declare_queue("rejected", durable=True)
+    target: dict[str, FieldValue] = {
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": dead.name,
+    }
+    queue = await channel.declare_queue("rejecting", durable=True, arguments=target)
+    await channel.default_exchange.publish(message(b"bad"), queue.name)
+    await (await queue.get()).reject()
+
+    found = await dead.get(no_ack=True)
+
+    assert found.body == b"bad"
+    assert found.headers["x-first-death-reason"] == "rejected"
+    assert found.headers["x-first-death-queue"] == queue.name
+
+
+@pytest.mark.shows("transactions", "commit, rollback")
 async def test_a_transaction_is_seen_when_it_commits(running: Running) -> None:
     connection = await aio_pika.connect_robust(url(running.addresses["amqp"].port))
     async with asyncio.timeout(PATIENCE_S), connection:
@@ -138,6 +165,7 @@ async def test_a_channel_that_is_refused_opens_again(channel: AbstractRobustChan
     assert (await channel.get_queue("there")).name == "there"
 
 
+@pytest.mark.shows("consume", "patterns.RPC")
 async def test_remote_procedure_calls(channel: AbstractRobustChannel) -> None:
     async def add(*, left: int, right: int) -> int:
         return left + right
@@ -151,6 +179,7 @@ async def test_remote_procedure_calls(channel: AbstractRobustChannel) -> None:
     await rpc.close()
 
 
+@pytest.mark.shows("consume", "patterns.Master")
 async def test_master_and_worker(channel: AbstractRobustChannel) -> None:
     done: asyncio.Queue[int] = asyncio.Queue()
 
@@ -166,6 +195,7 @@ async def test_master_and_worker(channel: AbstractRobustChannel) -> None:
     await worker.close()
 
 
+@pytest.mark.shows("consume", "robust connections over a restart of the server")
 async def test_a_robust_connection_goes_on_when_the_server_is_back(tmp_path: Path) -> None:
     """Durable and transient things are declared anew, consumers begin again."""
     port = free_port()

@@ -8,11 +8,11 @@ import pytest
 from tests.foreign_clients.amqp_round import (
     CACHE,
     COMMITTED,
-    PROTOCOL,
     SAID,
     amqp_port,
     shows_a_round,
 )
+from tests.foreign_clients.compatibility import AMQP
 from tests.processes import output_of
 
 MODULES = CACHE / "go"
@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(
         shutil.which("go") is None, reason="go is missing: apt-get install golang-go"
     ),
-    pytest.mark.client("amqp091-go", "1.10", PROTOCOL),
+    pytest.mark.client("amqp091-go", "1.10", AMQP),
 ]
 
 

@@ -6,11 +6,11 @@ import pytest
 from tests.foreign_clients.amqp_round import (
     CACHE,
     COMMITTED,
-    PROTOCOL,
     SAID,
     amqp_port,
     shows_a_round,
 )
+from tests.foreign_clients.compatibility import AMQP
 from tests.foreign_clients.java_client import NEEDS_JAVAC, command
 from tests.processes import output_of
 
@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.peers,
     pytest.mark.skipif(not JARS, reason="amqp-client is not in .cache/amqp-client: run .ci/run"),
     NEEDS_JAVAC,
-    pytest.mark.client("RabbitMQ Java client", "5.25", PROTOCOL),
+    pytest.mark.client("RabbitMQ Java client", "5.25", AMQP),
 ]
 
 

@@ -5,7 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.foreign_clients.amqp_round import CACHE, PROTOCOL, SAID, amqp_port, shows_a_round
+from tests.foreign_clients.amqp_round import CACHE, SAID, amqp_port, shows_a_round
+from tests.foreign_clients.compatibility import AMQP
 from tests.processes import output_of
 
 MODULES = CACHE / "amqplib" / "node_modules"
@@ -19,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(
         shutil.which("node") is None, reason="node is missing: apt-get install nodejs"
     ),
-    pytest.mark.client("amqplib", "2.0", PROTOCOL),
+    pytest.mark.client("amqplib", "2.0", AMQP),
     pytest.mark.lacks("transactions", "amqplib has none"),
 ]
 

@@ -14,11 +14,16 @@ import pytest
 from celery import Celery, chord, group  # type: ignore[import-untyped]
 from celery.exceptions import TimeoutError  # type: ignore[import-untyped]  # noqa: A004
 from celery.result import AsyncResult  # type: ignore[import-untyped]
+from tests.foreign_clients.compatibility import AMQP
 from tests.foreign_clients.pika_client import channel_of, waiting
 from tests.processes import wait_until
 
 from mainstem.node.server import Running
 
+pytestmark = [
+    pytest.mark.client("Celery", "5.6", AMQP),
+    pytest.mark.lacks("transactions", "Celery has none"),
+]
 PATIENCE_S = 60
 COMMAND = [sys.executable, "-m", "celery", "-A", "tasks", "worker", "--loglevel", "INFO"]
 LATE = ["--queues", "late", "--hostname", "late@%h", "--without-mingle"]
@@ -177,6 +182,8 @@ def written(path: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+@pytest.mark.shows("publish", "tasks, groups")
+@pytest.mark.shows("consume", "workers; results (rpc://)")
 def test_tasks_are_done_and_answered(app: Celery) -> None:
     numbers = group(app.signature("tasks.add", (number, number)) for number in range(20))
 
@@ -189,10 +196,12 @@ def test_a_task_that_fails_says_why(app: Celery) -> None:
         answer(lambda: send(app, "fail"))
 
 
+@pytest.mark.shows("publish", "retries")
 def test_a_task_is_tried_again(app: Celery) -> None:
     assert answer(lambda: send(app, "tries", 2)) == 2
 
 
+@pytest.mark.shows("consume", "ETA")
 def test_a_task_waits_for_its_time(app: Celery, tmp_path: Path) -> None:
     done, began = tmp_path / "done", time.monotonic()
     send(app, "write", str(done), "later", countdown=1)
@@ -207,6 +216,7 @@ def test_a_task_whose_process_is_killed_is_done_by_another(app: Celery) -> None:
     assert answer(lambda: send(app, "dies_once")) == "alive"
 
 
+@pytest.mark.shows("declare", "fanout exchanges of remote control")
 def test_workers_answer_to_control(app: Celery) -> None:
     """Broadcasts go by a fanout exchange, and answers by a queue that is deleted with it."""
     (answer,) = app.control.ping(timeout=PATIENCE_S, limit=1)
@@ -218,6 +228,7 @@ def test_workers_answer_to_control(app: Celery) -> None:
     assert [queue["name"] for queue in queues[name]] == ["celery"]
 
 
+@pytest.mark.shows("consume", "acks_late with a killed worker; chords")
 def test_what_a_killed_worker_had_is_done_by_the_next_and_chords_are_counted(
     running: Running, tmp_path: Path
 ) -> None:
@@ -244,6 +255,7 @@ def test_what_a_killed_worker_had_is_done_by_the_next_and_chords_are_counted(
     assert len(written(done)) <= len(names) + 2
 
 
+@pytest.mark.shows("declare", "task priorities")
 def test_the_most_urgent_tasks_are_done_first(running: Running, tmp_path: Path) -> None:
     done = tmp_path / "done"
     with application(running, "rpc://") as app:
@@ -256,6 +268,8 @@ def test_the_most_urgent_tasks_are_done_first(running: Running, tmp_path: Path) 
     assert written(done) == [str(9 - number // 3) for number in range(30)]
 
 
+@pytest.mark.shows("declare", "quorum queues")
+@pytest.mark.shows("dead letters", "native delayed delivery")
 def test_delays_of_quorum_queues_are_chains_of_dead_letters(
     running: Running, tmp_path: Path
 ) -> None:

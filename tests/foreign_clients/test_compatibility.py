@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from tests.foreign_clients.compatibility import FEATURES, PAGES, WRITES, Client, declared, written
 
-ON_PYPI = ("confluent-kafka", "aiokafka", "kafka-python")
+ON_PYPI = ("confluent-kafka", "aiokafka", "kafka-python", "pika", "aio-pika", "kombu", "Celery")
 
 
 @pytest.fixture(scope="module")
 def clients() -> list[Client]:
-    """All eight."""
+    """All twelve."""
     found = declared()
-    assert len(found) == 8
+    assert len(found) == 12
     return found
 
 

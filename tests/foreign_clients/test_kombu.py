@@ -11,12 +11,17 @@ from amqp.exceptions import NotFound, PreconditionFailed  # type: ignore[import-
 from kombu.pools import producers
 from kombu.simple import SimpleQueue
 from tests.faults.killable_server import free_port
+from tests.foreign_clients.compatibility import AMQP
 from tests.foreign_clients.pika_client import CONFIG
 from tests.in_process_server import server
 from tests.loop_thread import PATIENCE_S
 
 from mainstem.node.server import Running
 
+pytestmark = [
+    pytest.mark.client("kombu", "5.7", AMQP),
+    pytest.mark.lacks("transactions", "kombu has none"),
+]
 CONFIRMED = {"confirm_publish": True}
 
 
@@ -30,7 +35,9 @@ def connect(port: int) -> kombu.Connection:
     return kombu.Connection(f"amqp://guest:guest@127.0.0.1:{port}//", transport_options=CONFIRMED)
 
 
-def take(connection: kombu.Connection, queue: kombu.Queue, count: int) -> list[kombu.Message]:
+def take(
+    connection: kombu.Connection, queue: kombu.Queue, count: int, *, ack: bool = True
+) -> list[kombu.Message]:
     """Consume so many messages."""
     found: list[kombu.Message] = []
     with kombu.Consumer(
@@ -39,11 +46,13 @@ def take(connection: kombu.Connection, queue: kombu.Queue, count: int) -> list[k
         while len(found) < count:
             connection.drain_events(timeout=PATIENCE_S)
             for message in found:
-                if not message.acknowledged:
+                if ack and not message.acknowledged:
                     message.ack()
     return found
 
 
+@pytest.mark.shows("publish", "serializers, compression")
+@pytest.mark.shows("consume", "SimpleQueue")
 @pytest.mark.parametrize("serializer", ["json", "pickle"])
 @pytest.mark.parametrize("compression", [None, "gzip"])
 def test_a_simple_queue_keeps_python_values(
@@ -71,6 +80,7 @@ def test_a_simple_queue_keeps_python_values(
     assert [each.delivery_info["redelivered"] for each in others] == [False, True]
 
 
+@pytest.mark.shows("declare", "exchanges, queues, bindings")
 def test_declared_entities_route(connection: kombu.Connection) -> None:
     exchange = kombu.Exchange("media", "topic", durable=True)
     video = kombu.Queue("video", exchange, routing_key="video.#", max_priority=5)
@@ -88,6 +98,8 @@ def test_declared_entities_route(connection: kombu.Connection) -> None:
     ]
 
 
+@pytest.mark.shows("publish", "priorities, expirations, headers")
+@pytest.mark.shows("consume", "prefetch")
 def test_priorities_expirations_and_headers(connection: kombu.Connection) -> None:
     queue = kombu.Queue("graded", max_priority=9)
     with connection.Producer() as producer:
@@ -110,6 +122,7 @@ def test_priorities_expirations_and_headers(connection: kombu.Connection) -> Non
     assert found[0].headers["tried"] == 9
 
 
+@pytest.mark.shows("consume", "requeue, reject")
 def test_what_is_requeued_comes_again_and_what_is_rejected_does_not(
     connection: kombu.Connection,
 ) -> None:
@@ -129,6 +142,26 @@ def test_what_is_requeued_comes_again_and_what_is_rejected_does_not(
     assert again is not None
     assert (again.payload, again.delivery_info["redelivered"]) == ("again", True)
     assert queue.get() is None
+
+
+@pytest.mark.shows("dead letters", "rejected, with x-death")
+def test_what_is_rejected_is_a_dead_letter(connection: kombu.Connection) -> None:
+    dead = kombu.Queue("dead")(connection.default_channel)
+    dead.declare()
+    target = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead.name}
+    queue = kombu.Queue("failing", queue_arguments=target)(connection.default_channel)
+    queue.declare()
+    with connection.Producer() as producer:
+        producer.publish("bad", routing_key=queue.name)
+    (message,) = take(connection, queue, 1, ack=False)
+    message.reject()
+
+    (found,) = take(connection, dead, 1)
+
+    assert found.payload == "bad"
+    assert [(each["queue"], each["reason"]) for each in found.headers["x-death"]] == [
+        (queue.name, "rejected")
+    ]
 
 
 def test_what_is_refused_closes_the_channel_only(connection: kombu.Connection) -> None:
@@ -155,6 +188,7 @@ def test_heartbeats_are_answered(running: Running) -> None:
         assert connection.connected
 
 
+@pytest.mark.shows("publish", "confirms; retries over a restart of the server")
 def test_a_producer_with_retries_goes_on_when_the_server_is_back(tmp_path: Path) -> None:
     port = free_port()
     config = CONFIG.listening(amqp=f"127.0.0.1:{port}")

@@ -13,6 +13,7 @@ from pika.exceptions import (  # type: ignore[import-untyped]
     UnroutableError,
 )
 from tests.foreign_clients.pika_client import (
+    CLIENT,
     CONFIG,
     PERSISTENT,
     Inbox,
@@ -27,6 +28,7 @@ from tests.loop_thread import PATIENCE_S
 
 from mainstem.node.server import Running
 
+pytestmark = CLIENT
 _numbers = count(1)
 
 
@@ -52,6 +54,7 @@ def publish(channel: BlockingChannel, queue: str, *messages: bytes) -> None:
 # Published
 
 
+@pytest.mark.shows("publish", "all properties")
 def test_a_message_comes_back_with_all_its_properties(channel: BlockingChannel, queue: str) -> None:
     said = pika.BasicProperties(
         content_type="text/plain",
@@ -95,6 +98,7 @@ def test_bodies_of_every_size_come_back(channel: BlockingChannel, queue: str, si
     assert len(body) == size
 
 
+@pytest.mark.refused("a message over amqp.max_message_bytes", "the server's limit")
 def test_a_message_over_the_limit_closes_the_channel_only(running: Running) -> None:
     with connected(running) as connection:
         channel = connection.channel()
@@ -107,6 +111,7 @@ def test_a_message_over_the_limit_closes_the_channel_only(running: Running) -> N
         assert waiting(connection.channel(), queue) == 0
 
 
+@pytest.mark.shows("publish", "confirms", "returns")
 def test_confirms_come_once_it_is_durable_and_what_goes_nowhere_is_returned(
     channel: BlockingChannel, queue: str
 ) -> None:
@@ -135,6 +140,7 @@ def test_without_confirms_what_goes_nowhere_is_returned(channel: BlockingChannel
 # Consumed
 
 
+@pytest.mark.shows("consume", "prefetch")
 def test_a_consumer_has_no_more_than_its_prefetch(channel: BlockingChannel, queue: str) -> None:
     publish(channel, queue, *(b"%d" % number for number in range(10)))
     channel.basic_qos(prefetch_count=3)
@@ -152,6 +158,7 @@ def test_a_consumer_has_no_more_than_its_prefetch(channel: BlockingChannel, queu
     assert not any(each.redelivered for each in more)
 
 
+@pytest.mark.shows("consume", "prefetch of a channel")
 def test_prefetch_of_a_channel_counts_all_its_consumers(channel: BlockingChannel) -> None:
     queues = [channel.queue_declare("", exclusive=True).method.queue for _ in range(2)]
     for queue in queues:
@@ -209,6 +216,7 @@ def test_a_consumer_that_is_cancelled_keeps_what_it_has(
     assert drained(channel, queue) == [b"2"]
 
 
+@pytest.mark.shows("consume", "consumer priorities")
 def test_the_consumer_of_higher_priority_is_served_first(
     channel: BlockingChannel, queue: str
 ) -> None:
@@ -221,6 +229,7 @@ def test_the_consumer_of_higher_priority_is_served_first(
     assert low.next().body == b"3"
 
 
+@pytest.mark.shows("consume", "exclusive")
 def test_an_exclusive_consumer_is_alone(channel: BlockingChannel, queue: str) -> None:
     inbox = Inbox(channel, queue, exclusive=True)
     with pytest.raises(ChannelClosedByBroker) as refused:
@@ -254,6 +263,7 @@ def test_two_connections_compete_for_a_queue(running: Running, queue: str) -> No
 # Settled
 
 
+@pytest.mark.shows("consume", "requeue")
 def test_what_is_given_back_comes_first_and_says_so(channel: BlockingChannel, queue: str) -> None:
     publish(channel, queue, b"1", b"2", b"3", b"4")
     tags = [channel.basic_get(queue)[0].delivery_tag for _ in range(3)]
@@ -270,6 +280,7 @@ def test_what_is_given_back_comes_first_and_says_so(channel: BlockingChannel, qu
     ]
 
 
+@pytest.mark.shows("consume", "nack and reject")
 @pytest.mark.parametrize("way", ["nack", "nack of many", "reject"])
 def test_what_is_refused_for_good_is_gone(channel: BlockingChannel, queue: str, way: str) -> None:
     publish(channel, queue, b"1", b"2")
@@ -283,6 +294,7 @@ def test_what_is_refused_for_good_is_gone(channel: BlockingChannel, queue: str, 
     assert drained(channel, queue) == []
 
 
+@pytest.mark.shows("consume", "recover")
 def test_recover_gives_everything_back(channel: BlockingChannel, queue: str) -> None:
     publish(channel, queue, b"1", b"2")
     inbox = Inbox(channel, queue)
@@ -320,6 +332,7 @@ def test_an_unknown_delivery_tag_closes_the_channel(channel: BlockingChannel, qu
     assert "unknown delivery tag 1" in refused.value.reply_text
 
 
+@pytest.mark.shows("consume", "get")
 def test_get_of_an_empty_queue_says_so(channel: BlockingChannel, queue: str) -> None:
     assert channel.basic_get(queue) == (None, None, None)
 
@@ -336,6 +349,7 @@ def test_purge_leaves_what_is_out(channel: BlockingChannel, queue: str) -> None:
 # Transactions
 
 
+@pytest.mark.shows("transactions", "commit, rollback")
 def test_a_transaction_is_seen_when_it_commits(
     running: Running, channel: BlockingChannel, queue: str
 ) -> None:
@@ -358,6 +372,7 @@ def test_a_transaction_is_seen_when_it_commits(
     assert drained(channel, queue) == [b"1", b"2"]
 
 
+@pytest.mark.shows("transactions", "acknowledgements")
 def test_what_a_transaction_acknowledged_without_commit_comes_again(
     running: Running, channel: BlockingChannel, queue: str
 ) -> None:
@@ -383,6 +398,7 @@ def test_a_channel_has_transactions_or_confirms(running: Running) -> None:
 # Requests and answers
 
 
+@pytest.mark.shows("consume", "direct reply-to")
 def test_answers_come_straight_to_who_asked(running: Running, queue: str) -> None:
     with channel_of(running) as asking, channel_of(running) as answering:
         answers = Inbox(asking, "amq.rabbitmq.reply-to", auto_ack=True)

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from functools import partial
 
 import pika  # type: ignore[import-untyped]
+import pytest
 from pika.adapters.asyncio_connection import AsyncioConnection  # type: ignore[import-untyped]
-from tests.foreign_clients.pika_client import PERSISTENT, address_of, parameters
+from tests.foreign_clients.pika_client import CLIENT, PERSISTENT, address_of, parameters
 from tests.loop_thread import PATIENCE_S
 
 from mainstem.node.server import Running
 
+pytestmark = CLIENT
 SENT = 500
 
 
@@ -75,6 +77,7 @@ class Round:
         assert (self.nacked, self.most_unacked) == (0, 7)
 
 
+@pytest.mark.shows("publish", "SelectConnection")
 def test_select_connection_publishes_and_consumes(running: Running) -> None:
     rounds: list[Round] = []
     errors: list[BaseException] = []
@@ -97,6 +100,7 @@ def test_select_connection_publishes_and_consumes(running: Running) -> None:
     assert [type(error) for error in errors] == [pika.exceptions.ConnectionClosedByClient]
 
 
+@pytest.mark.shows("publish", "AsyncioConnection")
 async def test_asyncio_connection_publishes_and_consumes(running: Running) -> None:
     done: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
     rounds: list[Round] = []

@@ -10,9 +10,10 @@ from pika.adapters.blocking_connection import (  # type: ignore[import-untyped]
     BlockingConnection,
 )
 from pika.exceptions import ChannelClosedByBroker, NackError  # type: ignore[import-untyped]
-from tests.foreign_clients.pika_client import waiting
+from tests.foreign_clients.pika_client import CLIENT, waiting
 from tests.loop_thread import PATIENCE_S
 
+pytestmark = CLIENT
 _names = count(1)
 
 
@@ -62,6 +63,7 @@ def consumed(channel: BlockingChannel, queue: str) -> Message:
     return found
 
 
+@pytest.mark.shows("dead letters", "expired")
 def test_what_expires_goes_to_the_dead_letter_exchange_though_nobody_consumes(
     channel: BlockingChannel,
 ) -> None:
@@ -81,6 +83,7 @@ def test_what_expires_goes_to_the_dead_letter_exchange_though_nobody_consumes(
     assert waiting(channel, queue) == 0
 
 
+@pytest.mark.shows("publish", "time to live")
 def test_a_message_has_a_time_to_live_of_its_own(channel: BlockingChannel) -> None:
     dead = declared(channel)
     queue = declared(channel, dead_letter_exchange="", dead_letter_routing_key=dead)
@@ -124,6 +127,7 @@ def test_a_time_to_live_of_0_expires_unless_a_consumer_waits(
     assert len(received) == 1
 
 
+@pytest.mark.shows("dead letters", "rejected, with x-death")
 def test_what_is_rejected_is_tried_again_through_a_queue_that_waits(
     channel: BlockingChannel,
 ) -> None:
@@ -154,6 +158,7 @@ def test_what_is_rejected_is_tried_again_through_a_queue_that_waits(
     ]
 
 
+@pytest.mark.shows("dead letters", "cycles")
 def test_a_message_that_goes_round_by_itself_is_dropped(channel: BlockingChannel) -> None:
     name = f"circle-{next(_names)}"
     channel.queue_declare(
@@ -172,6 +177,7 @@ def test_a_message_that_goes_round_by_itself_is_dropped(channel: BlockingChannel
     channel.queue_delete(name)
 
 
+@pytest.mark.shows("declare", "length limits")
 def test_a_full_queue_drops_its_oldest_messages(channel: BlockingChannel) -> None:
     dead = declared(channel)
     queue = declared(channel, max_length=2, dead_letter_exchange="", dead_letter_routing_key=dead)
@@ -197,6 +203,7 @@ def test_or_it_refuses_messages(channel: BlockingChannel) -> None:
     assert channel.basic_get(queue, auto_ack=True)[2] == b"third"
 
 
+@pytest.mark.shows("dead letters", "delivery limit")
 def test_what_comes_too_often_is_a_dead_letter(channel: BlockingChannel) -> None:
     dead = declared(channel)
     queue = declared(
@@ -229,6 +236,7 @@ def test_priorities_come_first(channel: BlockingChannel) -> None:
     assert found == [b"20", b"5", b"3", b"1", b"0"]
 
 
+@pytest.mark.shows("consume", "single active consumer")
 def test_of_a_single_active_consumer_the_next_takes_over(
     connection: BlockingConnection, channel: BlockingChannel
 ) -> None:
@@ -256,6 +264,7 @@ def test_of_a_single_active_consumer_the_next_takes_over(
     assert told == [("first", b"0"), ("second", b"1"), ("second", b"0")]
 
 
+@pytest.mark.shows("declare", "queue expiry")
 def test_a_queue_that_nobody_uses_expires(
     connection: BlockingConnection, channel: BlockingChannel
 ) -> None:
@@ -276,6 +285,7 @@ def test_a_queue_that_nobody_uses_expires(
         connection.process_data_events(time_limit=0.05)
 
 
+@pytest.mark.refused("unknown arguments of queues", "an argument that does nothing would mislead")
 @pytest.mark.parametrize(
     "arguments",
     [

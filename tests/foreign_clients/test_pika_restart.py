@@ -11,6 +11,7 @@ from pika.exceptions import (  # type: ignore[import-untyped]
 )
 from tests.faults.killable_server import Mortal
 from tests.foreign_clients.pika_client import (
+    CLIENT,
     CONFIG,
     PERSISTENT,
     Inbox,
@@ -22,6 +23,7 @@ from tests.in_process_server import server
 
 from mainstem.core.topic_settings import Durability
 
+pytestmark = CLIENT
 SENT = 200
 
 
@@ -45,6 +47,7 @@ def route(channel: BlockingChannel) -> None:
     channel.basic_publish("orders", "book.known", b"nobody's", PERSISTENT)
 
 
+@pytest.mark.shows("declare", "durable over a restart of the server")
 def test_what_is_durable_is_there_after_a_restart(tmp_path: Path) -> None:
     with server(tmp_path, config=CONFIG) as running, channel_of(running) as channel:
         channel.confirm_delivery()
@@ -103,6 +106,7 @@ def test_durable_queues_are_as_durable_as_new_topics_and_survive_a_restart(
     assert left == [b"1"]
 
 
+@pytest.mark.shows("publish", "confirmed messages survive kill -9")
 def test_kill_9_loses_nothing_that_was_confirmed(tmp_path: Path) -> None:
     with Mortal(tmp_path, amqp=True) as mortal:
         with channel_of(mortal.amqp) as channel:

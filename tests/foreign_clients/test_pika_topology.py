@@ -9,6 +9,7 @@ from pika.exceptions import (  # type: ignore[import-untyped]
     ChannelClosedByBroker,
 )
 from tests.foreign_clients.pika_client import (
+    CLIENT,
     Inbox,
     bodies,
     channel_of,
@@ -17,6 +18,8 @@ from tests.foreign_clients.pika_client import (
 )
 
 from mainstem.node.server import Running
+
+pytestmark = CLIENT
 
 
 def bound(
@@ -63,6 +66,7 @@ def test_a_fanout_exchange_routes_to_all(channel: BlockingChannel, name: str) ->
     assert [drained(channel, queue) for queue in queues] == [[b"1"]] * 3
 
 
+@pytest.mark.shows("declare", "direct, fanout, topic and headers exchanges")
 @pytest.mark.parametrize(
     ("pattern", "matched"),
     [
@@ -113,6 +117,7 @@ def test_a_headers_exchange_routes_by_headers(
     assert drained(channel, queue) == taken
 
 
+@pytest.mark.shows("declare", "bindings of exchanges to exchanges")
 def test_exchanges_are_bound_to_exchanges(channel: BlockingChannel, name: str) -> None:
     source, target = f"{name}.source", f"{name}.target"
     channel.exchange_declare(source, "topic")
@@ -129,6 +134,7 @@ def test_exchanges_are_bound_to_exchanges(channel: BlockingChannel, name: str) -
     assert drained(channel, queue) == [b"a.b"]
 
 
+@pytest.mark.shows("declare", "alternate exchanges")
 def test_the_alternate_exchange_takes_what_has_no_binding(
     channel: BlockingChannel, name: str
 ) -> None:
@@ -143,6 +149,7 @@ def test_the_alternate_exchange_takes_what_has_no_binding(
     assert drained(channel, rest) == [b"unknown"]
 
 
+@pytest.mark.shows("publish", "CC, BCC")
 def test_cc_and_bcc_are_further_keys(channel: BlockingChannel, name: str) -> None:
     queues = [bound(channel, "amq.direct", f"{name}.{number}") for number in range(3)]
     headers = {"CC": [f"{name}.1"], "BCC": [f"{name}.2"]}
@@ -175,6 +182,7 @@ def test_a_binding_that_is_gone_routes_nothing(channel: BlockingChannel, name: s
 # Queues
 
 
+@pytest.mark.shows("declare", "priorities")
 def test_priorities_come_first(channel: BlockingChannel, name: str) -> None:
     channel.queue_declare(name, arguments={"x-max-priority": 5})
     for number, priority in enumerate([None, 5, 1, 3, 5, 9, 0]):
@@ -185,6 +193,7 @@ def test_priorities_come_first(channel: BlockingChannel, name: str) -> None:
     assert bodies(Inbox(channel, name).take(7)) == [b"1", b"4", b"5", b"3", b"2", b"0", b"6"]
 
 
+@pytest.mark.shows("declare", "exclusive and server-named queues")
 def test_a_queue_named_by_the_server_goes_with_its_connection(
     running: Running, channel: BlockingChannel
 ) -> None:
@@ -209,6 +218,7 @@ def test_a_queue_without_a_name_is_the_one_declared_last(channel: BlockingChanne
     assert waiting(channel, queue) == 0
 
 
+@pytest.mark.shows("declare", "auto-delete")
 def test_auto_delete_goes_with_the_last_consumer(channel: BlockingChannel, name: str) -> None:
     channel.queue_declare(name, auto_delete=True)
     inboxes = [Inbox(channel, name) for _ in range(2)]
@@ -229,6 +239,7 @@ def test_an_auto_delete_exchange_goes_with_its_last_binding(
     assert refused(channel, "exchange_declare", name, passive=True).startswith("404 ")
 
 
+@pytest.mark.shows("consume", "cancel notifications")
 def test_consumers_are_told_that_their_queue_is_deleted(
     running: Running, channel: BlockingChannel, name: str
 ) -> None:
@@ -272,6 +283,7 @@ def test_a_declaration_tells_of_messages_and_consumers(channel: BlockingChannel,
     assert (found.queue, found.message_count, found.consumer_count) == (name, 2, 1)
 
 
+@pytest.mark.shows("declare", "virtual hosts")
 def test_virtual_hosts_keep_names_apart(running: Running, name: str) -> None:
     with (
         channel_of(running, virtual_host="one") as one,
@@ -368,6 +380,7 @@ def test_an_unknown_type_of_exchange_is_406(channel: BlockingChannel, name: str)
     assert said == "406 PRECONDITION_FAILED - unknown exchange type 'no-such-type'"
 
 
+@pytest.mark.refused("a `user-id` that is not the login's", "as in RabbitMQ")
 def test_a_message_of_another_user_is_refused(channel: BlockingChannel, name: str) -> None:
     tried = channel.connection.channel()
     tried.confirm_delivery()
