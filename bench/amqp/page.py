@@ -1,0 +1,145 @@
+"""The page of figures: docs/benchmarks/amqp.md, made from amqp.json."""
+
+from collections.abc import Sequence
+from statistics import median
+
+import msgspec
+from bench.amqp.measuring import Row
+from bench.amqp.systems import OURS, THEIRS
+from bench.kafka.page import table
+
+THROUGHPUT_AIM, LATENCY_AIM = 2.0, 1.0
+_LESS_IS_BETTER = ("latency", "memory", "start")
+
+NOTES = """\
+`load.c`, a client on librabbitmq in a process of its own, drives both servers in turn, on the same
+machine, on queues that are durable. Both are as they start by default; no plugin is enabled in
+RabbitMQ. Publishing: at most {window:,} messages are unconfirmed; with several queues they take
+turns. Consuming: every message is acknowledged by itself, and each queue has its own consumer with
+that prefetch. Every figure is the median of the rounds; a ratio (ours to RabbitMQ) is the median of
+the rounds' ratios. CPU is user and system time of the whole server, in microseconds per message.
+Client and server share the cores, so figures of different pages cannot be compared."""
+
+
+class Section(msgspec.Struct):
+    """What was measured in one run, and how."""
+
+    about: str
+    rows: list[Row]
+
+
+class Figures(msgspec.Struct):
+    """All there is: sections may come from different runs."""
+
+    version: str
+    """Of RabbitMQ."""
+    sections: dict[str, Section] = {}
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """A table of the page: its rows and how it names them."""
+
+    section: str
+    what: str
+    title: str
+    unit: str
+    note: str = ""
+
+
+_PARTS = (
+    _Part("throughput", "publish", "Publish and confirm", "messages/s"),
+    _Part("throughput", "consume", "Consume and acknowledge", "messages/s"),
+    _Part(
+        "latency",
+        "latency",
+        "Latency",
+        "µs",
+        "100 B at 1,000 messages/s without confirms, from basic.publish in one process to the "
+        "consumer in another.",
+    ),
+    _Part(
+        "celery",
+        "celery",
+        "Celery",
+        "tasks/s",
+        "One publisher, one worker (`--pool solo`), the same app against both; from the first "
+        "`delay()` to the end of the last task. Most of the time is Celery's own.",
+    ),
+    _Part(
+        "backlog",
+        "backlog",
+        "A backlog",
+        "messages/s",
+        "Transient messages of 100 B in one queue, drained with a prefetch of 100; once.",
+    ),
+    _Part("backlog", "memory", "Memory", "MB", "Resident memory of the server's process."),
+    _Part(
+        "start",
+        "start",
+        "Start-up",
+        "ms",
+        "From spawning the process to the first answer to a client.",
+    ),
+)
+
+
+def page(figures: Figures, window: int) -> str:
+    """Return the page with all tables that there are figures for."""
+    parts = [
+        f"# AMQP 0-9-1 clients: mainstem beside RabbitMQ {figures.version}",
+        "`python -m bench.amqp` writes this page. RabbitMQ is Debian's package.",
+        NOTES.format(window=window),
+        _summary(figures),
+    ]
+    for part in _PARTS:
+        if (section := figures.sections.get(part.section)) is not None:
+            rows = [row for row in section.rows if row.what == part.what]
+            texts = (f"## {part.title}", part.note, _table(part, rows), section.about)
+            parts += [text for text in texts if text]
+    return "\n\n".join(parts) + "\n"
+
+
+def ratio(row: Row) -> float:
+    """Return the median of the rounds' ratios, ours to RabbitMQ."""
+    pairs = zip(row.values[OURS], row.values[THEIRS], strict=True)
+    return median(ours / theirs for ours, theirs in pairs)
+
+
+def short_of(figures: Figures) -> list[str]:
+    """Return what does not meet its aim, a line each."""
+    found = []
+    for section in figures.sections.values():
+        for row in section.rows:
+            aim = LATENCY_AIM if row.what in _LESS_IS_BETTER else THROUGHPUT_AIM
+            value = ratio(row)
+            meets = value <= aim if row.what in _LESS_IS_BETTER else value >= aim
+            if not meets:
+                case = ", ".join(f"{name} {value}" for name, value in row.case.items())
+                found.append(f"- {row.what}: {case}: {value:.2f} (aim: {aim:.1f})")
+    return found
+
+
+def _summary(figures: Figures) -> str:
+    aims = (
+        f"The aim is at least {THROUGHPUT_AIM:.1f} times RabbitMQ's rate, and at most "
+        f"{LATENCY_AIM:.1f} times its latency, memory and start-up time."
+    )
+    short = short_of(figures)
+    if not short:
+        return f"{aims} Everything meets it."
+    return "\n".join([f"{aims} What falls short:", "", *short])
+
+
+def _table(part: _Part, rows: Sequence[Row]) -> str:
+    has_cpu = bool(rows and rows[0].cpu_us)
+    head = [*rows[0].case, f"{OURS}, {part.unit}", f"{THEIRS}, {part.unit}", "ratio"]
+    if has_cpu:
+        head += [f"{OURS} CPU, µs", f"{THEIRS} CPU, µs"]
+    cells = []
+    for row in rows:
+        values = [f"{median(row.values[each]):,.0f}" for each in (OURS, THEIRS)]
+        line = [*row.case.values(), *values, f"{ratio(row):.2f}"]
+        if has_cpu:
+            line += [f"{median(row.cpu_us[each]):.1f}" for each in (OURS, THEIRS)]
+        cells.append(line)
+    return table(head, cells)
