@@ -240,6 +240,7 @@ QUEUES: Rules = {
     "seek": ask(ALTER, GROUP, "name"),
     "purge": ask(ALTER, GROUP, "name"),
     "route_dead_letters": cluster(ALTER),
+    "watch_deletions": cluster(ALTER),
     "settings": ask(DESCRIBE, GROUP, "name"),
     "created_with": ask(DESCRIBE, GROUP, "name"),
     "show": ask(DESCRIBE, GROUP, "name"),

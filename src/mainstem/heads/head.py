@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import asyncio
     import socket
 
+    from mainstem.broker.door import Door, Durable
     from mainstem.heads.context import HeadContext
 
 LISTEN = Meta(description="Listen address: HOST:PORT (port 0 takes a free one), or off.")
@@ -63,6 +64,8 @@ class RunningHead(Protocol):
         """Close every connection."""
 
 
+DeleteQueue = Callable[["Door", str, str], "Durable | None"]
+"""Deletes a queue, by topic and name, with the head's definitions of it; None if it has none."""
 Start = Callable[["HeadContext", HeadSettings, "socket.socket"], Awaitable[RunningHead]]
 
 
@@ -85,6 +88,16 @@ def starts_in(module: str) -> Start:
     return start
 
 
+def deletes_queues_in(module: str) -> DeleteQueue:
+    """Return a function that calls ``delete_queue`` of a module, which is imported only then."""
+
+    def delete_queue(door: "Door", topic: str, name: str) -> "Durable | None":
+        delete: DeleteQueue = import_module(module).delete_queue
+        return delete(door, topic, name)
+
+    return delete_queue
+
+
 class Head(msgspec.Struct, frozen=True):
     """A protocol that a node can serve."""
 
@@ -104,6 +117,8 @@ class Head(msgspec.Struct, frozen=True):
     examples: tuple[str, ...] = ()
     """Commands to try, with ``{at}`` for the address."""
     metrics: tuple[Metric, ...] = ()
+    delete_queue: DeleteQueue | None = None
+    """Deletes a queue that it has declared, while it does not run; while it does, it watches."""
     starts_first: bool = False
     """Whether it starts before the log is opened, and stops last."""
     auto: Address | None = None

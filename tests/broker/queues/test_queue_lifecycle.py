@@ -473,3 +473,17 @@ def test_the_order_can_be_changed_while_events_are_out() -> None:
     assert desk.values() == []
     desk.ack(first)
     assert desk.values() == [b"2"]
+
+
+def test_who_watches_is_told_of_each_queue_that_is_deleted_also_with_its_topic() -> None:
+    desk = Desk()
+    replaced, told = list[str](), list[str]()
+    desk.queues.watch_deletions("somebody", replaced.append)
+    desk.queues.watch_deletions("somebody", told.append)
+    desk.queues.create("orders", "bills")
+
+    desk.queues.delete("orders", "bills")
+    first = list(told)
+    desk.broker.delete_topic("orders")
+
+    assert (first, told, replaced) == (["bills"], ["bills", "emails"], [])

@@ -1,6 +1,6 @@
 """Queues: consumers that share the events of a topic one by one, each settled once."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from mainstem.broker.callbacks import Callback
@@ -76,6 +76,13 @@ class Queues(Protocol):
         """Say who knows where ``dead_letter_route`` of queues leads; for a head, not its peers.
 
         It is called with the queues locked: it must not block, nor call anything here.
+        """
+
+    def watch_deletions(self, watcher: str, deleted: Callable[[str], None]) -> None:
+        """Call ``deleted`` with the name of each queue that is deleted, also with its topic.
+
+        For a head, not its peers: a second call of the same ``watcher`` replaces the first. Calls
+        come from any thread, without a lock, and must not block.
         """
 
     def purge(self, topic: str, name: str) -> tuple[int, Durable]:

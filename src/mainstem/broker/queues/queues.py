@@ -12,7 +12,7 @@ crash, ``noted`` stores the delivery counts of events that may have been in flig
 delivered again.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -129,6 +129,10 @@ class Queues:
     def route_dead_letters(self, router: DeadLetterRouter) -> None:
         """Register the router for ``dead_letter_route``; it is called under the queues' lock."""
         self._registry.dead_letters.router = router
+
+    def watch_deletions(self, watcher: str, deleted: Callable[[str], None]) -> None:
+        """Call ``deleted`` with the name of each queue that is deleted, also with its topic."""
+        self._registry.deletions[watcher] = deleted
 
     def lay_over(self, overlay: Overlay) -> None:
         """Register a function that overrides the settings of queues by name."""

@@ -75,6 +75,8 @@ class QueueRegistry:
         """When the first delay of each queue ends, in wall-clock time."""
         self._spent: dict[QueueKey, LiveQueue] = {}
         """Queues with dead letters that could not be written yet."""
+        self.deletions: dict[str, Callable[[str], None]] = {}
+        """What is called with the name of each deleted queue, by who watches."""
         self.overlay: Overlay = lambda _, own: own
         """Settings by queue name that override a queue's own settings."""
         journal = Journal[Key, Value](
@@ -178,7 +180,7 @@ class QueueRegistry:
         """Delete queues, all or none, and wake their waiting consumers."""
         durable = self.settler.write([each for key in keys for each in self.fold.remove(key)])
         for key in keys:
-            self.settler.calls += self._close(key)
+            self.settler.calls += [*self._close(key), *self._told(key)]
         return durable
 
     def expire(self, live: LiveQueue) -> None:
@@ -309,6 +311,7 @@ class QueueRegistry:
                 if is_gone:
                     self.settler.calls += self._close(key)
                     self.settler.write(self.fold.remove(key))
+                    self.settler.calls += self._told(key)
                     continue
                 if (live := self._live.get(key)) is not None:
                     self.settler.calls += live.take_waiting()
@@ -322,6 +325,10 @@ class QueueRegistry:
         self._used[key] = live
         live.close()
         return live.take_waiting()
+
+    def _told(self, key: QueueKey) -> list[Callback]:
+        """Return the callbacks that tell of a deleted queue."""
+        return [partial(each, key.name) for each in self.deletions.values()]
 
     def cut(self, partition: PartitionId) -> None:
         """Update windows after a partition was truncated, before anything new is appended."""

@@ -20,6 +20,7 @@ from mainstem.client.queue_options import QueueOptions
 from mainstem.client.starts import check_start
 from mainstem.core.errors import InvalidName, InvalidSetting, UnknownPartition
 from mainstem.core.event import Position
+from mainstem.node.queue_deletion import delete_queue
 
 
 class EmbeddedQueues:
@@ -72,7 +73,7 @@ class EmbeddedQueues:
     def delete(self, topic: str, name: str) -> None:
         """Delete a queue; the events stay in the topic."""
         self._check_open()
-        self._broker.queues.delete(topic, name).wait()
+        delete_queue(self._broker, topic, name).wait()
 
 
 def _altered(was: QueueSettings, options: QueueOptions) -> QueueSettings:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mainstem.broker.door import AT_ONCE, Door, Durable, Order, QueueSettings
-from mainstem.core.errors import MainstemError, TopicExists
+from mainstem.core.errors import MainstemError, TopicExists, UnknownQueue, UnknownTopic
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.adapter.topology import equivalence
@@ -115,10 +115,12 @@ class DeclaredQueues:
         self._service = service
         self._definitions = service.definitions
         self._queues: dict[tuple[str, str], DeclaredQueue] = {}
-        self._by_place: dict[tuple[str, str], DeclaredQueue] = {}
+        self._by_own_name: dict[str, DeclaredQueue] = {}
+        """By the names that the broker's queues have, which are unique over all topics."""
         self._gone: dict[str, Durable] = {}
         """Topics whose deletion is not durable yet: their names are not free before."""
         self._shared = set(self._definitions.items(SHARED))
+        service.context.broker.queues.watch_deletions("amqp", self._deleted_elsewhere)
         self._load()
 
     def _load(self) -> None:
@@ -146,7 +148,7 @@ class DeclaredQueues:
 
     def _add(self, queue: DeclaredQueue) -> DeclaredQueue:
         self._queues[queue.record.vhost, queue.name] = queue
-        self._by_place[queue.place] = queue
+        self._by_own_name[queue.place[1]] = queue
         queue.used_ms = self._service.clock_ms()
         self._await_expiry(queue)
         return queue
@@ -164,7 +166,7 @@ class DeclaredQueues:
 
     def _look_at_expiry(self, queue: DeclaredQueue) -> None:
         expires_ms, now_ms = queue.record.settings.expires_ms, self._service.clock_ms()
-        if self._by_place.get(queue.place) is not queue or expires_ms is None:
+        if self._by_own_name.get(queue.place[1]) is not queue or expires_ms is None:
             return
         if queue.consumers:
             queue.used_ms = now_ms
@@ -187,7 +189,8 @@ class DeclaredQueues:
 
     def at(self, topic: str, name: str) -> DeclaredQueue | None:
         """Return a queue by where the broker has it."""
-        return self._by_place.get((topic, name))
+        queue = self._by_own_name.get(name)
+        return queue if queue is not None and queue.place[0] == topic else None
 
     def find(self, connection: "AmqpConversation", name: str) -> DeclaredQueue:
         """Return a queue that a connection may use; AmqpError if there is none."""
@@ -209,6 +212,24 @@ class DeclaredQueues:
             if bounds.tail < bounds.end:
                 found.append((topic, number, bounds.end - 1))
         return found
+
+    def _deleted_elsewhere(self, name: str) -> None:
+        """Take note, from any thread, that a queue of this name was deleted, by whomever."""
+        self._service.context.on_loop(partial(self._remove_lost, name))
+
+    def _remove_lost(self, name: str) -> None:
+        """Remove a queue that another protocol, or an operator, has deleted."""
+        queue = self._by_own_name.get(name)
+        if queue is None:
+            return
+        broker = self._service.context.broker
+        try:
+            with suppress(UnknownTopic):
+                if broker.queues.settings(*queue.place) is not None:
+                    return
+            self._remove(broker, queue)
+        except MainstemError as error:
+            _logger.warning("queue %r was deleted, and its definition stays: %s", queue.name, error)
 
     def _deleted(self, topic: str, durable: Durable) -> None:
         """Take note that the name of a topic is free once its deletion is durable."""
@@ -330,14 +351,16 @@ class DeclaredQueues:
         """Delete a queue, its bindings and its messages; its consumers are told."""
         record = queue.record
         del self._queues[record.vhost, record.name]
-        del self._by_place[queue.place]
+        del self._by_own_name[queue.place[1]]
         durable = self._service.topology.remove_queue(record.vhost, record.name)
-        if queue.owns_topic:
-            self._deleted(queue.place[0], door.delete_topic(queue.place[0]))
-            if not record.durable:
-                self._definitions.delete(TRANSIENT, queue.place[0])
-        else:
-            door.queues.delete(*queue.place)
+        # It may have been deleted elsewhere.
+        with suppress(UnknownTopic, UnknownQueue):
+            if queue.owns_topic:
+                self._deleted(queue.place[0], door.delete_topic(queue.place[0]))
+            else:
+                door.queues.delete(*queue.place)
+        if queue.owns_topic and not record.durable:
+            self._definitions.delete(TRANSIENT, queue.place[0])
         return durable
 
     def delete_exclusive(self, connection: "AmqpConversation") -> list[MainstemError]:
@@ -377,7 +400,7 @@ class DeclaredQueues:
         """Take note that a consumer has gone, and delete the queue if it is to go with the last."""
         self.forget_consumer(consumer)
         queue = consumer.queue
-        is_there = self._by_place.get(queue.place) is queue
+        is_there = self._by_own_name.get(queue.place[1]) is queue
         if is_there and queue.record.auto_delete and not queue.consumers:
             try:
                 self._remove(self._service.context.broker, queue)
