@@ -34,6 +34,15 @@ class WaitingLimits:
         self._counted_to: dict[int, int] = {}
         self._bytes = 0
 
+    def has_expired(
+        self, windows: Mapping[int, Window], heads: Mapping[int, Event | None], now_ms: int
+    ) -> bool:
+        """Set ``head_ms`` of each window by its oldest event; return whether one has expired."""
+        for number, window in windows.items():
+            head = heads[number]
+            window.head_ms = None if head is None else expiry_ms(self.settings, head, window)
+        return any(each.head_ms is not None and each.head_ms <= now_ms for each in windows.values())
+
     def over(
         self,
         windows: Mapping[int, Window],

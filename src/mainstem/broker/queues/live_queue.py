@@ -286,8 +286,12 @@ class LiveQueue:
         if self._limits is None or self._limits.settings is not self.settings:
             self._limits = WaitingLimits(self.settings)
         found: list[tuple[int, int, Cause]] = []
-        waiting = {at: self._waiting_events(at) for at in self.windows}
         tails = {at: self.keep_within(at).tail for at in self.windows}
+        if not self.settings.has_length and all(map(self._is_head_fresh, self.windows)):
+            heads = {at: self._readers[at].peek() for at in self.windows}
+            if not self._limits.has_expired(self.windows, heads, now_ms):
+                return found
+        waiting = {at: self._waiting_events(at) for at in self.windows}
         causes = self._limits.over(self.windows, tails, waiting, self._reader, now_ms)
         for number, event, cause in causes:
             window = self.windows[number]
@@ -297,6 +301,11 @@ class LiveQueue:
         for number in {at for at, _, _ in found}:
             self.begin(number)
         return found
+
+    def _is_head_fresh(self, number: int) -> bool:
+        """Tell whether the oldest waiting event is the next one of the reader."""
+        window = self.windows[number]
+        return window.out == len(window.entries)
 
     def _waiting_events(self, number: int) -> Iterator[Event]:
         """Yield waiting events, oldest first, reading no further than the caller iterates."""

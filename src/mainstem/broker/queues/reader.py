@@ -34,6 +34,8 @@ class PartitionReader:
         self._at = at
         self._uncommitted = uncommitted
         self._events: Iterator[Event] = iter(())
+        self._ahead: Event | None = None
+        """The event that ``peek`` returned, and ``take`` has not."""
         self._last = 0
         """The last offset of the slice in memory."""
         self.offset = offset
@@ -42,10 +44,20 @@ class PartitionReader:
     def begin(self, offset: int) -> None:
         """Continue at another offset."""
         self._events = iter(())
+        self._ahead = None
         self.offset = offset
+
+    def peek(self) -> Event | None:
+        """Return the event that ``take`` returns next."""
+        if self._ahead is None:
+            self._ahead = self.take()
+        return self._ahead
 
     def take(self) -> Event | None:
         """Return the next event, None if there is none yet. Raises OffsetOutOfRange."""
+        if (ahead := self._ahead) is not None:
+            self._ahead = None
+            return ahead
         while True:
             event = next(self._events, None)
             if event is not None:
