@@ -7,19 +7,15 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import pika  # type: ignore[import-untyped]
-import pytest
 from pika.adapters.blocking_connection import (  # type: ignore[import-untyped]
     BlockingChannel,
     BlockingConnection,
 )
-from tests.foreign_clients.compatibility import AMQP
 from tests.loop_thread import PATIENCE_S
 
 from mainstem.node.config import Config
 from mainstem.node.server import Running
 
-CLIENT = pytest.mark.client("pika", "1.4", AMQP)
-"""What modules of tests with pika are marked with."""
 CONFIG = Config().listening(amqp="127.0.0.1:0")
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 

@@ -12,8 +12,8 @@ from pika.exceptions import (  # type: ignore[import-untyped]
     ConnectionClosedByBroker,
     UnroutableError,
 )
+from tests.foreign_clients.compatibility import AMQP
 from tests.foreign_clients.pika_client import (
-    CLIENT,
     CONFIG,
     PERSISTENT,
     Inbox,
@@ -28,7 +28,7 @@ from tests.loop_thread import PATIENCE_S
 
 from mainstem.node.server import Running
 
-pytestmark = CLIENT
+pytestmark = pytest.mark.client("pika", "1.4", AMQP)
 _numbers = count(1)
 
 

@@ -7,12 +7,13 @@ from functools import partial
 import pika  # type: ignore[import-untyped]
 import pytest
 from pika.adapters.asyncio_connection import AsyncioConnection  # type: ignore[import-untyped]
-from tests.foreign_clients.pika_client import CLIENT, PERSISTENT, address_of, parameters
+from tests.foreign_clients.compatibility import AMQP
+from tests.foreign_clients.pika_client import PERSISTENT, address_of, parameters
 from tests.loop_thread import PATIENCE_S
 
 from mainstem.node.server import Running
 
-pytestmark = CLIENT
+pytestmark = pytest.mark.client("pika", "1.4", AMQP)
 SENT = 500
 
 

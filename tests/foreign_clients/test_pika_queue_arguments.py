@@ -10,10 +10,11 @@ from pika.adapters.blocking_connection import (  # type: ignore[import-untyped]
     BlockingConnection,
 )
 from pika.exceptions import ChannelClosedByBroker, NackError  # type: ignore[import-untyped]
-from tests.foreign_clients.pika_client import CLIENT, waiting
+from tests.foreign_clients.compatibility import AMQP
+from tests.foreign_clients.pika_client import waiting
 from tests.loop_thread import PATIENCE_S
 
-pytestmark = CLIENT
+pytestmark = pytest.mark.client("pika", "1.4", AMQP)
 _names = count(1)
 
 

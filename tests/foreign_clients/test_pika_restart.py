@@ -10,8 +10,8 @@ from pika.exceptions import (  # type: ignore[import-untyped]
     ChannelClosedByBroker,
 )
 from tests.faults.killable_server import Mortal
+from tests.foreign_clients.compatibility import AMQP
 from tests.foreign_clients.pika_client import (
-    CLIENT,
     CONFIG,
     PERSISTENT,
     Inbox,
@@ -23,7 +23,7 @@ from tests.in_process_server import server
 
 from mainstem.core.topic_settings import Durability
 
-pytestmark = CLIENT
+pytestmark = pytest.mark.client("pika", "1.4", AMQP)
 SENT = 200
 
 

@@ -8,8 +8,8 @@ from pika.adapters.blocking_connection import BlockingChannel  # type: ignore[im
 from pika.exceptions import (  # type: ignore[import-untyped]
     ChannelClosedByBroker,
 )
+from tests.foreign_clients.compatibility import AMQP
 from tests.foreign_clients.pika_client import (
-    CLIENT,
     Inbox,
     bodies,
     channel_of,
@@ -19,7 +19,7 @@ from tests.foreign_clients.pika_client import (
 
 from mainstem.node.server import Running
 
-pytestmark = CLIENT
+pytestmark = pytest.mark.client("pika", "1.4", AMQP)
 
 
 def bound(
