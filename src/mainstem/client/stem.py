@@ -128,6 +128,10 @@ class Delivery(Protocol):
 
     Settling raises StaleDelivery if the delivery is settled already, or if its lock has expired
     (after ``lock_s`` seconds) and the event may have gone to another consumer.
+
+    With ``wait=False`` it is settled in the background, many times as fast: after a crash within
+    milliseconds the event is redelivered. An error is raised by the next ``poll`` or iteration, or
+    by ``close``, after which all settlements are durable.
     """
 
     @property
@@ -138,16 +142,16 @@ class Delivery(Protocol):
     def count(self) -> int:
         """The number of deliveries of this event, including this one."""
 
-    def ack(self) -> None:
-        """Acknowledge the event, which is never delivered again; durable on return."""
+    def ack(self, *, wait: bool = True) -> None:
+        """Acknowledge the event, which is never delivered again; durable on return if ``wait``."""
 
-    def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
+    def nack(self, *, delay_s: float = 0.0, reason: str = "", wait: bool = True) -> None:
         """Report a failure: the event is redelivered after the delay, or becomes a dead letter."""
 
-    def release(self) -> None:
+    def release(self, *, wait: bool = True) -> None:
         """Return the event unprocessed: this delivery does not count."""
 
-    def reject(self, reason: str = "") -> None:
+    def reject(self, reason: str = "", *, wait: bool = True) -> None:
         """Make the event a dead letter at once."""
 
     def renew(self) -> None:
@@ -418,16 +422,16 @@ class AsyncDelivery(Protocol):
     def count(self) -> int:
         """The number of deliveries of this event, including this one."""
 
-    async def ack(self) -> None:
-        """Acknowledge the event, which is never delivered again; durable on return."""
+    async def ack(self, *, wait: bool = True) -> None:
+        """Acknowledge the event, which is never delivered again; durable on return if ``wait``."""
 
-    async def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
+    async def nack(self, *, delay_s: float = 0.0, reason: str = "", wait: bool = True) -> None:
         """Report a failure: the event is redelivered after the delay, or becomes a dead letter."""
 
-    async def release(self) -> None:
+    async def release(self, *, wait: bool = True) -> None:
         """Return the event unprocessed: this delivery does not count."""
 
-    async def reject(self, reason: str = "") -> None:
+    async def reject(self, reason: str = "", *, wait: bool = True) -> None:
         """Make the event a dead letter at once."""
 
     def renew(self) -> None:

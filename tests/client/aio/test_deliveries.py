@@ -24,3 +24,17 @@ async def test_deliveries_ack_themselves_and_come_again_after_an_error(
                 assert event == delivery.event
 
     assert got == [("1", 1), ("1", 2), ("2", 1), ("2", 2)]
+
+
+async def test_what_nobody_waits_for_is_settled_once_the_queue_is_closed(
+    async_stem: aio.AsyncStem,
+) -> None:
+    await async_stem.topics.create("orders", partitions=1)
+    await async_stem.publish_many("orders", map(str, range(150)))
+
+    async with async_stem.queue("orders", name="emails", follow=False) as queue:
+        async for delivery in queue:
+            await delivery.ack(wait=False)
+
+    again = [each async for each in async_stem.queue("orders", name="emails", follow=False)]
+    assert again == []

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import mainstem
+from mainstem.client.embedded.queue import EmbeddedQueue
 from mainstem.client.info import QueuedEvent
 from mainstem.core.dead_letters import origin_of
 from mainstem.core.errors import (
@@ -144,6 +145,78 @@ def test_a_renewed_delivery_can_be_acked(memory: mainstem.EmbeddedStem) -> None:
     delivery.ack()
 
     assert memory.queues.show("orders", "emails").ready == 0
+
+
+def ack_late(stem: mainstem.EmbeddedStem, queue: EmbeddedQueue) -> None:
+    """Ack a delivery that is none any more."""
+    late = next(queue)
+    stem.node.broker.queues.seek("orders", "emails", {0: 0})
+    late.ack(wait=False)
+
+
+def ack_everything(queue: EmbeddedQueue) -> None:
+    for delivery in queue:
+        delivery.ack()
+
+
+def test_an_ack_that_nobody_waits_for_and_that_fails_is_raised_by_the_next_poll(
+    memory: mainstem.EmbeddedStem,
+) -> None:
+    memory.publish("orders", "1")
+    queue = memory.queue("orders", name="emails")
+    ack_late(memory, queue)
+
+    with pytest.raises(StaleDelivery, match="orders\\[0\\]@0"):
+        ack_everything(queue)
+
+
+def test_an_ack_that_nobody_waits_for_and_that_fails_is_raised_by_close(
+    memory: mainstem.EmbeddedStem,
+) -> None:
+    memory.publish("orders", "1")
+    queue = memory.queue("orders", name="emails")
+    ack_late(memory, queue)
+
+    with pytest.raises(StaleDelivery):
+        queue.close()
+
+    assert drained(memory) == ["1"]
+
+
+def test_an_error_of_the_block_matters_more_than_an_ack_that_failed(
+    memory: mainstem.EmbeddedStem,
+) -> None:
+    memory.publish("orders", "1")
+    queue = memory.queue("orders", name="emails")
+    ack_late(memory, queue)
+
+    with pytest.raises(ValueError, match="of the block"), queue:
+        raise ValueError("of the block")
+
+
+def test_an_ack_that_nobody_waits_for_lets_the_next_event_of_its_key_out(
+    memory: mainstem.EmbeddedStem,
+) -> None:
+    for value in "12":
+        memory.publish("orders", value, key="ann")
+
+    with memory.queue("orders", name="emails", order="key", follow=False) as queue:
+        for delivery in queue:
+            delivery.ack(wait=False)
+
+    assert drained(memory) == []
+
+
+def test_closing_the_stem_settles_what_nobody_waited_for(tmp_path: Path) -> None:
+    with mainstem.open(tmp_path) as stem:
+        stem.publish_many("orders", ["1", "2"])
+        queue = stem.queue("orders", name="emails")
+        next(queue).ack(wait=False)
+        next(queue).reject("never", wait=False)
+
+    with mainstem.open(tmp_path) as stem:
+        assert drained(stem) == []
+        assert [each.text() for each in stem.subscribe("orders.dead", follow=False)] == ["2"]
 
 
 def test_closing_gives_back_at_once(memory: mainstem.EmbeddedStem) -> None:

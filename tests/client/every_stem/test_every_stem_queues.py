@@ -85,6 +85,36 @@ def test_a_delivery_is_settled_once(stem: Stem, name: str) -> None:
                 settle()
 
 
+def test_what_nobody_waits_for_is_settled_once_the_queue_is_closed(stem: Stem, name: str) -> None:
+    fill(stem, name, 250, partitions=2)
+    found: list[int] = []
+
+    with stem.queue(name, name=name) as queue:
+        while len(found) < 250:
+            delivery = one(queue)
+            found.append(delivery.event.json())
+            delivery.ack(wait=False)
+            with pytest.raises(StaleDelivery):
+                delivery.ack(wait=False)
+
+    assert sorted(found) == list(range(250))
+    assert drained(stem, name, name) == []
+
+
+def test_what_nobody_waits_for_comes_again_or_not(stem: Stem, name: str) -> None:
+    fill(stem, name, 1)
+
+    with stem.queue(name, name=name) as queue:
+        one(queue).nack(wait=False)
+        one(queue).release(wait=False)
+        again = one(queue)
+        again.reject("no", wait=False)
+        assert queue.poll(timeout=0.5) is None
+
+    assert again.count > 1
+    assert drained(stem, name, name) == []
+
+
 def test_who_holds_many_is_given_more(stem: Stem, name: str) -> None:
     fill(stem, name, 40)
 

@@ -15,7 +15,7 @@ from mainstem.client.connected.delivery import ConnectedDelivery
 from mainstem.client.connected.queue import ConnectedQueue
 from mainstem.client.contexts import AsyncClosing, AsyncExits
 from mainstem.client.stem import AsyncDelivery, Delivery
-from mainstem.core.errors import Closed
+from mainstem.core.errors import Closed, MainstemError
 from mainstem.core.event import Event
 
 T = TypeVar("T")
@@ -125,7 +125,12 @@ class AsyncConnectedQueue(AsyncClosing):
         return self
 
     async def _leave(self, error: BaseException | None) -> None:
-        await self.close()
+        try:
+            await self.close()
+        except MainstemError:
+            # The error of the block matters more.
+            if error is None:
+                raise
 
     async def _next(
         self, limit: int, timeout_s: float | None, *, ends: bool = False

@@ -11,6 +11,7 @@ from mainstem.client.checks import check_limit
 from mainstem.client.contexts import AsyncClosing, AsyncExits
 from mainstem.client.embedded.queue_consumer import DeliveredEvent, HeldDelivery, QueueConsumer
 from mainstem.client.stem import AsyncDelivery
+from mainstem.core.errors import MainstemError
 from mainstem.core.event import Event
 
 
@@ -19,21 +20,21 @@ class AsyncEmbeddedDelivery(DeliveredEvent, AsyncExits):
 
     __slots__ = ()
 
-    async def ack(self) -> None:
-        """Acknowledge the event, which is never delivered again; durable on return."""
-        await self._settle(Outcome.ACK)
+    async def ack(self, *, wait: bool = True) -> None:
+        """Acknowledge the event, which is never delivered again; durable on return if ``wait``."""
+        await self._settle(Outcome.ACK, wait=wait)
 
-    async def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
+    async def nack(self, *, delay_s: float = 0.0, reason: str = "", wait: bool = True) -> None:
         """Report a failure: the event is redelivered after the delay, or becomes a dead letter."""
-        await self._settle(Outcome.NACK, delay_s, reason)
+        await self._settle(Outcome.NACK, delay_s, reason, wait=wait)
 
-    async def release(self) -> None:
+    async def release(self, *, wait: bool = True) -> None:
         """Return the event unprocessed: this delivery does not count."""
-        await self._settle(Outcome.RELEASE)
+        await self._settle(Outcome.RELEASE, wait=wait)
 
-    async def reject(self, reason: str = "") -> None:
+    async def reject(self, reason: str = "", *, wait: bool = True) -> None:
         """Make the event a dead letter at once."""
-        await self._settle(Outcome.REJECT, 0.0, reason)
+        await self._settle(Outcome.REJECT, 0.0, reason, wait=wait)
 
     async def __aenter__(self) -> Event:
         """Return the event."""
@@ -42,8 +43,11 @@ class AsyncEmbeddedDelivery(DeliveredEvent, AsyncExits):
     async def _leave(self, error: BaseException | None) -> None:
         self._held.leave(error)
 
-    async def _settle(self, outcome: Outcome, delay_s: float = 0.0, reason: str = "") -> None:
-        await until_durable(self._held.settle(outcome, delay_s, reason))
+    async def _settle(
+        self, outcome: Outcome, delay_s: float = 0.0, reason: str = "", *, wait: bool
+    ) -> None:
+        settle = self._held.settle if wait else self._held.settle_soon
+        await until_durable(settle(outcome, delay_s, reason))
 
 
 class AsyncEmbeddedQueue(AsyncClosing):
@@ -95,11 +99,20 @@ class AsyncEmbeddedQueue(AsyncClosing):
             raise error
 
     async def close(self) -> None:
-        """Release unsettled deliveries: they are redelivered at once, and do not count."""
+        """Release unsettled deliveries: they are redelivered at once, and do not count.
+
+        Settlements with ``wait=False`` are durable on return; raises the error of one that failed.
+        """
         await until_durable(self._consumer.leave())
+        self._consumer.check_settled()
 
     async def _leave(self, error: BaseException | None) -> None:
-        await self.close()
+        try:
+            await self.close()
+        except MainstemError:
+            # The error of the block matters more.
+            if error is None:
+                raise
 
     async def _take(self, limit: int, timeout_s: float | None) -> list[AsyncEmbeddedDelivery]:
         # Yield to the event loop first, even if nothing has to be awaited; a task that is

@@ -36,26 +36,26 @@ class ConnectedDelivery(Exits):
         """The number of deliveries of this event, including this one."""
         return self.given.shared.count
 
-    def ack(self) -> None:
-        """Acknowledge the event, which is never delivered again; durable on return."""
-        self._queue.settle(self.given, Verdict.ACCEPT)
+    def ack(self, *, wait: bool = True) -> None:
+        """Acknowledge the event, which is never delivered again; durable on return if ``wait``."""
+        self._queue.settle(self.given, Verdict.ACCEPT, wait=wait)
 
-    def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
+    def nack(self, *, delay_s: float = 0.0, reason: str = "", wait: bool = True) -> None:
         """Report a failure: redelivery at once, or a dead letter; the reason is not stored."""
         if delay_s:
             raise Unsupported(
                 "over the network an event that failed comes again at once: nack() without "
                 "delay_s, or wait before; only mainstem.open can delay it"
             )
-        self._queue.settle(self.given, Verdict.RELEASE)
+        self._queue.settle(self.given, Verdict.RELEASE, wait=wait)
 
-    def release(self) -> None:
+    def release(self, *, wait: bool = True) -> None:
         """Return the event unprocessed; over the network this delivery counts."""
-        self._queue.settle(self.given, Verdict.RELEASE)
+        self._queue.settle(self.given, Verdict.RELEASE, wait=wait)
 
-    def reject(self, reason: str = "") -> None:
+    def reject(self, reason: str = "", *, wait: bool = True) -> None:
         """Make the event a dead letter at once; the reason is not stored."""
-        self._queue.settle(self.given, Verdict.REJECT)
+        self._queue.settle(self.given, Verdict.REJECT, wait=wait)
 
     def renew(self) -> NoReturn:
         """Refuse: locks cannot be renewed over the network."""

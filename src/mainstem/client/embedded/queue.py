@@ -11,6 +11,7 @@ from mainstem.client.checks import check_limit
 from mainstem.client.contexts import Closing, Exits
 from mainstem.client.embedded.queue_consumer import DeliveredEvent, HeldDelivery, QueueConsumer
 from mainstem.client.stem import Delivery
+from mainstem.core.errors import MainstemError
 from mainstem.core.event import Event
 
 
@@ -19,21 +20,21 @@ class EmbeddedDelivery(DeliveredEvent, Exits):
 
     __slots__ = ()
 
-    def ack(self) -> None:
-        """Acknowledge the event, which is never delivered again; durable on return."""
-        self._settle(Outcome.ACK)
+    def ack(self, *, wait: bool = True) -> None:
+        """Acknowledge the event, which is never delivered again; durable on return if ``wait``."""
+        self._settle(Outcome.ACK, wait=wait)
 
-    def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
+    def nack(self, *, delay_s: float = 0.0, reason: str = "", wait: bool = True) -> None:
         """Report a failure: the event is redelivered after the delay, or becomes a dead letter."""
-        self._settle(Outcome.NACK, delay_s, reason)
+        self._settle(Outcome.NACK, delay_s, reason, wait=wait)
 
-    def release(self) -> None:
+    def release(self, *, wait: bool = True) -> None:
         """Return the event unprocessed: this delivery does not count."""
-        self._settle(Outcome.RELEASE)
+        self._settle(Outcome.RELEASE, wait=wait)
 
-    def reject(self, reason: str = "") -> None:
+    def reject(self, reason: str = "", *, wait: bool = True) -> None:
         """Make the event a dead letter at once."""
-        self._settle(Outcome.REJECT, 0.0, reason)
+        self._settle(Outcome.REJECT, 0.0, reason, wait=wait)
 
     def __enter__(self) -> Event:
         """Return the event."""
@@ -43,8 +44,11 @@ class EmbeddedDelivery(DeliveredEvent, Exits):
         # This does not wait for the disk: after a power cut the event may be delivered again.
         self._held.leave(error)
 
-    def _settle(self, outcome: Outcome, delay_s: float = 0.0, reason: str = "") -> None:
-        self._held.settle(outcome, delay_s, reason).wait()
+    def _settle(
+        self, outcome: Outcome, delay_s: float = 0.0, reason: str = "", *, wait: bool
+    ) -> None:
+        settle = self._held.settle if wait else self._held.settle_soon
+        settle(outcome, delay_s, reason).wait()
 
 
 class EmbeddedQueue(Closing):
@@ -93,11 +97,20 @@ class EmbeddedQueue(Closing):
             raise error
 
     def close(self) -> None:
-        """Release unsettled deliveries: they are redelivered at once, and do not count."""
+        """Release unsettled deliveries: they are redelivered at once, and do not count.
+
+        Settlements with ``wait=False`` are durable on return; raises the error of one that failed.
+        """
         self._consumer.leave().wait()
+        self._consumer.check_settled()
 
     def _leave(self, error: BaseException | None) -> None:
-        self.close()
+        try:
+            self.close()
+        except MainstemError:
+            # The error of the block matters more.
+            if error is None:
+                raise
 
     def _take(self, limit: int, timeout: float | None) -> list[EmbeddedDelivery]:
         given = self._consumer.take(limit)

@@ -6,6 +6,7 @@ from traceback import TracebackException
 
 from mainstem.broker.door import AT_ONCE, Delivery, Door, Durable, Outcome, Settled, Settlement
 from mainstem.client.checks import milliseconds
+from mainstem.client.embedded.settlement_window import SettlementWindow
 from mainstem.core.errors import (
     Closed,
     InvalidSetting,
@@ -32,6 +33,7 @@ class QueueConsumer:
         """Why it is closed; None while it is open."""
         self._last: Durable = AT_ONCE
         self._wakes: set[Call] = set()
+        self._window = SettlementWindow(self._write)
 
     def check_open(self) -> None:
         """Raise Closed if this is closed."""
@@ -39,9 +41,21 @@ class QueueConsumer:
             raise Closed(self.closed)
 
     def take(self, limit: int) -> list[Delivery]:
-        """Return the available deliveries; none once closed."""
+        """Return the available deliveries; none once closed.
+
+        Raises the errors of ``settle_soon`` since the last call.
+        """
         if self.closed is not None:
             return []
+        self._window.check()
+        found = self._acquire(limit)
+        if not found and self._window.flush():
+            # What was nacked or released comes again, and what waited for its key comes now.
+            self._window.check()
+            found = self._acquire(limit)
+        return found
+
+    def _acquire(self, limit: int) -> list[Delivery]:
         return self._queues.acquire(
             *self._place, self.id, max_events=limit, noted=self._after_crash
         )
@@ -49,6 +63,22 @@ class QueueConsumer:
     def settle(self, settlements: Sequence[Settlement]) -> Settled:
         """Settle deliveries, in one write; refuses those whose lock has expired."""
         self.check_open()
+        self._window.flush()
+        return self._write(settlements)
+
+    def settle_soon(self, settlement: Settlement) -> Durable:
+        """Settle a delivery in the background; ``take`` and ``check_settled`` raise its error.
+
+        The caller waits for the result before it settles more, so that not too much is under way.
+        """
+        self.check_open()
+        return self._window.add(settlement)
+
+    def check_settled(self) -> None:
+        """Raise the errors of ``settle_soon`` that were not raised yet."""
+        self._window.check()
+
+    def _write(self, settlements: Sequence[Settlement]) -> Settled:
         settled = self._queues.settle(*self._place, self.id, settlements)
         self._wait_for(settled.durable)
         return settled
@@ -75,6 +105,7 @@ class QueueConsumer:
     def renew(self, place: Settlement) -> None:
         """Extend the lock of a delivery; raises StaleDelivery."""
         self.check_open()
+        self._window.flush()
         refused = self._queues.renew(*self._place, self.id, [place])
         for error in refused.values():
             raise error
@@ -100,6 +131,7 @@ class QueueConsumer:
         """Close, and release unsettled deliveries; the result covers all settlements so far."""
         if self.closed is None:
             self.forget("the queue has been closed; open it again")
+            self._window.close()
             # If the queue was deleted meanwhile, nothing is left to release.
             with suppress(UnknownTopic, UnknownQueue):
                 durable = self._queues.leave(*self._place, self.id)
@@ -141,6 +173,18 @@ class HeldDelivery:
             raise error
         self.is_settled = True
         return settled.durable
+
+    def settle_soon(self, outcome: Outcome, delay_s: float = 0.0, reason: str = "") -> Durable:
+        """Settle it in the background; raises StaleDelivery if it is settled already.
+
+        The caller waits for the result before it settles more.
+        """
+        if self.is_settled:
+            return self.settle(outcome, delay_s, reason)
+        delay_ms = milliseconds(delay_s, "delay_s")
+        room = self.consumer.settle_soon(self.settlement(outcome, delay_ms, reason))
+        self.is_settled = True
+        return room
 
     def leave(self, error: BaseException | None) -> None:
         """Settle it after its block: ack, nack after an Exception, release if interrupted."""

@@ -240,6 +240,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         for consumer in list(self._queue_consumers):
             try:
                 consumer.leave().wait()
+                consumer.check_settled()
             except MainstemError as error:
                 refused = error
         for each in list(self._subscriptions):

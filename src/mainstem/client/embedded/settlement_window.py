@@ -1,0 +1,104 @@
+"""Settlements that no caller waits for: collected, and written together soon.
+
+How this works: a settlement is written when ``WINDOW`` of them have been collected, when the
+consumer finds no more events, before anything else of the consumer is settled, and ``LINGER_S``
+later at the latest, by a thread that lives while there is something to write. At most
+``MAX_WRITES`` writes are under way to the disk: then who settles more waits for the oldest.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from mainstem.broker.door import AT_ONCE, Durable, Settled, Settlement
+from mainstem.core.errors import Closed, MainstemError
+
+WINDOW = 100
+"""The most settlements that wait to be written."""
+LINGER_S = 0.02
+"""How long a settlement waits for others to share its write."""
+MAX_WRITES = 8
+
+Write = Callable[[Sequence[Settlement]], Settled]
+
+
+class SettlementWindow:
+    """Collects the settlements of one consumer; safe to use from several threads."""
+
+    def __init__(self, write: Write, linger_s: float = LINGER_S) -> None:
+        self._write, self._linger_s = write, linger_s
+        self._lock = threading.Lock()
+        """Guards what follows, and is held while writing: ``flush`` returns once all is written."""
+        self._waiting: list[Settlement] = []
+        self._writes: deque[Durable] = deque()
+        self._has_thread = False
+        self._closed = threading.Event()
+        self._failed: deque[MainstemError] = deque()
+
+    def add(self, settlement: Settlement) -> Durable:
+        """Collect a settlement; the caller waits for the result, which is almost always done."""
+        with self._lock:
+            if self._closed.is_set():
+                # Another thread closed the queue after this one had found it open.
+                raise Closed(
+                    "the queue was closed before this delivery was settled, so it comes again"
+                )
+            self._waiting.append(settlement)
+            if len(self._waiting) >= WINDOW:
+                self._write_all()
+            elif not self._has_thread:
+                self._has_thread = True
+                threading.Thread(target=self._run, name="mainstem-settle", daemon=True).start()
+            return self._writes.popleft() if len(self._writes) > MAX_WRITES else AT_ONCE
+
+    def flush(self) -> bool:
+        """Write what has been collected; return whether there was anything."""
+        if not self._waiting and not self._lock.locked():
+            return False
+        with self._lock:
+            return self._write_all()
+
+    def close(self) -> None:
+        """Write what has been collected, and refuse more."""
+        with self._lock:
+            self._closed.set()
+            self._write_all()
+
+    def check(self) -> None:
+        """Raise the first error since the last call, with the number of the others."""
+        if not self._failed:
+            return
+        error, others = self._failed.popleft(), len(self._failed)
+        self._failed.clear()
+        if others:
+            error.add_note(f"{others} more settlements with wait=False failed")
+        raise error
+
+    def _write_all(self) -> bool:
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return False
+        try:
+            settled = self._write(waiting)
+        except MainstemError as error:
+            self._failed.append(error)
+            return True
+        self._failed.extend(settled.refused.values())
+        while self._writes and self._writes[0].done:
+            self._writes.popleft()
+        if not settled.durable.done:
+            self._writes.append(settled.durable)
+        settled.durable.then(self._decided)
+        return True
+
+    def _decided(self, error: MainstemError | None) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+    def _run(self) -> None:
+        while True:
+            self._closed.wait(self._linger_s)
+            with self._lock:
+                if not self._write_all():
+                    self._has_thread = False
+                    return
