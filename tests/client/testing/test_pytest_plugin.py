@@ -30,25 +30,30 @@ PATIENCE_S = 30
 SESSION_S = 45
 
 
+def examples() -> list[str]:
+    """Return the programs of the guide."""
+    return re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+
+
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """Run what the tester has written, as strictly as our own tests run."""
     return pytester.runpytest_subprocess("-W", "error", "-p", "no:asyncio", *arguments)
 
 
-def test_the_example_of_the_guide_runs_as_it_is_written_on_two_workers(
+def test_the_examples_of_the_guide_run_as_they_are_written_on_two_workers(
     pytester: pytest.Pytester,
 ) -> None:
-    example, _ = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    pytester.makepyfile(example)
+    kafka, amqp, _ = examples()
+    pytester.makepyfile(test_kafka=kafka, test_amqp=amqp)
 
-    run(pytester, "-n", "2").assert_outcomes(passed=3)
+    run(pytester, "-n", "2").assert_outcomes(passed=4)
 
 
 @pytest.mark.peers
 def test_the_example_with_a_pipeline_passes_with_a_spark_session_of_its_own(
     pytester: pytest.Pytester,
 ) -> None:
-    _, example = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    *_, example = examples()
     pytester.makepyfile(test_shop=example, shop=SHOP)
 
     pytester.runpytest_subprocess("-p", "no:asyncio").assert_outcomes(passed=1)
