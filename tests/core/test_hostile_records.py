@@ -249,3 +249,13 @@ def test_a_batch_of_the_smallest_events_is_read_one_by_one() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 3 * len(body)
+
+
+def test_a_header_name_that_was_read_leniently_is_still_refused_strictly() -> None:
+    batch = sealed(headers(1, varint(1) + b"\xff", varint(1) + b"v"))
+
+    (event,) = events(batch)
+
+    assert event.headers == (("\ufffd", b"v"),)
+    with pytest.raises(CorruptBatch):
+        check_records(batch)

@@ -10,9 +10,11 @@ raises, and every record must end exactly where its length says, the last one wh
 So the result is records or CorruptBatch, in no more memory than the uncompressed batch.
 
 The loop is long because it is hot: varints of one and two bytes, which most are, cost no call.
+Short headers are parsed once for all events that have the same, as those of one producer often do.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal
 
 from mainstem.core import compression
@@ -31,6 +33,9 @@ Malformed = Literal["replace", "strict"]
 """What to do with a header name that is not UTF-8: read it as well as possible, or refuse it."""
 
 _MAX_INT64 = 2**63 - 1
+_SHORT_HEADERS = 256
+_SAME_HEADERS = 256
+"""How many different short headers are remembered."""
 
 
 def unpack(header: BatchHeader, batch: Buffer, max_bytes: int | None) -> tuple[bytes, int]:
@@ -145,7 +150,11 @@ def walk(  # noqa: C901, PLR0912, PLR0915 - one hot loop
                 value = data[begin:position]
 
             if data[position]:
-                headers, position = _headers(data, position, stop, malformed)
+                if stop - position <= _SHORT_HEADERS:
+                    headers, length = _short_headers(data[position:stop], malformed)
+                    position += length
+                else:
+                    headers, position = _headers(data, position, stop, malformed)
             else:
                 headers = no_headers
                 position += 1
@@ -216,3 +225,8 @@ def _headers(data: bytes, position: int, stop: int, malformed: Malformed) -> tup
             raise ValueError(f"header value length {_signed(number)}")
         headers.append((name, data[begin:position]))
     return tuple(headers), position
+
+
+@lru_cache(_SAME_HEADERS)
+def _short_headers(data: bytes, malformed: Malformed) -> tuple[Headers, int]:
+    return _headers(data, 0, len(data), malformed)
