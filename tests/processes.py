@@ -7,8 +7,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PATIENCE_S = 120
@@ -56,6 +56,28 @@ def output_of(
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@contextmanager
+def in_own_session(
+    command: Sequence[str], log: Path, cwd: Path, environment: Mapping[str, str]
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a program that writes to a log; in the end it is killed."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 class OnTerminal:

@@ -9,8 +9,7 @@ import socket
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tests.processes import (
     MARK,
     PATIENCE_S,
     OnTerminal,
+    in_own_session,
     marked,
     wait_until,
     wait_until_none_is_left,
@@ -76,23 +76,10 @@ class Place:
         mine = {"TMPDIR": str(self.scratch), "JDK_JAVA_OPTIONS": java, MARK: self.mark}
         self.environment = os.environ | mine
 
-    @contextmanager
-    def started(self) -> Iterator["subprocess.Popen[bytes]"]:
+    def started(self) -> AbstractContextManager["subprocess.Popen[bytes]"]:
         """Run it; in the end it is killed."""
-        with (self.directory / "run.log").open("wb") as log:
-            process = subprocess.Popen(
-                self.command,
-                cwd=self.directory,
-                env=self.environment,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        with process:
-            try:
-                yield process
-            finally:
-                process.kill()
+        log = self.directory / "run.log"
+        return in_own_session(self.command, log, self.directory, self.environment)
 
     def wait_for_rows(self) -> None:
         """Wait until all tables of the newest run have rows."""

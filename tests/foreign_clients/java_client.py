@@ -29,7 +29,8 @@ def command(program: str, classes: Path, jars: Sequence[Path] = JARS) -> list[st
     """Compile a program; returns how to run it."""
     path = ":".join(map(str, jars))
     source = str(SOURCES / f"{program}.java")
-    subprocess.run(["javac", "-cp", path, "-d", str(classes), source], check=True)
+    javac = ["javac", "-cp", path, "-sourcepath", str(SOURCES), "-d", str(classes), source]
+    subprocess.run(javac, check=True)
     return ["java", "-Xmx256m", "-cp", f"{classes}:{path}", program]
 
 

@@ -5,17 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.foreign_clients.amqp_round import (
-    CACHE,
-    COMMITTED,
-    SAID,
-    amqp_port,
-    shows_a_round,
-)
+from tests.foreign_clients import amqp_round
 from tests.foreign_clients.compatibility import AMQP
 from tests.processes import output_of
 
-MODULES = CACHE / "go"
+MODULES = amqp_round.CACHE / "go"
 PROGRAM = Path(__file__).parent / "go"
 
 pytestmark = [
@@ -31,11 +25,11 @@ pytestmark = [
 ]
 
 
-@shows_a_round
+@amqp_round.shows_a_round
 @pytest.mark.shows("transactions", "commit, rollback")
 def test_a_round(tmp_path: Path) -> None:
     env = {**os.environ, "GOMODCACHE": str(MODULES), "GOPROXY": "off", "GOTOOLCHAIN": "local"}
-    with amqp_port(tmp_path) as port:
+    with amqp_round.amqp_port(tmp_path) as port:
         said = output_of(["go", "run", ".", port], env=env, cwd=PROGRAM)
 
-    assert said.splitlines() == SAID + COMMITTED
+    assert said.splitlines() == amqp_round.SAID + amqp_round.COMMITTED

@@ -3,18 +3,12 @@
 from pathlib import Path
 
 import pytest
-from tests.foreign_clients.amqp_round import (
-    CACHE,
-    COMMITTED,
-    SAID,
-    amqp_port,
-    shows_a_round,
-)
+from tests.foreign_clients import amqp_round
 from tests.foreign_clients.compatibility import AMQP
 from tests.foreign_clients.java_client import NEEDS_JAVAC, command
 from tests.processes import output_of
 
-JARS = sorted((CACHE / "amqp-client").glob("*.jar"))
+JARS = sorted((amqp_round.CACHE / "amqp-client").glob("*.jar"))
 
 pytestmark = [
     pytest.mark.peers,
@@ -24,9 +18,9 @@ pytestmark = [
 ]
 
 
-@shows_a_round
+@amqp_round.shows_a_round
 @pytest.mark.shows("transactions", "commit, rollback")
 def test_a_round(tmp_path: Path) -> None:
     java = command("AmqpRound", tmp_path / "classes", JARS)
-    with amqp_port(tmp_path / "data") as port:
-        assert output_of([*java, port]).splitlines() == SAID + COMMITTED
+    with amqp_round.amqp_port(tmp_path / "data") as port:
+        assert output_of([*java, port]).splitlines() == amqp_round.SAID + amqp_round.COMMITTED

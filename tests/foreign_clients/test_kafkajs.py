@@ -1,32 +1,17 @@
 """KafkaJS, unmodified; .ci/run brings it."""
 
-import os
-import shutil
 from pathlib import Path
 
-import pytest
-from tests.processes import output_of
+from tests.foreign_clients.node_client import needed, node
 
-ROOT = Path(__file__).parents[2]
-MODULES = ROOT / ".cache" / "kafkajs" / "node_modules"
 PROGRAMS = Path(__file__).parent / "kafkajs"
-PATIENCE_S = 120
 
-pytestmark = [
-    pytest.mark.peers,
-    pytest.mark.skipif(
-        not (MODULES / "kafkajs").is_dir(), reason="KafkaJS is not in .cache/kafkajs: run .ci/run"
-    ),
-    pytest.mark.skipif(
-        shutil.which("node") is None, reason="node is missing: apt-get install nodejs"
-    ),
-]
+pytestmark = needed("kafkajs", "KafkaJS")
 
 
 def run(program: str, *arguments: str) -> list[str]:
     """Run a program to its end, and return the lines it printed."""
-    env = {**os.environ, "NODE_PATH": str(MODULES), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
-    return output_of(["node", str(PROGRAMS / program), *arguments], env=env).splitlines()
+    return node("kafkajs", PROGRAMS / program, *arguments, KAFKAJS_NO_PARTITIONER_WARNING="1")
 
 
 def test_a_group_whose_offsets_were_reset_reads_again(kafka: str) -> None:

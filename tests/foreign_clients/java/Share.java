@@ -45,16 +45,7 @@ public final class Share {
     }
 
     private static Properties settings(String... pairs) {
-        Properties found = new Properties();
-        found.put("bootstrap.servers", address);
-        found.put("key.serializer", "org.apache.kafka.common.serialization.StringSerializer");
-        found.put("value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
-        found.put("key.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
-        found.put("value.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
-        for (int at = 0; at < pairs.length; at += 2) {
-            found.put(pairs[at], pairs[at + 1]);
-        }
-        return found;
+        return ClientSettings.of(address, pairs);
     }
 
     private static void prepare(String name) throws Exception {

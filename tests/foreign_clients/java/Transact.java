@@ -38,17 +38,9 @@ public final class Transact {
     }
 
     private static Properties settings(String... pairs) {
-        Properties found = new Properties();
-        found.put("bootstrap.servers", address);
-        found.put("key.serializer", "org.apache.kafka.common.serialization.StringSerializer");
-        found.put("value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
-        found.put("key.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
-        found.put("value.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
-        found.put("auto.offset.reset", "earliest");
-        found.put("enable.auto.commit", "false");
-        for (int at = 0; at < pairs.length; at += 2) {
-            found.put(pairs[at], pairs[at + 1]);
-        }
+        Properties found = ClientSettings.of(address, pairs);
+        found.putIfAbsent("auto.offset.reset", "earliest");
+        found.putIfAbsent("enable.auto.commit", "false");
         return found;
     }
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from tests.broker.brokers import Batches, LateLog
 from tests.heads.amqp091.talking import START_OK, TUNE_OK, publish_frames, said
 from tests.heads.contexts import context_on
+from tests.heads.outbox import Outbox
 
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import MainstemError
@@ -16,7 +17,7 @@ from mainstem.heads.amqp091.codec import BODY, HEADER, METHOD, PROTOCOL_HEADER, 
 from mainstem.heads.amqp091.methods import Bare, Method
 from mainstem.heads.amqp091.properties import Properties, decode_properties, encode_properties
 from mainstem.heads.amqp091.settings import AmqpSettings
-from mainstem.heads.conversation import Answer, Later
+from mainstem.heads.conversation import Later
 from mainstem.log.port import Appended, Bounds, PartitionId, Slice
 
 SETTINGS = AmqpSettings()
@@ -95,42 +96,12 @@ class World:
         return client
 
 
-class Box:
-    """What was sent to a client."""
-
-    def __init__(self, now_ms: int) -> None:
-        self.peer = "127.0.0.1:5"
-        self.heard_ms = now_ms
-        self.is_tls = False
-        self.is_full = False
-        self.said = b""
-        self.ended = False
-        self.end_conversation: Callable[[], None] = lambda: None
-
-    def send(self, pieces: Answer) -> None:
-        for each in pieces:
-            assert isinstance(each, bytes)
-            self.said += each
-
-    def when_room(self, call: Callable[[], None]) -> None:
-        raise NotImplementedError
-
-    def close(self, reason: str = "") -> None:
-        self.end((), reason)
-
-    def end(self, farewell: Answer = (), reason: str = "") -> None:
-        if not self.ended:
-            self.ended = True
-            self.end_conversation()
-            self.send(farewell)
-
-
 class Client:
     """One client: says frames, and is told others."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.box = Box(world.now_ms)
+        self.box = Outbox(world.now_ms)
         self.conversation = AmqpConversation(world.service, self.box)
         self.box.end_conversation = self._end
         self._held: Later | None = None

@@ -6,6 +6,7 @@ import pytest
 from tests.broker.brokers import new_broker
 
 from mainstem.heads.amqp091 import fields
+from mainstem.heads.amqp091.adapter.topology.declared import Binding, DestinationKind
 from mainstem.heads.amqp091.adapter.topology.topology import Topology
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.log.port import Log
@@ -61,3 +62,17 @@ def refusal(call: Callable[[], object], code: ReplyCode = ReplyCode.PRECONDITION
         call()
     assert caught.value.code is code
     return caught.value.detail
+
+
+def queue_binding(
+    queue: str, exchange: str, key: str = "", arguments: fields.Table = NONE, *, vhost: str = "/"
+) -> Binding:
+    """Return a binding of a queue to an exchange."""
+    return Binding(vhost, exchange, DestinationKind.QUEUE, queue, key, arguments)
+
+
+def exchange_binding(
+    destination: str, source: str, key: str = "", arguments: fields.Table = NONE
+) -> Binding:
+    """Return a binding of an exchange to another one."""
+    return Binding("/", source, DestinationKind.EXCHANGE, destination, key, arguments)

@@ -8,7 +8,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.broker.brokers import FullLog
-from tests.heads.amqp091.declaring import declare_queue, new_topology, refusal
+from tests.heads.amqp091.declaring import (
+    declare_queue,
+    exchange_binding,
+    new_topology,
+    queue_binding,
+    refusal,
+)
 
 from mainstem.heads.amqp091 import codec, fields
 from mainstem.heads.amqp091.adapter.topology import routing
@@ -26,7 +32,7 @@ HOW = st.sampled_from(["all", "any", "all-with-x", "any-with-x"])
 def bound_queue(topology: Topology, name: str, exchange: str, *keys: str) -> None:
     declare_queue(topology, name)
     for key in keys:
-        topology.bind_queue("/", name, exchange, key)
+        topology.bind(queue_binding(name, exchange, key))
 
 
 # What the rules say, read as plainly as possible.
@@ -173,9 +179,9 @@ class RoutingMachine(RuleBasedStateMachine):
             return
         arguments = arguments | {"x-match": how}
         if topology.queue("/", end) is not None:
-            topology.bind_queue("/", end, source, key, arguments)
+            topology.bind(queue_binding(end, source, key, arguments))
         elif topology.exchange("/", end) is not None:
-            topology.bind_exchange("/", end, source, key, arguments)
+            topology.bind(exchange_binding(end, source, key, arguments))
 
     @rule(at=st.integers(0, 20))
     def unbind(self, at: int) -> None:
@@ -183,9 +189,7 @@ class RoutingMachine(RuleBasedStateMachine):
         if not bindings:
             return
         each = bindings[at % len(bindings)]
-        is_queue = each.destination_kind is DestinationKind.QUEUE
-        undo = self.topology.unbind_queue if is_queue else self.topology.unbind_exchange
-        undo("/", each.destination, each.source, each.routing_key, each.arguments)
+        self.topology.unbind(each)
 
         assert each not in self.topology.bindings("/")
         source = self.topology.exchange("/", each.source)
@@ -304,7 +308,7 @@ def test_direct_and_fanout() -> None:
     assert topology.route("/", "amq.direct", "green") == ("b",)
     assert topology.route("/", "amq.direct", "blue") == ()
     assert topology.route("/", "amq.fanout", "whatever") == ("c",)
-    topology.unbind_queue("/", "c", "amq.fanout", "again")
+    topology.unbind(queue_binding("c", "amq.fanout", "again"))
     assert topology.route("/", "amq.fanout", "whatever") == ("c",)
     assert topology.route("other", "amq.fanout", "whatever") == ()
 
@@ -331,7 +335,7 @@ def test_headers_match(how: str | None, headers: fields.Table, is_matched: bool)
     arguments: dict[str, fields.Value] = {"a": 1, "b": "two", "x-c": None}
     if how is not None:
         arguments["x-match"] = how
-    topology.bind_queue("/", "q", "amq.match", "", arguments)
+    topology.bind(queue_binding("q", "amq.match", "", arguments))
 
     assert topology.route("/", "amq.match", "", headers) == (("q",) if is_matched else ())
 
@@ -340,7 +344,7 @@ def test_a_headers_binding_without_headers_matches_all_or_none() -> None:
     topology = new_topology()
     for name, how in (("all", "all"), ("none", "any")):
         declare_queue(topology, name)
-        topology.bind_queue("/", name, "amq.match", "", {"x-match": how})
+        topology.bind(queue_binding(name, "amq.match", "", {"x-match": how}))
 
     assert topology.route("/", "amq.match", "", {"a": 1}) == ("all",)
     assert topology.route("/", "amq.match", "") == ("all",)
@@ -349,7 +353,7 @@ def test_a_headers_binding_without_headers_matches_all_or_none() -> None:
 def test_arrays_and_tables_match_if_they_are_the_same() -> None:
     topology = new_topology()
     declare_queue(topology, "q")
-    topology.bind_queue("/", "q", "amq.match", "", {"a": [1, {"b": "c"}]})
+    topology.bind(queue_binding("q", "amq.match", "", {"a": [1, {"b": "c"}]}))
 
     assert topology.route("/", "amq.match", "", {"a": [1, {"b": "c"}]}) == ("q",)
     assert topology.route("/", "amq.match", "", {"a": [1, {"b": "d"}]}) == ()
@@ -358,9 +362,9 @@ def test_arrays_and_tables_match_if_they_are_the_same() -> None:
 def test_circles_of_exchanges_do_no_harm() -> None:
     topology = new_topology()
     bound_queue(topology, "q", "amq.topic", "#")
-    topology.bind_exchange("/", "amq.topic", "amq.fanout")
-    topology.bind_exchange("/", "amq.fanout", "amq.topic", "#")
-    topology.bind_exchange("/", "amq.fanout", "amq.fanout")
+    topology.bind(exchange_binding("amq.topic", "amq.fanout"))
+    topology.bind(exchange_binding("amq.fanout", "amq.topic", "#"))
+    topology.bind(exchange_binding("amq.fanout", "amq.fanout"))
 
     assert topology.route("/", "amq.fanout", "a") == ("q",)
 
@@ -423,7 +427,7 @@ def test_routes_are_remembered_until_something_changes() -> None:
 
     changes: list[Callable[[], object]] = [
         lambda: bound_queue(topology, "r", "amq.topic", "#"),
-        lambda: topology.unbind_queue("/", "r", "amq.topic", "#"),
+        lambda: topology.unbind(queue_binding("r", "amq.topic", "#")),
         lambda: topology.remove_queue("/", "q"),
         lambda: topology.declare_exchange("/", "e", "fanout"),
         lambda: topology.delete_exchange("/", "e"),
@@ -438,8 +442,8 @@ def test_routes_are_remembered_until_something_changes() -> None:
 def test_routes_by_headers_are_not_remembered() -> None:
     topology = new_topology()
     declare_queue(topology, "q")
-    topology.bind_queue("/", "q", "amq.match", "", {"a": 1})
-    topology.bind_exchange("/", "amq.match", "amq.fanout")
+    topology.bind(queue_binding("q", "amq.match", "", {"a": 1}))
+    topology.bind(exchange_binding("amq.match", "amq.fanout"))
 
     for headers, found in (({"a": 1}, ("q",)), ({"a": 2}, ()), (None, ())):
         for exchange in ("amq.match", "amq.fanout"):
@@ -468,8 +472,8 @@ def test_thousands_of_bindings_are_quick() -> None:
     topology = new_topology()
     declare_queue(topology, "q", durable=False)
     for number in range(2_000):
-        topology.bind_queue("/", "q", "amq.topic", f"device.{number}.*.up")
-        topology.bind_queue("/", "q", "amq.match", "", {"kind": "up", "id": number})
+        topology.bind(queue_binding("q", "amq.topic", f"device.{number}.*.up"))
+        topology.bind(queue_binding("q", "amq.match", "", {"kind": "up", "id": number}))
 
     began = time.process_time()
     for number in range(200):

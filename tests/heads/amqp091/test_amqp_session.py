@@ -1,5 +1,7 @@
 """An AMQP connection without a socket: what may be said when, and what is answered."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,22 +56,23 @@ def channel_closed(seen: list[Seen], channel: int) -> methods.ChannelClose:
     return method
 
 
+STEPS: dict[Phase, Callable[[Session], object]] = {
+    Phase.STARTING: lambda session: session.receive(memoryview(PROTOCOL_HEADER)),
+    Phase.SECURING: lambda session: session.receive(memoryview(method_frame(0, START_OK))),
+    Phase.TUNING: Session.tune,
+    Phase.OPENING: lambda session: session.receive(memoryview(method_frame(0, TUNE_OK))),
+    Phase.RUNNING: Session.open_ok,
+}
+"""What brings a session into each phase, in their order."""
+
+
 def in_phase(phase: Phase) -> Session:
     """Return a session that has got so far."""
     session = Session(AmqpSettings(), NOW_MS)
-    session.receive(memoryview(PROTOCOL_HEADER))
-    if phase is Phase.STARTING:
-        return session
-    session.receive(memoryview(method_frame(0, START_OK)))
-    if phase is Phase.SECURING:
-        return session
-    session.tune()
-    if phase is Phase.TUNING:
-        return session
-    session.receive(memoryview(method_frame(0, TUNE_OK)))
-    if phase is Phase.OPENING:
-        return session
-    session.open_ok()
+    for reached, step in STEPS.items():
+        step(session)
+        if reached is phase:
+            break
     return session
 
 

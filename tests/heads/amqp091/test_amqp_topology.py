@@ -5,7 +5,14 @@ from decimal import Decimal
 
 import pytest
 from tests.broker.brokers import FullLog, LateLog, new_broker
-from tests.heads.amqp091.declaring import Random, declare_queue, new_topology, refusal
+from tests.heads.amqp091.declaring import (
+    Random,
+    declare_queue,
+    exchange_binding,
+    new_topology,
+    queue_binding,
+    refusal,
+)
 
 from mainstem.core.errors import StorageFailed, StorageFull
 from mainstem.heads.amqp091.adapter.topology.declared import Binding, DestinationKind, ExchangeType
@@ -136,7 +143,7 @@ def test_exchanges_are_deleted_with_their_bindings() -> None:
     topology = new_topology()
     declare_queue(topology, "q")
     topology.declare_exchange("/", "e", "direct")
-    topology.bind_queue("/", "q", "e", "key")
+    topology.bind(queue_binding("q", "e", "key"))
 
     assert refusal(lambda: topology.delete_exchange("/", "e", if_unused=True)) == (
         "exchange 'e' in vhost '/' in use"
@@ -168,13 +175,13 @@ def test_auto_delete_exchanges_go_with_their_last_binding_and_so_on() -> None:
     for name in ("first", "second", "third"):
         topology.declare_exchange("/", name, "fanout", auto_delete=True, durable=True)
     topology.declare_exchange("/", "kept", "fanout")
-    topology.bind_exchange("/", "second", "first")
-    topology.bind_exchange("/", "third", "second")
-    topology.bind_exchange("/", "third", "kept")
-    topology.bind_queue("/", "q", "third")
-    topology.bind_queue("/", "other", "third")
+    topology.bind(exchange_binding("second", "first"))
+    topology.bind(exchange_binding("third", "second"))
+    topology.bind(exchange_binding("third", "kept"))
+    topology.bind(queue_binding("q", "third"))
+    topology.bind(queue_binding("other", "third"))
 
-    topology.unbind_queue("/", "q", "third")
+    topology.unbind(queue_binding("q", "third"))
     assert names(topology) == {"", "first", "second", "third", "kept"}
     topology.remove_queue("/", "other")
 
@@ -186,10 +193,10 @@ def test_auto_delete_exchanges_bound_in_a_circle_go_together() -> None:
     topology = new_topology()
     for name in ("a", "b"):
         topology.declare_exchange("/", name, "fanout", auto_delete=True)
-    topology.bind_exchange("/", "b", "a")
-    topology.bind_exchange("/", "a", "b")
+    topology.bind(exchange_binding("b", "a"))
+    topology.bind(exchange_binding("a", "b"))
 
-    topology.unbind_exchange("/", "b", "a")
+    topology.unbind(exchange_binding("b", "a"))
 
     assert names(topology) == {""}
 
@@ -198,8 +205,8 @@ def test_an_exchange_that_is_deleted_takes_auto_delete_sources_along_but_not_des
     topology = new_topology()
     for name in ("source", "middle", "end"):
         topology.declare_exchange("/", name, "fanout", auto_delete=True)
-    topology.bind_exchange("/", "middle", "source")
-    topology.bind_exchange("/", "end", "middle")
+    topology.bind(exchange_binding("middle", "source"))
+    topology.bind(exchange_binding("end", "middle"))
 
     topology.delete_exchange("/", "middle")
 
@@ -209,7 +216,7 @@ def test_an_exchange_that_is_deleted_takes_auto_delete_sources_along_but_not_des
 def test_an_exchange_bound_to_itself_can_be_deleted() -> None:
     topology = new_topology()
     topology.declare_exchange("/", "e", "fanout", auto_delete=True)
-    topology.bind_exchange("/", "e", "e")
+    topology.bind(exchange_binding("e", "e"))
 
     topology.delete_exchange("/", "e")
 
@@ -277,7 +284,7 @@ def test_exclusive_queues_are_for_their_connection_only() -> None:
     topology = new_topology()
     declare_queue(topology, "q", exclusive=True, connection="mine")
     declare_queue(topology, "open")
-    topology.bind_queue("/", "q", "amq.fanout", connection="mine")
+    topology.bind(queue_binding("q", "amq.fanout"), "mine")
 
     declare_queue(topology, "q", exclusive=True, connection="mine")
     refused: list[Callable[[], object]] = [
@@ -285,8 +292,8 @@ def test_exclusive_queues_are_for_their_connection_only() -> None:
         lambda: declare_queue(topology, "q", exclusive=False, connection="mine"),
         lambda: topology.decide_queue("/", "q", "other", passive=True),
         lambda: topology.find_queue("/", "q", "other"),
-        lambda: topology.bind_queue("/", "q", "amq.fanout", connection="other"),
-        lambda: topology.unbind_queue("/", "q", "amq.fanout", connection="other"),
+        lambda: topology.bind(queue_binding("q", "amq.fanout"), "other"),
+        lambda: topology.unbind(queue_binding("q", "amq.fanout"), "other"),
     ]
     for each in refused:
         assert refusal(each, ReplyCode.RESOURCE_LOCKED) == LOCKED
@@ -301,10 +308,10 @@ def test_exclusive_queues_are_for_their_connection_only() -> None:
 def test_bindings_are_made_once_and_undone() -> None:
     topology = new_topology()
     declare_queue(topology, "q")
-    topology.bind_queue("/", "q", "amq.topic", "a.*", {"one": 1, "two": "2"}).wait(0)
-    topology.bind_queue("/", "q", "amq.topic", "a.*", {"two": "2", "one": 1}).wait(0)
-    topology.bind_queue("/", "q", "amq.topic", "a.*", {"one": True, "two": "2"}).wait(0)
-    topology.bind_exchange("/", "amq.topic", "amq.fanout").wait(0)
+    topology.bind(queue_binding("q", "amq.topic", "a.*", {"one": 1, "two": "2"})).wait(0)
+    topology.bind(queue_binding("q", "amq.topic", "a.*", {"two": "2", "one": 1})).wait(0)
+    topology.bind(queue_binding("q", "amq.topic", "a.*", {"one": True, "two": "2"})).wait(0)
+    topology.bind(exchange_binding("amq.topic", "amq.fanout")).wait(0)
 
     assert len(topology.bindings("/")) == 3
     assert len(topology.bindings("/", implicit=True)) == 4
@@ -316,10 +323,10 @@ def test_bindings_are_made_once_and_undone() -> None:
     ]
     assert len({each.properties_key for each in topology.bindings("/")}) == 3
 
-    topology.unbind_queue("/", "q", "amq.topic", "a.*", {"two": "2", "one": 1}).wait(0)
-    topology.unbind_queue("/", "q", "amq.topic", "never").wait(0)
-    topology.unbind_queue("/", "nobody", "nothing").wait(0)
-    topology.unbind_exchange("/", "amq.topic", "amq.fanout").wait(0)
+    topology.unbind(queue_binding("q", "amq.topic", "a.*", {"two": "2", "one": 1})).wait(0)
+    topology.unbind(queue_binding("q", "amq.topic", "never")).wait(0)
+    topology.unbind(queue_binding("nobody", "nothing")).wait(0)
+    topology.unbind(exchange_binding("amq.topic", "amq.fanout")).wait(0)
     assert [each.arguments for each in topology.bindings("/")] == [{"one": True, "two": "2"}]
 
 
@@ -328,26 +335,26 @@ def test_some_bindings_are_refused() -> None:
     declare_queue(topology, "q")
 
     defaults: list[Callable[[], object]] = [
-        lambda: topology.bind_queue("/", "q", ""),
-        lambda: topology.unbind_queue("/", "q", ""),
-        lambda: topology.bind_exchange("/", "", "amq.fanout"),
-        lambda: topology.bind_exchange("/", "amq.fanout", ""),
+        lambda: topology.bind(queue_binding("q", "")),
+        lambda: topology.unbind(queue_binding("q", "")),
+        lambda: topology.bind(exchange_binding("", "amq.fanout")),
+        lambda: topology.bind(exchange_binding("amq.fanout", "")),
     ]
     for each in defaults:
         assert refusal(each, ReplyCode.ACCESS_REFUSED) == NOT_DEFAULT
-    assert refusal(lambda: topology.bind_queue("/", "nobody", "nothing"), ReplyCode.NOT_FOUND) == (
-        "no exchange 'nothing' in vhost '/'"
-    )
     assert refusal(
-        lambda: topology.bind_queue("/", "nobody", "amq.fanout"), ReplyCode.NOT_FOUND
+        lambda: topology.bind(queue_binding("nobody", "nothing")), ReplyCode.NOT_FOUND
+    ) == ("no exchange 'nothing' in vhost '/'")
+    assert refusal(
+        lambda: topology.bind(queue_binding("nobody", "amq.fanout")), ReplyCode.NOT_FOUND
     ) == ("no queue 'nobody' in vhost '/'")
     assert refusal(
-        lambda: topology.bind_exchange("/", "nothing", "amq.fanout"), ReplyCode.NOT_FOUND
+        lambda: topology.bind(exchange_binding("nothing", "amq.fanout")), ReplyCode.NOT_FOUND
     ) == ("no exchange 'nothing' in vhost '/'")
-    assert refusal(lambda: topology.bind_queue("/", "q", "amq.match", "", {"x-match": "most"})) == (
-        'Invalid x-match field value <<"most">>; expected all, any, all-with-x, or any-with-x'
-    )
-    assert refusal(lambda: topology.bind_queue("/", "q", "amq.match", "", {"x-match": 1})) == (
+    assert refusal(
+        lambda: topology.bind(queue_binding("q", "amq.match", "", {"x-match": "most"}))
+    ) == ('Invalid x-match field value <<"most">>; expected all, any, all-with-x, or any-with-x')
+    assert refusal(lambda: topology.bind(queue_binding("q", "amq.match", "", {"x-match": 1}))) == (
         "Invalid x-match field type signedint (value 1); expected longstr"
     )
     assert topology.bindings("/") == []
@@ -372,15 +379,17 @@ def fill(topology: Topology) -> None:
     declare_queue(topology, "exclusive", exclusive=True)
     declare_queue(topology, "gone", durable=False)
     arguments: dict[str, Value] = {"a": Decimal("1.50"), "b": [1, {"c": None}], "d": Binary(b"\0")}
-    topology.bind_queue("/", "durable", "e", "key", arguments)
-    topology.bind_exchange("/", "e", "amq.fanout", "k" * 255)
-    topology.bind_queue("shop", "x" * 255, "d", "#." * 100 + "#", {"long": "\n" * 10_000})
+    topology.bind(queue_binding("durable", "e", "key", arguments))
+    topology.bind(exchange_binding("e", "amq.fanout", "k" * 255))
+    topology.bind(
+        queue_binding("x" * 255, "d", "#." * 100 + "#", {"long": "\n" * 10_000}, vhost="shop")
+    )
 
 
 def fill_transient(topology: Topology) -> None:
-    topology.bind_queue("/", "durable", "transient")
-    topology.bind_queue("/", "exclusive", "e")
-    topology.bind_queue("/", "gone", "amq.direct")
+    topology.bind(queue_binding("durable", "transient"))
+    topology.bind(queue_binding("exclusive", "e"))
+    topology.bind(queue_binding("gone", "amq.direct"))
 
 
 def test_a_restart_keeps_what_is_durable() -> None:
@@ -389,7 +398,7 @@ def test_a_restart_keeps_what_is_durable() -> None:
     fill(topology)
     fill_transient(topology)
     topology.declare_exchange("/", "deleted", "direct", durable=True)
-    topology.bind_queue("/", "durable", "deleted")
+    topology.bind(queue_binding("durable", "deleted"))
     topology.delete_exchange("/", "deleted")
 
     restarted = new_topology(log)
@@ -418,8 +427,8 @@ def test_a_full_disk_changes_nothing() -> None:
         lambda: topology.delete_exchange("/", "e"),
         lambda: topology.add_queue(decided.queue),
         lambda: topology.remove_queue("/", "durable"),
-        lambda: topology.bind_queue("/", "durable", "amq.direct"),
-        lambda: topology.unbind_exchange("/", "e", "amq.fanout", "k" * 255),
+        lambda: topology.bind(queue_binding("durable", "amq.direct")),
+        lambda: topology.unbind(exchange_binding("e", "amq.fanout", "k" * 255)),
     ]
     for change in changes:
         with pytest.raises(StorageFull):
@@ -441,7 +450,7 @@ def test_a_disk_that_fails_takes_back_what_was_not_durable() -> None:
     end = log.bounds(journal).end
 
     durable = topology.declare_exchange("/", "lost", "fanout", durable=True)
-    topology.bind_queue("/", "exclusive", "lost")
+    topology.bind(queue_binding("exclusive", "lost"))
     assert topology.route("/", "lost", "") == ("exclusive",)
     log.cut(journal, end=end)
     log.settle(StorageFailed("the disk is gone"))

@@ -1,14 +1,14 @@
 """STOMP clients without sockets: conversations with the head on an in-memory broker."""
 
 import asyncio
-from collections.abc import Callable
 
 from tests.heads.contexts import context_on
+from tests.heads.outbox import Outbox
 
 from mainstem.auth import Auth
 from mainstem.broker.broker import Broker
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.heads.conversation import Answer, Later, ProtocolError
+from mainstem.heads.conversation import Later, ProtocolError
 from mainstem.heads.stomp.adapter.conversation import StompConversation
 from mainstem.heads.stomp.adapter.service import Service
 from mainstem.heads.stomp.codec import Frame, FrameScanner, Version, decode, encode
@@ -46,51 +46,13 @@ class World:
         return client
 
 
-class Box:
-    """A client's outbox: collects what the head sends."""
-
-    def __init__(self, now_ms: int) -> None:
-        self.peer = "127.0.0.1:5"
-        self.heard_ms = now_ms
-        self.is_tls = False
-        self.is_full = False
-        self.said = b""
-        self.ended = False
-        self.end_conversation: Callable[[], None] = lambda: None
-        self._room: list[Callable[[], None]] = []
-
-    def send(self, pieces: Answer) -> None:
-        for each in pieces:
-            assert isinstance(each, bytes)
-            self.said += each
-
-    def when_room(self, call: Callable[[], None]) -> None:
-        self._room.append(call)
-
-    def has_room(self) -> None:
-        """Make room, as if the client had read."""
-        self.is_full = False
-        calls, self._room = self._room, []
-        for call in calls:
-            call()
-
-    def close(self, reason: str = "") -> None:
-        self.end((), reason)
-
-    def end(self, farewell: Answer = (), reason: str = "") -> None:
-        if not self.ended:
-            self.ended = True
-            self.end_conversation()
-            self.send(farewell)
-
-
 class Client:
     """One client: sends frames and collects those it receives."""
 
     def __init__(self, world: World, version: Version = Version.V1_2) -> None:
         self.world = world
         self.version = version
-        self.box = Box(world.now_ms)
+        self.box = Outbox(world.now_ms)
         self.conversation = StompConversation(world.service, self.box)
         self.box.end_conversation = self._end
         self._owed: list[Later] = []

@@ -15,6 +15,7 @@ from tests.processes import (
     MARK,
     PATIENCE_S,
     OnTerminal,
+    in_own_session,
     marked,
     wait_until,
     wait_until_none_is_left,
@@ -56,21 +57,9 @@ class World:
         self.publish()
         for each in ("writing", "go"):
             (self._directory / each).unlink(missing_ok=True)
-        with (self._directory / "run.log").open("wb") as log:
-            process = subprocess.Popen(
-                COMMAND,
-                cwd=self._directory,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        with process:
-            try:
-                yield process
-            finally:
-                process.kill()
+        log = self._directory / "run.log"
+        with in_own_session(COMMAND, log, self._directory, self.environment) as process:
+            yield process
 
     def wait_for_batch(self) -> None:
         wait_until((self._directory / "writing").exists, self.told)

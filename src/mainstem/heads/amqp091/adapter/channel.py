@@ -16,7 +16,12 @@ from mainstem.heads.amqp091.adapter.publishing.publisher import Routed
 from mainstem.heads.amqp091.adapter.publishing.replies import REPLY_PREFIX, REPLY_TO
 from mainstem.heads.amqp091.adapter.queues.deliveries import Consumer, Deliveries, Unacked
 from mainstem.heads.amqp091.adapter.queues.queues import Unseen
-from mainstem.heads.amqp091.adapter.topology.declared import ExchangeType, Queue
+from mainstem.heads.amqp091.adapter.topology.declared import (
+    Binding,
+    DestinationKind,
+    ExchangeType,
+    Queue,
+)
 from mainstem.heads.amqp091.adapter.topology.refusals import not_found
 from mainstem.heads.amqp091.adapter.topology.topology import Topology
 from mainstem.heads.amqp091.codec import method_frame
@@ -277,22 +282,25 @@ class AmqpChannel:
         if not method.queue and not key and isinstance(method, methods.QueueBind):
             # "If the queue name is empty ... and the routing key is also empty" [queue.bind]
             key = name
-        place = (self._vhost, name, method.exchange, key, method.arguments, self._connection.id)
+        binding = Binding(
+            self._vhost, method.exchange, DestinationKind.QUEUE, name, key, method.arguments
+        )
         if isinstance(method, methods.QueueBind):
-            durable = self._topology.bind_queue(*place)
+            durable = self._topology.bind(binding, self._connection.id)
             self._answer(method.nowait, Bare.QUEUE_BIND_OK, durable)
         else:
-            durable = self._topology.unbind_queue(*place)
+            durable = self._topology.unbind(binding, self._connection.id)
             self._answer(False, Bare.QUEUE_UNBIND_OK, durable)
 
     def _bind_exchange(self, method: methods.ExchangeBind | methods.ExchangeUnbind) -> None:
-        place = (self._vhost, method.destination, method.source, method.routing_key)
+        kind, key = DestinationKind.EXCHANGE, method.routing_key
+        binding = Binding(
+            self._vhost, method.source, kind, method.destination, key, method.arguments
+        )
         if isinstance(method, methods.ExchangeBind):
-            durable = self._topology.bind_exchange(*place, method.arguments)
-            self._answer(method.nowait, Bare.EXCHANGE_BIND_OK, durable)
+            self._answer(method.nowait, Bare.EXCHANGE_BIND_OK, self._topology.bind(binding))
         else:
-            durable = self._topology.unbind_exchange(*place, method.arguments)
-            self._answer(method.nowait, Bare.EXCHANGE_UNBIND_OK, durable)
+            self._answer(method.nowait, Bare.EXCHANGE_UNBIND_OK, self._topology.unbind(binding))
 
     def _purge(self, method: methods.QueuePurge) -> None:
         queue = self._queue(method.queue)

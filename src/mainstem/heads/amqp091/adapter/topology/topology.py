@@ -243,57 +243,34 @@ class Topology:
 
     # Bindings.
 
-    def bind_queue(
-        self,
-        vhost: str,
-        queue: str,
-        exchange: str,
-        routing_key: str = "",
-        arguments: fields.Table = NO_ARGUMENTS,
-        connection: str | None = None,
-    ) -> Durable:
-        """Bind a queue to an exchange; raises AmqpError."""
-        kind = DestinationKind.QUEUE
-        return self._bind(Binding(vhost, exchange, kind, queue, routing_key, arguments), connection)
+    def bind(self, asked: Binding, connection: str | None = None) -> Durable:
+        """Bind a queue, or an exchange, to an exchange; raises AmqpError."""
+        binding = self._checked(asked)
+        state = self._vhost(binding.vhost)
+        source = self.find_exchange(binding.vhost, binding.source)
+        end: Exchange | Queue
+        if binding.destination_kind is DestinationKind.QUEUE:
+            end = self.find_queue(binding.vhost, binding.destination)
+        else:
+            end = self.find_exchange(binding.vhost, binding.destination)
+        check_binding(source.matching, binding.arguments)
+        if isinstance(end, Queue) and connection is not None:
+            check_access(end, connection)
+        if binding.identity in state.bindings:
+            return AT_ONCE
+        durable = source.durable and end.durable
+        return self._commit(added=[msgspec.structs.replace(binding, durable=durable)])
 
-    def unbind_queue(
-        self,
-        vhost: str,
-        queue: str,
-        exchange: str,
-        routing_key: str = "",
-        arguments: fields.Table = NO_ARGUMENTS,
-        connection: str | None = None,
-    ) -> Durable:
-        """Undo a binding of a queue; it is fine if it is not there. Raises AmqpError."""
-        kind = DestinationKind.QUEUE
-        return self._unbind(
-            Binding(vhost, exchange, kind, queue, routing_key, arguments), connection
-        )
-
-    def bind_exchange(
-        self,
-        vhost: str,
-        destination: str,
-        source: str,
-        routing_key: str = "",
-        arguments: fields.Table = NO_ARGUMENTS,
-    ) -> Durable:
-        """Bind an exchange to another; raises AmqpError."""
-        kind = DestinationKind.EXCHANGE
-        return self._bind(Binding(vhost, source, kind, destination, routing_key, arguments), None)
-
-    def unbind_exchange(
-        self,
-        vhost: str,
-        destination: str,
-        source: str,
-        routing_key: str = "",
-        arguments: fields.Table = NO_ARGUMENTS,
-    ) -> Durable:
-        """Undo a binding of an exchange; it is fine if it is not there. Raises AmqpError."""
-        kind = DestinationKind.EXCHANGE
-        return self._unbind(Binding(vhost, source, kind, destination, routing_key, arguments), None)
+    def unbind(self, asked: Binding, connection: str | None = None) -> Durable:
+        """Remove a binding; it is fine if it is not there. Raises AmqpError."""
+        binding = self._checked(asked)
+        state = self._vhost(binding.vhost)
+        found = state.bindings.get(binding.identity)
+        if found is None:
+            return AT_ONCE
+        if found.destination_kind is DestinationKind.QUEUE:
+            self.find_queue(binding.vhost, binding.destination, connection)
+        return self._commit(removed=state.with_sources(found))
 
     # Routes.
 
@@ -340,33 +317,6 @@ class Topology:
             return ()
 
     # Decided, written down, applied.
-
-    def _bind(self, asked: Binding, connection: str | None) -> Durable:
-        binding = self._checked(asked)
-        state = self._vhost(binding.vhost)
-        source = self.find_exchange(binding.vhost, binding.source)
-        end: Exchange | Queue
-        if binding.destination_kind is DestinationKind.QUEUE:
-            end = self.find_queue(binding.vhost, binding.destination)
-        else:
-            end = self.find_exchange(binding.vhost, binding.destination)
-        check_binding(source.matching, binding.arguments)
-        if isinstance(end, Queue) and connection is not None:
-            check_access(end, connection)
-        if binding.identity in state.bindings:
-            return AT_ONCE
-        durable = source.durable and end.durable
-        return self._commit(added=[msgspec.structs.replace(binding, durable=durable)])
-
-    def _unbind(self, asked: Binding, connection: str | None) -> Durable:
-        binding = self._checked(asked)
-        state = self._vhost(binding.vhost)
-        found = state.bindings.get(binding.identity)
-        if found is None:
-            return AT_ONCE
-        if found.destination_kind is DestinationKind.QUEUE:
-            self.find_queue(binding.vhost, binding.destination, connection)
-        return self._commit(removed=state.with_sources(found))
 
     def _checked(self, binding: Binding) -> Binding:
         source, destination = stripped(binding.source), stripped(binding.destination)
