@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from mainstem.client.starts import Start
+from mainstem.client.start_positions import Start
 
 
 def starts(first_s: int) -> list[tuple[Start, list[int]]]:

@@ -20,9 +20,9 @@ from tests.heads.transport.echo import until
 
 from mainstem.auth import Auth
 from mainstem.broker.broker import Broker
+from mainstem.heads.addresses import Address
 from mainstem.heads.context import HeadContext
 from mainstem.heads.head import Head, HeadSettings, RunningHead
-from mainstem.heads.listen import Address
 
 TOPIC = "orders"
 """Exists from the start, with one partition and a queue of the same name."""

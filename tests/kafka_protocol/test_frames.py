@@ -4,9 +4,9 @@ import pytest
 from tests.kafka_protocol.frames import request_frame, response_frame, whole
 
 from mainstem.core.wire import Piece, ProtocolError
+from mainstem.kafka_protocol.classic_group_metadata import decode_blob, encode_blob
 from mainstem.kafka_protocol.client_codec import decode_response, encode_request
 from mainstem.kafka_protocol.fields import Wire
-from mainstem.kafka_protocol.group_blobs import decode_blob, encode_blob
 from mainstem.kafka_protocol.messages.connection import (
     API_VERSIONS,
     ApiVersionsRequest,

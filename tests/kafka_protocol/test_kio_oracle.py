@@ -15,9 +15,9 @@ from tests.kafka_protocol.values import EVERY_API, EVERY_API_IDS, values
 
 from mainstem.kafka_protocol.api import Api
 from mainstem.kafka_protocol.apis import APIS
+from mainstem.kafka_protocol.classic_group_metadata import decode_blob, encode_blob
 from mainstem.kafka_protocol.client_codec import decode_response
 from mainstem.kafka_protocol.fields import Wire
-from mainstem.kafka_protocol.group_blobs import decode_blob, encode_blob
 from mainstem.kafka_protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_VERSION,
     ConsumerProtocolAssignment,

@@ -45,7 +45,7 @@ def guarded(door: "Door", auth: Auth, peer: Peer) -> "Door":
 
 
 class _Guarded:
-    """A port whose operations check the permission first."""
+    """One interface of the door, with every call authorized first."""
 
     def __init__(self, port: object, rules: Rules, check: Check) -> None:
         self._port = port

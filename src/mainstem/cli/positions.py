@@ -8,7 +8,7 @@ import click
 
 from mainstem.cli.units import parse_time, whole
 from mainstem.client.info import TopicInfo
-from mainstem.client.starts import Start
+from mainstem.client.start_positions import Start
 
 WORDS = "beginning|end|N|-N|@TIME"
 MEANING = (

@@ -9,7 +9,7 @@ from mainstem.client.contexts import Closing
 from mainstem.client.info import Order
 from mainstem.client.queue_options import QueueOptions
 from mainstem.client.reaper import Reaper
-from mainstem.client.starts import Start
+from mainstem.client.start_positions import Start
 from mainstem.client.stem import Groups, Queue, Queues, Subscription, Topics
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.client.values import HeadersLike, Key, Value, make_event

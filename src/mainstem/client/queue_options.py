@@ -3,7 +3,7 @@
 import msgspec
 
 from mainstem.client.info import Order
-from mainstem.client.starts import Start
+from mainstem.client.start_positions import Start
 
 
 class QueueOptions(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mainstem.broker.door import TopicPartition
 from mainstem.client.info import Lag
-from mainstem.client.starts import Start, check_start
+from mainstem.client.start_positions import Start, check_start
 from mainstem.core.errors import GroupIsLive, UnknownGroup
 from mainstem.core.names import check_group
 

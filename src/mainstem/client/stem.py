@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Literal, Protocol, Self, runtime_checkable
 
 from mainstem.client.info import GroupInfo, Lag, Order, QueuedEvent, QueueInfo, TopicInfo
-from mainstem.client.starts import Start
+from mainstem.client.start_positions import Start
 from mainstem.client.values import AsyncValues, HeadersLike, Key, Value, Values
 from mainstem.core.event import Event, Position
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from mainstem.client.starts import Start, check_start
+from mainstem.client.start_positions import Start, check_start
 from mainstem.core.errors import InvalidSetting
 
 

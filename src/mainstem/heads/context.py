@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 from mainstem.auth import Auth, Peer
 from mainstem.core.event import Position
 from mainstem.core.topic_settings import TopicSettings
+from mainstem.heads.addresses import Address
 from mainstem.heads.dispatcher import Call, Dispatcher
-from mainstem.heads.listen import Address
 from mainstem.heads.parked import Over, Parked
 from mainstem.heads.settlements import Settlements
 

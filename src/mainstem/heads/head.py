@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import msgspec
 from msgspec import Meta
 
-from mainstem.heads.listen import OFF, Address
+from mainstem.heads.addresses import OFF, Address
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.traffic import ConnectionInfo, Traffic
 

@@ -18,8 +18,8 @@ from typing import cast
 import msgspec
 
 from mainstem.kafka_protocol import primitives
+from mainstem.kafka_protocol.code_writer import Source
 from mainstem.kafka_protocol.fields import Field, Shape, Wire, constructor, layout
-from mainstem.kafka_protocol.source import Source
 
 Decoder = Callable[[memoryview, int, int], tuple[Wire, int]]
 """From a frame, the place of the message in it, and the room: the message and where it ends."""

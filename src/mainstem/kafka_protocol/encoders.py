@@ -14,9 +14,9 @@ from typing import cast
 
 from mainstem.core.wire import Piece
 from mainstem.kafka_protocol import primitives
+from mainstem.kafka_protocol.code_writer import Source
 from mainstem.kafka_protocol.fields import Field, Shape, Wire, layout
 from mainstem.kafka_protocol.primitives import SMALL_COUNT, packers
-from mainstem.kafka_protocol.source import Source
 
 Encoder = Callable[[Wire, list[Piece]], None]
 """Adds a message to a frame in pieces; the first one it adds is bytes."""

@@ -126,7 +126,7 @@ def _field(name: str, default: object, hint: object, version: int) -> Field:
 
 
 def _unwrap(hint: object) -> tuple[object, tuple[object, ...]]:
-    """Take the rules off an annotation."""
+    """Split an ``Annotated`` type into the type and its metadata (versions, tag, null)."""
     if get_origin(hint) is Annotated:
         inner, *rules = get_args(hint)
         return inner, tuple(rules)

@@ -18,9 +18,9 @@ from mainstem import __version__
 from mainstem.auth import Auth
 from mainstem.core.errors import Failure, InvalidSetting, MainstemError
 from mainstem.heads import HEADS
+from mainstem.heads.addresses import LOOPBACK, Address, address_of, parse_address
 from mainstem.heads.context import HeadContext
 from mainstem.heads.head import Head, RunningHead
-from mainstem.heads.listen import LOOPBACK, Address, address_of, parse_address
 from mainstem.node.admin_queries import AdminQueries
 from mainstem.node.broker_clock import BrokerClock
 from mainstem.node.config import Config

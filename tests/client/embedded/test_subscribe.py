@@ -9,7 +9,7 @@ from tests.client.start_positions import starts
 import mainstem
 from mainstem.broker.broker import Broker
 from mainstem.client.embedded.feed import Feed
-from mainstem.client.starts import Start
+from mainstem.client.start_positions import Start
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.core.batch import seal
 from mainstem.core.errors import (

@@ -9,7 +9,7 @@ import pytest
 from tests.client.every_stem.stems import PATIENCE_S, fill, in_thread, numbers, take
 from tests.client.start_positions import starts
 
-from mainstem.client.starts import Start
+from mainstem.client.start_positions import Start
 from mainstem.client.stem import Stem
 from mainstem.core.errors import (
     Closed,

@@ -8,8 +8,8 @@ from tests.heads.kafka.raw_peers import Peer, produce, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
+from mainstem.kafka_protocol.classic_group_metadata import decode_blob, encode_blob
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.group_blobs import decode_blob, encode_blob
 from mainstem.kafka_protocol.messages import commits
 from mainstem.kafka_protocol.messages.consumer_groups import (
     CONSUMER_GROUP_DESCRIBE,

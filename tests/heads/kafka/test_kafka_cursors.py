@@ -12,8 +12,8 @@ from mainstem.broker.groups.classic.group import Phase
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.kafka.adapter.apis.offset_delete import read_by
+from mainstem.kafka_protocol.classic_group_metadata import encode_blob
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.group_blobs import encode_blob
 from mainstem.kafka_protocol.messages import commits
 from mainstem.kafka_protocol.messages.consumer_protocol import (
     ConsumerPartitions,

@@ -7,7 +7,7 @@ from tests.heads.server_process import until
 from tests.in_process_server import server
 
 from mainstem.heads.kafka.adapter.groups.consumer_protocol import ConsumerProtocol
-from mainstem.kafka_protocol.group_blobs import encode_blob
+from mainstem.kafka_protocol.classic_group_metadata import encode_blob
 from mainstem.kafka_protocol.messages.consumer_protocol import (
     ConsumerPartitions,
     ConsumerProtocolAssignment,

@@ -19,8 +19,8 @@ from pyspark.sql.types import (
 from tests.pipelines.format.topics import PATIENCE_S, Topic
 
 from mainstem.core.errors import Fenced, InvalidSetting, UnknownPartition, Unreachable
+from mainstem.pipelines.format.committed_batch import Mark, OtherRows, is_written
 from mainstem.pipelines.format.event_rows import check_columns
-from mainstem.pipelines.format.marks import Mark, OtherRows, is_written
 from mainstem.pipelines.format.options import sink_options
 from mainstem.pipelines.format.sink import BatchSink, StreamSink
 from mainstem.pipelines.format.source import MainstemSource

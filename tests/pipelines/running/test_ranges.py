@@ -17,7 +17,7 @@ from mainstem.pipelines.planning.planner import Bounds
 from mainstem.pipelines.running.pipeline_run import run
 from mainstem.pipelines.running.replay import swap
 from mainstem.pipelines.running.table_run import Request
-from mainstem.pipelines.state.copy_range import CopyRange, claim_range, range_of
+from mainstem.pipelines.state.one_off_range import CopyRange, claim_range, range_of
 from mainstem.pipelines.state.table_state import StateDirectory, TableStatus
 
 SHOP = """

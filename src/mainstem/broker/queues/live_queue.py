@@ -262,9 +262,10 @@ class LiveQueue:
         return is_changed
 
     def deadlines(self) -> tuple[int | None, int | None, bool]:
-        """Return when the first lock expires and when the first delay ends; None if there is none.
+        """Return when the first lock expires, and when the first delay or time to live ends.
 
-        Also returns whether some event must still become a dead letter.
+        Each is None if there is none. Also tells whether some event must still become a dead
+        letter.
         """
         lock_ms: int | None = None
         delay_ms: int | None = None
@@ -317,7 +318,7 @@ class LiveQueue:
             yield event
 
     def watch_growth(self, grown: Callback) -> None:
-        """Call ``grown`` once when something is appended to any partition."""
+        """Call ``grown`` at the next append to each partition, once per partition."""
         for number in self.windows:
             if number not in self._growth:
                 self._growth[number] = self._log.watch(
@@ -487,7 +488,10 @@ class LiveQueue:
         return chosen
 
     def _may_have_more(self, number: int) -> bool:
-        """Tell whether there may be something to deliver; loads missing keys first."""
+        """Tell whether there may be something to deliver.
+
+        With ``order=key`` it first reads the keys of stored unsettled events.
+        """
         window = self.windows[number]
         bounds = self.keep_within(number)
         if window.seen is not None and bounds.tail <= window.seen and not window.may_have_ready:

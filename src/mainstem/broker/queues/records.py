@@ -152,7 +152,7 @@ class WindowSet(msgspec.Struct, frozen=True, tag_field="kind", tag="window/1", o
 class WindowChange(
     msgspec.Struct, frozen=True, tag_field="kind", tag="window-change/1", omit_defaults=True
 ):
-    """Changes to a window since it was last written; smaller than a large window."""
+    """What changed in a window since it was last written, where the whole would be larger."""
 
     next: int
     left: tuple[UnsettledRange, ...] = ()

@@ -18,7 +18,7 @@ from mainstem.cli.server_logging import LogFormat, start_logging
 from mainstem.cli.signals import leave_closed_terminal
 from mainstem.core.errors import InvalidSetting
 from mainstem.heads import HEADS
-from mainstem.heads.listen import LOOPBACK, parse_address
+from mainstem.heads.addresses import LOOPBACK, parse_address
 
 if TYPE_CHECKING:
     from mainstem.node.server import Running

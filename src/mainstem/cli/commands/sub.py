@@ -19,7 +19,7 @@ from mainstem.cli.help import Command
 from mainstem.cli.positions import FromEnd, Until, Where, in_topic, several_of
 from mainstem.cli.terminal_escapes import shown_bytes, shown_json
 from mainstem.cli.units import PARTITION, SECONDS
-from mainstem.client.starts import Start
+from mainstem.client.start_positions import Start
 from mainstem.client.stem import Stem, Subscription
 from mainstem.core.errors import Closed
 from mainstem.core.event import Event

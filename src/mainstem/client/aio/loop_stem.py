@@ -10,7 +10,7 @@ from mainstem.client.aio.writer import ThreadedWriter
 from mainstem.client.contexts import AsyncClosing
 from mainstem.client.info import Order
 from mainstem.client.queue_options import QueueOptions
-from mainstem.client.starts import Start
+from mainstem.client.start_positions import Start
 from mainstem.client.stem import AsyncQueue, AsyncSubscription, Stem
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.client.values import AsyncValues, HeadersLike, Key, Value, make_event

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 
-from mainstem.client.connected.starts import offsets_of
+from mainstem.client.connected.start_positions import offsets_of
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.core.errors import (
     Closed,

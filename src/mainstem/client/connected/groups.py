@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from mainstem.client.connected.starts import offsets_of
+from mainstem.client.connected.start_positions import offsets_of
 from mainstem.client.info import GroupInfo, Lag
 from mainstem.client.seekable_groups import SeekableGroups
-from mainstem.client.starts import Start
+from mainstem.client.start_positions import Start
 from mainstem.remote.admin import Admin, Bounds, Place
 from mainstem.remote.consumer_groups import ConsumerGroups, GroupState
 from mainstem.remote.timestamps import times_at

@@ -10,7 +10,7 @@ from mainstem.client.connected.queue import ConnectedQueue
 from mainstem.client.info import QueuedEvent, QueueInfo
 from mainstem.client.queue_options import QueueOptions
 from mainstem.client.reaper import Reaper
-from mainstem.client.starts import check_start
+from mainstem.client.start_positions import check_start
 from mainstem.core.errors import (
     InvalidName,
     InvalidSetting,

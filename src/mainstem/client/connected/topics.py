@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from mainstem.client.connected.starts import offsets_of
+from mainstem.client.connected.start_positions import offsets_of
 from mainstem.client.info import PartitionInfo, TopicInfo
-from mainstem.client.starts import Start, check_start
+from mainstem.client.start_positions import Start, check_start
 from mainstem.core.errors import InvalidSetting, TopicExists, UnknownTopic
 from mainstem.core.names import check_topic, is_internal, matches
 from mainstem.core.topic_settings import TopicSettings

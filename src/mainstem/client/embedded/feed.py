@@ -20,7 +20,7 @@ from itertools import islice
 
 from mainstem.broker.door import AT_ONCE, AssignedPartition, Door, Durable
 from mainstem.client.embedded.partition_reader import PartitionReader
-from mainstem.client.embedded.starts import StartOffsets, partitions_of
+from mainstem.client.embedded.start_positions import StartOffsets, partitions_of
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.core.errors import (
     Closed,

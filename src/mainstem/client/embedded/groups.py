@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mainstem.broker.door import Door, GroupState, TopicPartition
 from mainstem.broker.door import Lag as BrokerLag
-from mainstem.client.embedded.starts import offset_of
+from mainstem.client.embedded.start_positions import offset_of
 from mainstem.client.info import GroupInfo, Lag
 from mainstem.client.seekable_groups import SeekableGroups
-from mainstem.client.starts import Start
+from mainstem.client.start_positions import Start
 from mainstem.core.errors import MainstemError
 
 

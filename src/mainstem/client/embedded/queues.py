@@ -13,11 +13,11 @@ from mainstem.broker.door import (
 )
 from mainstem.client.checks import check_limit, milliseconds
 from mainstem.client.embedded.queue_consumer import QueueConsumer
-from mainstem.client.embedded.starts import offset_of
+from mainstem.client.embedded.start_positions import offset_of
 from mainstem.client.info import QueuedEvent, QueueInfo
 from mainstem.client.queue_info import queue_info
 from mainstem.client.queue_options import QueueOptions
-from mainstem.client.starts import check_start
+from mainstem.client.start_positions import check_start
 from mainstem.core.errors import InvalidName, InvalidSetting, UnknownPartition
 from mainstem.core.event import Position
 from mainstem.node.queue_deletion import delete_queue

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from mainstem.broker.door import Door, Topic
-from mainstem.client.embedded.starts import offset_of
+from mainstem.client.embedded.start_positions import offset_of
 from mainstem.client.info import PartitionInfo, TopicInfo
-from mainstem.client.starts import Start, check_start
+from mainstem.client.start_positions import Start, check_start
 from mainstem.core.errors import TopicExists
 from mainstem.core.topic_settings import TopicSettings
 

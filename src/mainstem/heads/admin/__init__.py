@@ -1,8 +1,8 @@
 """The admin HTTP API: /livez, /readyz, /metrics, and the contents of queues."""
 
+from mainstem.heads.addresses import Address
 from mainstem.heads.admin.settings import AdminSettings
 from mainstem.heads.head import Head, starts_in
-from mainstem.heads.listen import Address
 
 HEAD = Head(
     name="admin",

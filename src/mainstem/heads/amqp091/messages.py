@@ -200,7 +200,7 @@ def settled(
 
 @lru_cache(4096)
 def target_of(said: bytes) -> Target:
-    """Read BasicPublish from its exchange on; AmqpError if it is malformed."""
+    """Parse BasicPublish from its exchange on: exchange, routing key, flags; raises AmqpError."""
     end = len(said) - 1
     try:
         exchange, at = fields.read_short_string(said, 0, end)

@@ -132,7 +132,7 @@ class ConnectionOpenOk(Method, frozen=True):
 
 
 class ConnectionClose(Method, frozen=True):
-    """Either way: the end of the connection, and which method was the reason, if one was."""
+    """Both directions: ends the connection; names the method that was the reason, if any."""
 
     ids: ClassVar[Ids] = (10, 50)
     reply_code: Short = 0
@@ -171,21 +171,21 @@ class ChannelOpenOk(Method, frozen=True):
 
 
 class ChannelFlow(Method, frozen=True):
-    """Either way: stop or go on sending content."""
+    """Both directions: stop or go on sending content."""
 
     ids: ClassVar[Ids] = (20, 20)
     active: Bit = False
 
 
 class ChannelFlowOk(Method, frozen=True):
-    """Either way: what now holds."""
+    """Both directions: whether content flows now."""
 
     ids: ClassVar[Ids] = (20, 21)
     active: Bit = False
 
 
 class ChannelClose(Method, frozen=True):
-    """Either way: the end of a channel, and which method was the reason, if one was."""
+    """Both directions: ends a channel; names the method that was the reason, if any."""
 
     ids: ClassVar[Ids] = (20, 40)
     reply_code: Short = 0
@@ -354,7 +354,7 @@ class BasicConsumeOk(Method, frozen=True):
 
 
 class BasicCancel(Method, frozen=True):
-    """Either way: the end of a consumer."""
+    """Both directions: ends a consumer."""
 
     ids: ClassVar[Ids] = (60, 30)
     consumer_tag: ShortStr = ""
@@ -362,7 +362,7 @@ class BasicCancel(Method, frozen=True):
 
 
 class BasicCancelOk(Method, frozen=True):
-    """Either way."""
+    """Both directions: the consumer has ended."""
 
     ids: ClassVar[Ids] = (60, 31)
     consumer_tag: ShortStr = ""

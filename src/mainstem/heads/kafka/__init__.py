@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from mainstem.heads.addresses import Address
 from mainstem.heads.head import Head, HeadSettings, starts_in
 from mainstem.heads.kafka.metrics import METRICS
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.heads.listen import Address
 
 _PROGRAM = (
     "import confluent_kafka as k; "

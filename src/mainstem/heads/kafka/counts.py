@@ -5,8 +5,8 @@ from functools import cache
 from typing import cast
 
 from mainstem.kafka_protocol.apis import APIS
+from mainstem.kafka_protocol.code_writer import Source
 from mainstem.kafka_protocol.fields import Shape, Wire, layout
-from mainstem.kafka_protocol.source import Source
 
 _Find = Callable[[Wire], Sequence[int]]
 

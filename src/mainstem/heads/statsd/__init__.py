@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from mainstem.heads.addresses import Address
 from mainstem.heads.head import Head, HeadSettings, starts_in
-from mainstem.heads.listen import Address
 from mainstem.heads.statsd.metrics import METRICS
 from mainstem.heads.statsd.settings import StatsdSettings
 

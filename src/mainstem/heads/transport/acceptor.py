@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from mainstem.heads.listen import address_of
+from mainstem.heads.addresses import address_of
 
 _logger = logging.getLogger("mainstem.heads")
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import cast
 
+from mainstem.heads.addresses import peer_of
 from mainstem.heads.conversation import (
     Answer,
     Conversation,
@@ -28,9 +29,8 @@ from mainstem.heads.conversation import (
     TimedConversation,
     WaitingConversation,
 )
-from mainstem.heads.listen import peer_of
 from mainstem.heads.transport.answers import Answers
-from mainstem.heads.transport.reading import Reading
+from mainstem.heads.transport.read_pause import Reading
 from mainstem.heads.transport.receive_budget import ReceiveBudget
 from mainstem.heads.transport.receiver import Receiver
 from mainstem.heads.transport.timer import Timer

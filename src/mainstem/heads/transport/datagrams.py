@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import cast
 
-from mainstem.heads.listen import Address, address_of
+from mainstem.heads.addresses import Address, address_of
 from mainstem.heads.transport.traffic import Traffic
 
 _logger = logging.getLogger("mainstem.heads")

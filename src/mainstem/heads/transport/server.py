@@ -8,8 +8,8 @@ import ssl
 import time
 from collections.abc import Callable, Iterable
 
+from mainstem.heads.addresses import peer_of
 from mainstem.heads.conversation import Converse
-from mainstem.heads.listen import peer_of
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.acceptor import Acceptor
 from mainstem.heads.transport.connection import LINGER_S, Connection

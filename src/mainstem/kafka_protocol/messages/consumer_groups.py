@@ -4,7 +4,7 @@ from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
 from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
-from mainstem.kafka_protocol.messages.assigned_groups import (
+from mainstem.kafka_protocol.messages.group_common import (
     AssignedGroup,
     Assignment,
     AssignmentResponse,

@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from mainstem.pipelines.format.committed_batch import Mark, OtherRows, is_written, mark_of
 from mainstem.pipelines.format.event_rows import Digest, events
-from mainstem.pipelines.format.marks import Mark, OtherRows, is_written, mark_of
 from mainstem.pipelines.format.options import SinkOptions
 from mainstem.pipelines.format.staging import Staged, default_location, stage
 from mainstem.remote.transactions import Outgoing, TransactionalProducer

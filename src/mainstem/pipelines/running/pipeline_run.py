@@ -35,7 +35,7 @@ from mainstem.pipelines.spark.connect import (
     pickle_modules_by_value,
 )
 from mainstem.pipelines.spark.executor_package import modules_of, pack
-from mainstem.pipelines.state.copy_range import CopyRange, claim_range
+from mainstem.pipelines.state.one_off_range import CopyRange, claim_range
 from mainstem.pipelines.state.table_state import (
     StateDirectory,
     TableStatus,

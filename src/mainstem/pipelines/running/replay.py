@@ -10,7 +10,7 @@ from mainstem.pipelines.definitions.table import Pipeline
 from mainstem.pipelines.errors import RunRefused, UnknownPipeline
 from mainstem.pipelines.sinks.statements import text_of
 from mainstem.pipelines.sinks.topic import TopicSink
-from mainstem.pipelines.state.copy_range import range_of
+from mainstem.pipelines.state.one_off_range import range_of
 from mainstem.pipelines.state.table_state import StateDirectory, pipeline_directory, run_lock
 
 _SHOWN = 5

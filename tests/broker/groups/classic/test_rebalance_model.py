@@ -34,7 +34,7 @@ from mainstem.broker.groups.classic.records import (
     agreed,
     written,
 )
-from mainstem.broker.groups.memory import texts_bytes
+from mainstem.broker.groups.memory_estimate import texts_bytes
 from mainstem.broker.journal import CLASSIC_GROUPS, IDS
 from mainstem.core.batch import batches
 from mainstem.core.errors import (

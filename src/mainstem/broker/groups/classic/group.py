@@ -21,7 +21,7 @@ from enum import StrEnum
 
 import msgspec
 
-from mainstem.broker.groups.memory import texts_bytes
+from mainstem.broker.groups.memory_estimate import texts_bytes
 from mainstem.broker.groups.static_members import known_member
 from mainstem.core.errors import (
     InconsistentProtocol,

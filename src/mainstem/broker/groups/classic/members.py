@@ -11,7 +11,7 @@ from typing import Literal
 from mainstem.broker.callbacks import Callback
 from mainstem.broker.deadlines import Alarm, Deadlines
 from mainstem.broker.groups.classic.group import ClassicGroup, ClassicMember, Join
-from mainstem.broker.groups.memory import texts_bytes
+from mainstem.broker.groups.memory_estimate import texts_bytes
 from mainstem.core.errors import FencedInstance, MainstemError, UnknownMember
 
 Kind = Literal["session", "join", "sync", "forget"]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainstem.broker.groups.memory import texts_bytes
+from mainstem.broker.groups.memory_estimate import texts_bytes
 from mainstem.log.port import PartitionId
 
 Owned = dict[str, list[int]]

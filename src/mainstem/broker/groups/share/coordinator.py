@@ -15,7 +15,7 @@ import msgspec
 from mainstem.broker.deadlines import Deadlines
 from mainstem.broker.groups.configs import GroupConfigs
 from mainstem.broker.groups.limits import GroupLimits
-from mainstem.broker.groups.memory import texts_bytes
+from mainstem.broker.groups.memory_estimate import texts_bytes
 from mainstem.broker.groups.share.group import (
     AssignedTopics,
     ShareGroup,

@@ -10,8 +10,8 @@ from mainstem.core.errors import MainstemError
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.adapter.channel import AmqpChannel
 from mainstem.heads.amqp091.adapter.failures import refusal
+from mainstem.heads.amqp091.adapter.publishing.incomplete_messages import Unfinished
 from mainstem.heads.amqp091.adapter.publishing.publisher import Publisher
-from mainstem.heads.amqp091.adapter.publishing.unfinished import Unfinished
 from mainstem.heads.amqp091.adapter.service import Service
 from mainstem.heads.amqp091.codec import method_frame
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode

@@ -5,7 +5,7 @@ from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING
 
 import mainstem
-from mainstem.heads.amqp091.adapter.publishing import unfinished
+from mainstem.heads.amqp091.adapter.publishing import incomplete_messages
 from mainstem.heads.amqp091.adapter.publishing.replies import Replies
 from mainstem.heads.amqp091.adapter.queues.dead_letter_router import DeadLetterRouter
 from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueues
@@ -53,7 +53,7 @@ class Service:
         self.counts = Counts()
         self.connections: set[AmqpConversation] = set()
         self.replies = Replies()
-        self.unfinished = ReceiveBudget(unfinished.MAX_BYTES)
+        self.unfinished = ReceiveBudget(incomplete_messages.MAX_BYTES)
         """What all connections may keep of messages that are not whole yet."""
         self.definitions = context.broker.definitions.open("amqp")
         self.topology = Topology(self.definitions, token_bytes)

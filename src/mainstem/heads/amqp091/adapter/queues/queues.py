@@ -198,7 +198,7 @@ class DeclaredQueues:
         return self._queues[connection.vhost, name]
 
     def gone(self, vhost: str, name: str) -> Durable:
-        """Return when a name is free of a queue that was deleted."""
+        """Return the future of a queue's deletion; after that its name can be used again."""
         return self._gone.get(topic_of(vhost, name), AT_ONCE)
 
     def unseen(self, vhost: str, name: str) -> list[Unseen]:

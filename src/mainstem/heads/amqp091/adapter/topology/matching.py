@@ -95,7 +95,7 @@ class DirectMatcher:
             del self._buckets[binding.routing_key]
 
     def match(self, keys: Sequence[str], headers: fields.Table) -> Iterable[Bucket]:
-        """Look the keys up."""
+        """Return the destinations bound with one of the keys."""
         return [self._buckets[key] for key in keys if key in self._buckets]
 
 
@@ -117,7 +117,7 @@ class FanoutMatcher:
         self._bucket.remove(binding)
 
     def match(self, keys: Sequence[str], headers: fields.Table) -> Iterable[Bucket]:
-        """Return all there are."""
+        """Return all destinations."""
         return (self._bucket,) if self._bucket else ()
 
 
@@ -204,7 +204,7 @@ class TopicMatcher:
             place = parent
 
     def match(self, keys: Sequence[str], headers: fields.Table) -> Iterable[Bucket]:
-        """Walk the trie with the words of each key."""
+        """Return the destinations whose pattern matches one of the keys."""
         if len(keys) == 1:
             return [place.bucket for place in self._walk(keys[0]) if place.bucket]
         places = dict.fromkeys(place for key in keys for place in self._walk(key))
@@ -309,7 +309,7 @@ class HeadersMatcher:
         self._forget_empty(condition)
 
     def match(self, keys: Sequence[str], headers: fields.Table) -> Iterable[Bucket]:
-        """Look the headers up."""
+        """Return the destinations of the bindings that these headers satisfy."""
         values = {(name, comparable(value)) for name, value in headers.items()}
         candidates = dict(self._always)
         for value in values:

@@ -46,7 +46,7 @@ class Router:
         self._matchers[source].add(binding)
 
     def remove(self, binding: Binding) -> None:
-        """Route without a binding."""
+        """Remove a binding from the matcher of its exchange."""
         self._matchers[binding.source].remove(binding)
 
     def forget_exchange(self, name: str) -> None:
@@ -102,7 +102,7 @@ class Router:
     def _routed(
         self, exchange: str, keys: Sequence[str], headers: fields.Table
     ) -> tuple[Names, bool, bool]:
-        """Return the queues, whether the keys counted, and whether the headers did."""
+        """Return the queues, and whether they depend on the routing keys, and on the headers."""
         queues: set[str] = set()
         by_key = by_headers = False
         seen, waiting = {exchange}, [exchange]

@@ -9,12 +9,12 @@ from mainstem.broker.door import (
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.authorized_operations import on_group
 from mainstem.heads.kafka.adapter.errors import code_of
-from mainstem.heads.kafka.adapter.max_names import limited
 from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.request_limits import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import consumer_groups as messages
-from mainstem.kafka_protocol.messages.assigned_groups import AssignedPartitions, DescribedAssignment
+from mainstem.kafka_protocol.messages.group_common import AssignedPartitions, DescribedAssignment
 
 _CLASSIC, _CONSUMER = 0, 1
 """The protocol that a member speaks."""

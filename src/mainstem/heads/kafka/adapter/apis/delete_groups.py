@@ -6,8 +6,8 @@ from mainstem.broker.door import Durable
 from mainstem.core.errors import MainstemError, UnknownGroup
 from mainstem.heads.kafka.adapter.durable_replies import Results
 from mainstem.heads.kafka.adapter.errors import code_in
-from mainstem.heads.kafka.adapter.max_names import limited
 from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.request_limits import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.messages import groups as messages
 

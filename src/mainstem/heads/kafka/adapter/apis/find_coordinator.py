@@ -1,7 +1,7 @@
 """FindCoordinator, versions 0 to 6: this broker coordinates all groups and transactions."""
 
-from mainstem.heads.kafka.adapter.max_names import limited
 from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.request_limits import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import membership as messages

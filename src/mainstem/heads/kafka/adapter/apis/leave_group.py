@@ -2,8 +2,8 @@
 
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.errors import code_in
-from mainstem.heads.kafka.adapter.max_names import limited
 from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.request_limits import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import membership as messages

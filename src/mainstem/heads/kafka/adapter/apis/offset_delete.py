@@ -8,8 +8,8 @@ from mainstem.heads.kafka.adapter.groups.committed_offsets import group_error_co
 from mainstem.heads.kafka.adapter.partitions import each_partition
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.kafka_protocol.classic_group_metadata import decode_beginning
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.group_blobs import decode_beginning
 from mainstem.kafka_protocol.messages import commits as messages
 from mainstem.kafka_protocol.messages.consumer_protocol import SubscribedTopics
 from mainstem.kafka_protocol.primitives import MAX_ELEMENTS

@@ -9,8 +9,8 @@ from mainstem.broker.door import Cursor, TopicPartition
 from mainstem.core.errors import Denied, MainstemError, UnknownTopic
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.groups.committed_offsets import is_missing
-from mainstem.heads.kafka.adapter.max_names import limited
 from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.request_limits import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topics import id_of, name_of
 from mainstem.kafka_protocol.error_codes import Code

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from mainstem.broker.door import MemberSubscription, TopicPartition
 from mainstem.heads.conversation import ProtocolError
-from mainstem.kafka_protocol.group_blobs import decode_blob, encode_blob
+from mainstem.kafka_protocol.classic_group_metadata import decode_blob, encode_blob
 from mainstem.kafka_protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_VERSION,
     ConsumerPartitions,

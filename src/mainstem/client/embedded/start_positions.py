@@ -5,7 +5,7 @@ from datetime import datetime
 
 from mainstem.broker.door import Door, PartitionId, TopicPartition
 from mainstem.client.embedded.partition_reader import PartitionReader
-from mainstem.client.starts import Start
+from mainstem.client.start_positions import Start
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.core.errors import OffsetOutOfRange
 from mainstem.core.names import is_pattern

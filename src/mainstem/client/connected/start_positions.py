@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from mainstem.client.starts import Start
+from mainstem.client.start_positions import Start
 from mainstem.core.errors import UnknownPartition
 from mainstem.remote.admin import Admin, Bounds, Place, out_of_range
 
