@@ -11,13 +11,22 @@ from tests.broker.groups.classic.consumers import JOIN
 from mainstem.auth import Action, Auth, Peer, Principal, Resource, ResourceKind, deny_all
 from mainstem.broker import authorization, door
 from mainstem.broker.broker import Broker
-from mainstem.broker.door import Door, ProducerIdAndEpoch, QueueSettlements, TopicEvents, guarded
+from mainstem.broker.door import (
+    DelayedEvent,
+    Door,
+    ProducerIdAndEpoch,
+    QueueSettlements,
+    TopicEvents,
+    guarded,
+)
+from mainstem.broker.journal import DELAYED
 from mainstem.core.errors import Denied, MainstemError
 from mainstem.core.event import Event
 
 PEER = Peer("127.0.0.1:1", Principal("ann"))
 PORTS = {
     "queues": (door.Queues, authorization.QUEUES),
+    "delays": (door.Delays, authorization.DELAYS),
     "transactions": (door.Transactions, authorization.TRANSACTIONS),
     "producers": (door.Producers, authorization.PRODUCERS),
     "classic": (door.ClassicGroups, authorization.CLASSIC_GROUPS),
@@ -177,3 +186,22 @@ def test_who_may_not_join_hears_so_where_the_answer_was_to_come() -> None:
     (error,) = heard
     assert isinstance(error, MainstemError)
     assert isinstance(error, Denied)
+
+
+def test_delayed_events_need_the_permission_to_write_their_topic_now() -> None:
+    broker = new_broker()
+    broker.create_topic("t")
+    allowing = Asked()
+    to_topic, to_route = DelayedEvent(Event(b""), 1, "t"), DelayedEvent(Event(b""), 1, head="amqp")
+
+    for delayed, topic in ((to_topic, "t"), (to_route, DELAYED)):
+        seen(broker, allowing).publish_all((), delayed=[delayed])
+        denying = Asked(Resource(ResourceKind.TOPIC, topic))
+        with pytest.raises(Denied):
+            seen(broker, denying).publish_all((), delayed=[delayed])
+
+    assert [each[1:] for each in allowing.asked] == [
+        (Action.WRITE, "topic", "t"),
+        (Action.WRITE, "topic", DELAYED),
+    ]
+    assert broker.delays.waiting().events == 2

@@ -14,6 +14,7 @@ from tests.heads.kafka.raw_peers import Peer
 from tests.heads.kafka.share_member import ACCEPT, REJECT, RELEASE, Sharer, configure, put
 from tests.in_process_server import server
 
+from mainstem.broker.door import DelayedEvent
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Overload, TopicSettings
 from mainstem.heads import HEADS
@@ -290,6 +291,20 @@ def test_drops_and_holds_are_shown_per_topic(node: Node) -> None:
     assert found.value("mainstem_topic_refused_events_total", topic="full") == 1
     assert found.value("mainstem_topic_dropped_events_total", topic="full") == 0
     assert found.value("mainstem_topic_held_requests_total", topic="full") == 0
+
+
+def test_delayed_events_are_counted_and_the_next_one_has_its_time(node: Node) -> None:
+    node.broker.create_topic("t")
+    later = [DelayedEvent(Event(b""), due_ms, "t") for due_ms in (2**42, 2**41)]
+    node.broker.publish_all((), delayed=later)
+    scrape = Scrape(lambda: None, "1")
+    scrape.node = node
+
+    found = Metrics(scrape.text())
+
+    assert found.value("mainstem_delayed_events") == 2
+    assert found.value("mainstem_delayed_next_due_timestamp_seconds") == 2**41 / 1000
+    assert found.value("mainstem_delayed_dropped_events_total") == 0
 
 
 def test_a_group_may_have_any_name(node: Node) -> None:

@@ -11,9 +11,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
 from mainstem.auth import Action, Auth, Peer, Resource, ResourceKind
+from mainstem.broker.journal import DELAYED
 from mainstem.core.errors import Denied, Unauthenticated
 
 if TYPE_CHECKING:
+    from mainstem.broker.delays.delays import DelayedEvent
     from mainstem.broker.door import Door
 
 Check = Callable[[Action, ResourceKind, str], None]
@@ -167,10 +169,14 @@ def _topic_by_id(operation: Operation, check: Check) -> Operation:
 
 def _publish_all(operation: Operation, check: Check) -> Operation:
     entries, settled = _argument(operation, "entries"), _argument(operation, "settled")
+    delayed = _argument(operation, "delayed")
 
     def asking(*args: object, **named: object) -> object:
         for each in cast("Iterable[tuple[str, object]]", entries(args, named)):
             check(WRITE, TOPIC, each[0])
+        for later in cast("Iterable[DelayedEvent]", delayed(args, named) or ()):
+            # Where a head's route leads is known only when the event is due.
+            check(WRITE, TOPIC, later.topic or DELAYED)
         _check_settled(settled(args, named), check)
         return operation(*args, **named)
 
@@ -258,6 +264,10 @@ QUEUES: Rules = {
     "leave": None,
     "watch": _QUEUE_READER,
     "wait_ms": _QUEUE_READER,
+}
+DELAYS: Rules = {
+    "waiting": cluster(DESCRIBE),
+    "route_delayed": cluster(ALTER),
 }
 TRANSACTIONS: Rules = {
     "begin": ask(WRITE, TRANSACTIONAL_ID, "transactional_id"),
@@ -356,6 +366,7 @@ DOOR: Rules = {
     "delete_group": ask(DELETE, GROUP, "name"),
     # The other ports
     "queues": QUEUES,
+    "delays": DELAYS,
     "transactions": TRANSACTIONS,
     "producers": PRODUCERS,
     "classic": CLASSIC_GROUPS,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from mainstem.broker.callbacks import Callback, make
 from mainstem.broker.clocks import Clocks
 from mainstem.broker.definitions import Definitions
+from mainstem.broker.delays.delays import DelayedEvent, Delays
 from mainstem.broker.duties import Duties
 from mainstem.broker.groups.classic.coordinator import ClassicGroups
 from mainstem.broker.groups.configs import GroupConfigs
@@ -111,7 +112,8 @@ class Broker:
         self.duties = Duties()
         self._acked_events = AckedEvents(state, self.queues.registry, self.trim)
         self._topic_changes.changed = self.queues.topic_changed
-        self._atomic = AtomicPublish(state, self.queues, self._open)
+        self.delays = Delays(state)
+        self._atomic = AtomicPublish(state, self.queues, self.delays, self._open)
         self.share = ShareGroups(state, self.queues, self.group_configs, limits.groups)
 
     # Topics
@@ -191,14 +193,17 @@ class Broker:
         entries: Sequence[TopicEvents],
         settled: Sequence[QueueSettlements] = (),
         held: HeldPublish | None = None,
+        delayed: Sequence[DelayedEvent] = (),
     ) -> PublishedAll | HeldPublish:
         """Append events to several topics and settle deliveries, all or nothing; never blocks.
+
+        ``delayed``: events that are stored with the others, and published when they are due.
 
         If a topic with backpressure is full, nothing is done and a HeldPublish is returned: wait
         for its ``room`` or ``until_ms``, and retry with it as ``held``. Raises the errors of
         ``try_publish`` and ``queues.settle``, and StaleDelivery; then nothing was done.
         """
-        return self._atomic.publish_all(entries, settled, held)
+        return self._atomic.publish_all(entries, settled, held, delayed)
 
     def append_batch(
         self,
@@ -409,6 +414,7 @@ class Broker:
         self.transactions.tick()
         self.queues.tick()
         self.share.tick()
+        self.delays.tick()
         self._cursor_expiry.tick()
         self._acked_events.tick()
         self._catch_up()
@@ -429,6 +435,7 @@ class Broker:
                 (self.share.next_deadline(), self._monotonic_ms),
                 (self._cursor_expiry.next_deadline(), self._monotonic_ms),
                 (self._acked_events.next_deadline(), self._monotonic_ms),
+                (self.delays.next_deadline(), self._now_ms),
             )
             if due_ms is not None
         ]

@@ -28,6 +28,7 @@ GROUP_CONFIGS = "__mainstem_group_configs"
 CONSUMER_GROUPS = "__mainstem_consumer_groups"
 CLASSIC_GROUPS = "__mainstem_classic_groups"
 DEFINITIONS = "__mainstem_definitions"
+DELAYED = "__mainstem_delayed"
 IDS = {
     TOPICS: f"{0x10:032x}",
     CURSORS: f"{0x11:032x}",
@@ -39,9 +40,14 @@ IDS = {
     CONSUMER_GROUPS: f"{0x17:032x}",
     CLASSIC_GROUPS: f"{0x18:032x}",
     DEFINITIONS: f"{0x19:032x}",
+    DELAYED: f"{0x1A:032x}",
 }
 """Topic ids of the journals; fixed, as they are needed before the topics are known."""
 SETTINGS = TopicSettings(durability=Durability.FSYNC, compact=True, segment_bytes=1024 * 1024)
+SETTINGS_OF = dict.fromkeys(IDS, SETTINGS) | {
+    # It holds whole events, and is not compacted: see ``delays/delays.py``.
+    DELAYED: TopicSettings(durability=Durability.FSYNC, segment_bytes=16 * 1024 * 1024)
+}
 
 _READ_BYTES = 1024 * 1024
 _EVENTS_PER_BATCH = 1_000

@@ -23,7 +23,7 @@ from mainstem.broker.clocks import Clocks
 from mainstem.broker.deadlines import Alarm
 from mainstem.broker.groups.cursors import Cursor, CursorChange, CursorKey, Cursors
 from mainstem.broker.groups.local.coordinator import Groups
-from mainstem.broker.journal import CURSORS, IDS, SETTINGS, TOPICS, Journal, Written
+from mainstem.broker.journal import CURSORS, IDS, SETTINGS_OF, TOPICS, Journal, Written
 from mainstem.broker.publishing.overload import Gate
 from mainstem.broker.topics.catalog import DEFAULTS as TOPIC_LIMITS
 from mainstem.broker.topics.catalog import (
@@ -122,7 +122,7 @@ class State:
 
     def _replay_into(self, topics: Topics) -> None:
         for name, topic_id in IDS.items():
-            topics.apply(TopicChange(TopicKey(name), TopicSet(topic_id, SETTINGS, 0)))
+            topics.apply(TopicChange(TopicKey(name), TopicSet(topic_id, SETTINGS_OF[name], 0)))
         self._topic_journal.replay(lambda key, value: topics.apply(TopicChange(key, value)))
 
     def change_topics(self, changes: Sequence[TopicChange], now_ms: int) -> Durable:

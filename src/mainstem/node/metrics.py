@@ -100,6 +100,15 @@ QUEUE_AGAIN = counter(
 QUEUE_DEAD = counter(
     "mainstem_queue_dead_total", "Events that became dead letters.", "topic", "queue"
 )
+DELAYED = gauge("mainstem_delayed_events", "Delayed events that are stored and not yet published.")
+DELAYED_NEXT = gauge(
+    "mainstem_delayed_next_due_timestamp_seconds",
+    "When the next delayed event is due, in seconds since 1970; 0 if nothing is delayed.",
+)
+DELAYED_DROPPED = counter(
+    "mainstem_delayed_dropped_events_total",
+    "Delayed events that were dropped when due: their topic is deleted, or refuses them.",
+)
 LEFT_OUT = gauge(
     "mainstem_metrics_left_out",
     "Topics, groups and queues that are left out of these metrics because there are too many.",

@@ -78,6 +78,7 @@ class Scrape:
             self._add_topics(found, node.broker)
             self._add_groups(found, node)
             self._add_queues(found, node.broker)
+            _add_delayed(found, node.broker)
         _add_process(found)
         parts = [encode(metric, samples) for metric, samples in found.items()]
         if node is not None and node.commits is not None:
@@ -197,6 +198,13 @@ def _add_topic(found: _Samples, broker: Broker, name: str, partitions: int) -> N
     counters = broker.counters(name)
     for metric, counter, scale in _COUNTERS:
         found[metric].append(((name,), counters[counter] * scale))
+
+
+def _add_delayed(found: _Samples, broker: Broker) -> None:
+    waiting = broker.delays.waiting()
+    found[metrics.DELAYED].append(((), waiting.events))
+    found[metrics.DELAYED_NEXT].append(((), (waiting.next_due_ms or 0) / 1000))
+    found[metrics.DELAYED_DROPPED].append(((), waiting.dropped))
 
 
 def _add_process(found: _Samples) -> None:

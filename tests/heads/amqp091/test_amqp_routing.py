@@ -413,9 +413,9 @@ def test_dead_letters_go_where_publishers_may_not() -> None:
     bound_queue(topology, "q", "inside", "key", "other")
     declare_queue(topology, "r")
 
-    assert topology.route_dead_letter("/", "inside", ["key", "other"], {}) == ("q",)
-    assert topology.route_dead_letter("/", "", ["r", "q"], {"CC": "ignored"}) == ("q", "r")
-    assert topology.route_dead_letter("/", "gone", ["key"], {}) == ()
+    assert topology.route_again("/", "inside", ["key", "other"], {}) == ("q",)
+    assert topology.route_again("/", "", ["r", "q"], {"CC": "ignored"}) == ("q", "r")
+    assert topology.route_again("/", "gone", ["key"], {}) == ()
 
 
 def test_routes_are_remembered_until_something_changes() -> None:

@@ -8,6 +8,7 @@ One small Protocol per port, each in its own module with its value types:
 | ``publishing`` | append events and record batches, also to several topics at once; backpressure |
 | ``reading`` | events of a partition from an offset on |
 | ``queues`` | deliveries: events shared one by one, each settled once |
+| ``delays`` | events that are published later |
 | ``groups`` | consumers that own partitions, and cursors; ``kafka_groups`` for Kafka's own kinds |
 | ``transactions`` | transactions, idempotent producers, read_committed |
 | ``definitions`` | a head's own state, by kind and key |
@@ -24,6 +25,7 @@ from typing import Protocol
 from mainstem.broker.authorization import guarded
 from mainstem.broker.callbacks import Callback
 from mainstem.broker.door.definitions import Definitions, HeadDefinitions
+from mainstem.broker.door.delays import DelayedEvent, DelayedRouter, Delays, Waiting
 from mainstem.broker.door.duties import Duties, Duty
 from mainstem.broker.door.groups import (
     AssignedPartition,
@@ -148,6 +150,9 @@ __all__ = [
     "DeadEvent",
     "DeadLetterRouter",
     "Definitions",
+    "DelayedEvent",
+    "DelayedRouter",
+    "Delays",
     "Delivery",
     "Door",
     "Durable",
@@ -209,6 +214,7 @@ __all__ = [
     "TransactionPhase",
     "Transactions",
     "Unsettled",
+    "Waiting",
     "guarded",
     "partitions_of",
     "written",
@@ -221,6 +227,10 @@ class Door(Topics, Publishing, Reading, Groups, Protocol):
     @property
     def queues(self) -> Queues:
         """Queues."""
+
+    @property
+    def delays(self) -> Delays:
+        """Delayed events."""
 
     @property
     def transactions(self) -> Transactions:

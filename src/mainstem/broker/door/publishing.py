@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from mainstem.broker.delays.delays import DelayedEvent
 from mainstem.broker.publishing.atomic import PublishedAll, TopicEvents
 from mainstem.broker.publishing.batching import Published
 from mainstem.broker.publishing.outcome import AppendedBatch, AppendOutcome
@@ -14,6 +15,7 @@ from mainstem.log.port import WritableBatch
 __all__ = [
     "AppendOutcome",
     "AppendedBatch",
+    "DelayedEvent",
     "HeldPublish",
     "Published",
     "PublishedAll",
@@ -52,8 +54,12 @@ class Publishing(Protocol):
         entries: Sequence[TopicEvents],
         settled: Sequence[QueueSettlements] = (),
         held: HeldPublish | None = None,
+        delayed: Sequence[DelayedEvent] = (),
     ) -> PublishedAll | HeldPublish:
         """Append events to several topics and settle deliveries, all or nothing; never blocks.
+
+        ``delayed``: events that are stored with the others, and published when they are due. The
+        backlog limits of their topics do not hold them.
 
         If a topic with backpressure is full, nothing is done and a HeldPublish is returned: wait
         for its ``room`` or ``until_ms``, and retry with it as ``held``. Raises the errors of

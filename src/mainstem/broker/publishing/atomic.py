@@ -8,6 +8,7 @@ not at all, and which becomes visible at once.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from mainstem.broker.delays.delays import DelayedEvent, Delays
 from mainstem.broker.journal import Written
 from mainstem.broker.publishing.batching import PartitionBatch, Published, runs
 from mainstem.broker.publishing.overload import Gate, HeldPublish
@@ -40,8 +41,9 @@ class PublishedAll(NamedTuple):
 class AtomicPublish:
     """Publishes to several topics and settles deliveries atomically; never blocks."""
 
-    def __init__(self, state: State, queues: Queues, open_topic: Open) -> None:
+    def __init__(self, state: State, queues: Queues, delays: Delays, open_topic: Open) -> None:
         self._state = state
+        self._delays = delays
         self._queues = queues
         self._open_topic = open_topic
         self._now_ms = state.clocks.now_ms
@@ -51,6 +53,7 @@ class AtomicPublish:
         entries: Sequence[TopicEvents],
         settled: Sequence[QueueSettlements],
         held: HeldPublish | None,
+        delayed: Sequence[DelayedEvent],
     ) -> PublishedAll | HeldPublish:
         """Append everything, or return what to wait for; on an error nothing was done."""
         now_ms = self._now_ms()
@@ -58,34 +61,43 @@ class AtomicPublish:
         for topic, events, partition in entries:
             opened = self._open_topic(topic)
             parts.append((opened, runs(opened.topic, events, partition, opened.turns, now_ms)))
-        if not settled:
-            return self._append(parts, (), held)[0]
-        return self._queues.settle_with(settled, lambda beside: self._append(parts, beside, held))
+
+        def append(beside: Written) -> tuple[PublishedAll | HeldPublish, bool]:
+            return self._append(parts, delayed, beside, held)
+
+        return self._queues.settle_with(settled, append) if settled else append(())[0]
 
     def _append(
-        self, parts: Sequence[_Part], beside: Written, held: HeldPublish | None
+        self,
+        parts: Sequence[_Part],
+        delayed: Sequence[DelayedEvent],
+        beside: Written,
+        held: HeldPublish | None,
     ) -> tuple[PublishedAll | HeldPublish, bool]:
         counts = _counts(parts)
         if not counts:
-            return self._write(parts, beside), True
+            return self._write(parts, delayed, beside), True
         now_ms = self._now_ms()
         with self._state.lock:
             again = _admit(counts, now_ms, held)
             if again is not None:
                 return again, False
-            published = self._write(parts, beside)
+            published = self._write(parts, delayed, beside)
             for gate, by_partition in counts.items():
                 gate.shed(by_partition, now_ms)
         return published, True
 
-    def _write(self, parts: Sequence[_Part], beside: Written) -> PublishedAll:
+    def _write(
+        self, parts: Sequence[_Part], delayed: Sequence[DelayedEvent], beside: Written
+    ) -> PublishedAll:
         batches = [
             (opened.topic.partitions[run.partition], run.batch)
             for opened, made in parts
             for run in made
         ]
         try:
-            appended = self._state.log.append([*batches, *beside]) if batches or beside else None
+            is_empty = not (batches or delayed or beside)
+            appended = None if is_empty else self._delays.append(batches, delayed, beside)
         except UnknownPartition as error:
             # The topic was deleted meanwhile; the log knows only topic ids.
             for opened, _ in parts:

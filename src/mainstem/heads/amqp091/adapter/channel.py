@@ -19,7 +19,6 @@ from mainstem.heads.amqp091.adapter.queues.queues import Unseen
 from mainstem.heads.amqp091.adapter.topology.declared import (
     Binding,
     DestinationKind,
-    ExchangeType,
     Queue,
 )
 from mainstem.heads.amqp091.adapter.topology.refusals import not_found
@@ -162,7 +161,6 @@ class AmqpChannel:
             case methods.QueueDelete():
                 self._when_seen(method, self._delete_queue)
             case methods.ExchangeDeclare():
-                _check_supported(method)
                 durable = self._topology.declare_exchange(
                     self._vhost,
                     method.exchange,
@@ -464,10 +462,3 @@ def _priority(method: methods.BasicConsume) -> int:
         detail = f"invalid arg 'x-priority' for consumer: {found!r} is no integer"
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, *method.ids)
     return found
-
-
-def _check_supported(method: methods.ExchangeDeclare) -> None:
-    """Refuse delayed exchanges, as RabbitMQ does without the plugin."""
-    if method.type == ExchangeType.DELAYED and not method.passive:
-        detail = f"unknown exchange type '{method.type}'"
-        raise AmqpError(ReplyCode.COMMAND_INVALID, detail, *method.ids)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import mainstem
 from mainstem.heads.amqp091.adapter.publishing import incomplete_messages
+from mainstem.heads.amqp091.adapter.publishing.delayed_messages import HEAD, DelayedRouter
 from mainstem.heads.amqp091.adapter.publishing.replies import Replies
 from mainstem.heads.amqp091.adapter.queues.dead_letter_router import DeadLetterRouter
 from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueues
@@ -59,6 +60,7 @@ class Service:
         self.topology = Topology(self.definitions, token_bytes)
         self.queues = DeclaredQueues(self)
         context.broker.queues.route_dead_letters(DeadLetterRouter(self))
+        context.broker.delays.route_delayed(HEAD, DelayedRouter(self))
         self._ids = 0
 
     def new_connection_id(self) -> str:

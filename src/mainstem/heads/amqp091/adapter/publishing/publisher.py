@@ -13,12 +13,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from mainstem.broker.door import AT_ONCE, Durable, HeldPublish, QueueSettlements, TopicEvents
+from mainstem.broker.door import (
+    AT_ONCE,
+    DelayedEvent,
+    Durable,
+    HeldPublish,
+    QueueSettlements,
+    TopicEvents,
+)
 from mainstem.core.errors import Failure, MainstemError
 from mainstem.core.event import Event
 from mainstem.heads.amqp091 import codec
 from mainstem.heads.amqp091.adapter.failures import refusal
 from mainstem.heads.amqp091.adapter.messages import headers_of
+from mainstem.heads.amqp091.adapter.publishing.delayed_messages import (
+    DELAY,
+    delay_of,
+    delayed_event,
+)
 from mainstem.heads.amqp091.adapter.publishing.replies import REPLY_PREFIX, REPLY_TO
 from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueue
 from mainstem.heads.amqp091.adapter.topology.queue_arguments import MAX_EXPIRY_MS
@@ -69,11 +81,15 @@ class Routed(NamedTuple):
     """Topics and partitions."""
     waits: bool
     """Whether it is confirmed only once it is durable."""
+    delayed: Sequence[DelayedEvent] = ()
+    """The same for each exchange that delays it."""
 
     @property
     def size(self) -> int:
         """About how many bytes are appended."""
-        return len(self.places) * (len(self.event.value or b"") + _PLACE_BYTES)
+        return (len(self.places) + len(self.delayed)) * (
+            len(self.event.value or b"") + _PLACE_BYTES
+        )
 
 
 class Publisher:
@@ -114,8 +130,8 @@ class Publisher:
         if said.reply_to == REPLY_TO:
             said = self._with_reply_name(channel, said)
             properties = encode_properties(said)
-        queues = self._queues(target, said)
-        if not queues:
+        queues, delayed = self._targets(message, said, properties)
+        if not queues and not delayed:
             channel.at_commit(message, partial(self._unroutable, channel, number, message))
             return None
         if said.headers is not None and BCC in said.headers:
@@ -126,7 +142,27 @@ class Publisher:
         level = said.priority or 0
         places = [(each.place[0], min(level, each.most_priority)) for each in queues]
         event = Event(message.body, None, headers_of(target.route, properties))
-        return Routed(channel, number, event, places, said.delivery_mode == PERSISTENT)
+        waits = said.delivery_mode == PERSISTENT or bool(delayed)
+        return Routed(channel, number, event, places, waits, delayed)
+
+    def _targets(
+        self, message: Publish, said: Properties, properties: bytes
+    ) -> tuple[list[DeclaredQueue], list[DelayedEvent]]:
+        """Return the queues of a message, and what is delayed; AmqpError without an exchange."""
+        headers = said.headers
+        delay_ms = delay_of(headers) if headers is not None and DELAY in headers else 0
+        if headers is None or not delay_ms:
+            return self._queues(message.target, said), []
+        service, vhost, target = self._connection.service, self._connection.vhost, message.target
+        names, exchanges = service.topology.route_delayed(
+            vhost, target.exchange, target.routing_key, headers
+        )
+        queues = [service.queues.get(vhost, name) for name in names]
+        event = Event(message.body, None, headers_of(target.route, properties))
+        due_ms = service.context.now_ms() + delay_ms
+        return [each for each in queues if each is not None], [
+            delayed_event(vhost, exchange, event, due_ms) for exchange in exchanges
+        ]
 
     def _queues(self, target: Target, said: Properties) -> list[DeclaredQueue]:
         """Return where a message goes; AmqpError if there is no such exchange."""
@@ -215,7 +251,7 @@ class Publisher:
         """Take out a message for some of its many queues; it is confirmed with the last one."""
         first = self._pending[0]
         count = max(1, len(first.places) * MAX_TOGETHER_BYTES // first.size)
-        taken = first._replace(number=0, places=first.places[:count])
+        taken = first._replace(number=0, places=first.places[:count], delayed=())
         self._pending[0] = first._replace(places=first.places[count:])
         self._pending_bytes -= taken.size
         return taken
@@ -277,14 +313,15 @@ class Publisher:
     ) -> Durable | HeldPublish:
         entries = _entries(pending)
         door = self._connection.door
-        if len(entries) == 1:
+        delayed = _delayed(pending)
+        if len(entries) == 1 and not delayed:
             topic, events, partition = entries[0]
             published = door.try_publish(topic, events, partition, held)
             if isinstance(published, HeldPublish):
                 return published
             found = published.durable
         else:
-            all_published = door.publish_all(entries, (), held)
+            all_published = door.publish_all(entries, (), held, delayed)
             if isinstance(all_published, HeldPublish):
                 return all_published
             found = all_published.durable
@@ -317,9 +354,10 @@ class Publisher:
     def _confirm(self, pending: Sequence[Routed], durable: Durable) -> None:
         at_once: dict[AmqpChannel, list[int]] = {}
         later: dict[AmqpChannel, list[int]] = {}
-        for channel, number, _, _, waits in pending:
-            if number:
-                (later if waits else at_once).setdefault(channel, []).append(number)
+        for each in pending:
+            if each.number:
+                numbers = later if each.waits else at_once
+                numbers.setdefault(each.channel, []).append(each.number)
         self._send_acks(at_once)
         if later and durable.done:
             durable.then(lambda error: self._decided(later, error))
@@ -371,7 +409,9 @@ class Publisher:
         self, routed: Sequence[Routed], settled: Sequence[QueueSettlements]
     ) -> Durable | HeldPublish:
         """Append the messages and acknowledgements of a transaction, all or nothing."""
-        found = self._connection.door.publish_all(_entries(routed), settled)
+        found = self._connection.door.publish_all(
+            _entries(routed), settled, delayed=_delayed(routed)
+        )
         if isinstance(found, HeldPublish):
             return found
         self.last = found.durable
@@ -399,3 +439,8 @@ def _entries(routed: Sequence[Routed]) -> list[TopicEvents]:
         for place in each.places:
             entries.setdefault(place, []).append(each.event)
     return [TopicEvents(topic, events, at) for (topic, at), events in entries.items()]
+
+
+def _delayed(routed: Sequence[Routed]) -> list[DelayedEvent]:
+    """Return the messages that are delayed."""
+    return [late for each in routed for late in each.delayed]

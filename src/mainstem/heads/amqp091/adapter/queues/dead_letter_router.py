@@ -40,19 +40,9 @@ class DeadLetterRouter:
         if letter is None:
             return ()
         headers = letter.properties.headers or {}
-        names = service.topology.route_dead_letter(
-            vhost, letter.exchange, letter.routing_keys, headers
-        )
+        names = service.topology.route_again(vhost, letter.exchange, letter.routing_keys, headers)
         properties = encode_properties(letter.properties)
         told = headers_of(route_of(letter.exchange, letter.routing_keys[0]), properties)
-        level = letter.properties.priority or 0
-        found = [service.queues.get(vhost, name) for name in without_cycles(names, letter, reason)]
-        return [
-            RoutedEvent(
-                each.place[0],
-                min(level, each.most_priority),
-                Event(dead.event.value, dead.event.key, told),
-            )
-            for each in found
-            if each is not None
-        ]
+        event = Event(dead.event.value, dead.event.key, told)
+        names = without_cycles(names, letter, reason)
+        return service.queues.copies(vhost, names, event, letter.properties.priority)

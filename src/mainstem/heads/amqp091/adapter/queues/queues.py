@@ -6,13 +6,14 @@ a topic that was there before its queue was declared is another protocol's, and 
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mainstem.broker.door import AT_ONCE, Door, Durable, Order, QueueSettings
+from mainstem.broker.door import AT_ONCE, Door, Durable, Order, QueueSettings, RoutedEvent
 from mainstem.core.errors import MainstemError, TopicExists, UnknownQueue, UnknownTopic
+from mainstem.core.event import Event
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.adapter.topology import equivalence
@@ -191,6 +192,17 @@ class DeclaredQueues:
         """Return a queue by where the broker has it."""
         queue = self._by_own_name.get(name)
         return queue if queue is not None and queue.place[0] == topic else None
+
+    def copies(
+        self, vhost: str, names: Iterable[str], event: Event, priority: int | None
+    ) -> list[RoutedEvent]:
+        """Return an event as it goes to each of these queues that is there."""
+        found = [self.get(vhost, name) for name in names]
+        return [
+            RoutedEvent(each.place[0], min(priority or 0, each.most_priority), event)
+            for each in found
+            if each is not None
+        ]
 
     def find(self, connection: "AmqpConversation", name: str) -> DeclaredQueue:
         """Return a queue that a connection may use; AmqpError if there is none."""

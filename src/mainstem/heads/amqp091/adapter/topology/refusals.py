@@ -50,9 +50,9 @@ def check_exchange_arguments(exchange: Exchange) -> None:
     if exchange.type is not ExchangeType.DELAYED:
         return
     delayed = exchange.arguments.get(DELAYED_TYPE)
-    if not isinstance(delayed, str):
+    if delayed not in list(ExchangeType):
         raise refused(f"Invalid argument, '{DELAYED_TYPE}' must be an existing exchange type")
-    if exchange_type(delayed) is ExchangeType.DELAYED:
+    if delayed == ExchangeType.DELAYED:
         raise refused(f"Invalid argument, '{delayed}' can't be used for '{DELAYED_TYPE}'")
 
 

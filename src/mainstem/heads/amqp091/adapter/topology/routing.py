@@ -15,6 +15,7 @@ from mainstem.heads.amqp091.adapter.topology.declared import (
     NO_ARGUMENTS,
     Binding,
     Exchange,
+    ExchangeType,
     Queue,
 )
 from mainstem.heads.amqp091.adapter.topology.equivalence import refused, type_name
@@ -99,10 +100,28 @@ class Router:
         """Return the queues of a message with these routing keys, whatever its CC and BCC say."""
         return self._routed(exchange, keys, headers)[0]
 
+    def route_delayed(
+        self, exchange: str, routing_key: str, headers: fields.Table
+    ) -> tuple[Names, Names]:
+        """Return the queues of a message with a delay, and the exchanges that delay it.
+
+        Raises AmqpError for malformed CC or BCC.
+        """
+        delaying: set[str] = set()
+        keys = (routing_key, *copy_keys(headers))
+        return self._routed(exchange, keys, headers, delaying)[0], tuple(sorted(delaying))
+
     def _routed(
-        self, exchange: str, keys: Sequence[str], headers: fields.Table
+        self,
+        exchange: str,
+        keys: Sequence[str],
+        headers: fields.Table,
+        delaying: set[str] | None = None,
     ) -> tuple[Names, bool, bool]:
-        """Return the queues, and whether they depend on the routing keys, and on the headers."""
+        """Return the queues, and whether they depend on the routing keys, and on the headers.
+
+        ``delaying``: is given the exchanges that delay messages, and these route nothing.
+        """
         queues: set[str] = set()
         by_key = by_headers = False
         seen, waiting = {exchange}, [exchange]
@@ -111,6 +130,9 @@ class Router:
             if name == DEFAULT_EXCHANGE:
                 queues.update(key for key in keys if key in self._queues)
                 by_key = True
+                continue
+            if delaying is not None and self._exchanges[name].type is ExchangeType.DELAYED:
+                delaying.add(name)
                 continue
             matcher = self._matchers.get(name)
             buckets = [] if matcher is None else list(matcher.match(keys, headers))

@@ -295,18 +295,29 @@ class Topology:
         ``raw``: exchange and routing key as they stand in BasicPublish; given that,
         ``remembered_route`` knows the route from now on, unless it depends on headers.
         """
-        state = self._vhost(vhost)
-        found = state.exchanges.get(exchange)
-        if found is None:
-            raise not_found(Exchange.kind, exchange, vhost)
+        self._check_open(vhost, exchange)
+        return self._vhost(vhost).router.route(exchange, routing_key, headers, raw)
+
+    def route_delayed(
+        self, vhost: str, exchange: str, routing_key: str, headers: fields.Table
+    ) -> tuple[Names, Names]:
+        """Return the queues of a message with a delay, and the exchanges that delay it."""
+        self._check_open(vhost, exchange)
+        return self._vhost(vhost).router.route_delayed(exchange, routing_key, headers)
+
+    def _check_open(self, vhost: str, exchange: str) -> None:
+        """Raise unless clients may publish to an exchange."""
+        found = self.find_exchange(vhost, exchange)
         if found.internal:
             raise refused(f"cannot publish to internal {found}", ReplyCode.ACCESS_REFUSED)
-        return state.router.route(exchange, routing_key, headers, raw)
 
-    def route_dead_letter(
+    def route_again(
         self, vhost: str, exchange: str, keys: Iterable[str], headers: fields.Table
     ) -> Names:
-        """Return the queues of a dead letter, none if there is no such exchange, or route."""
+        """Return the queues of a dead letter, or of a message that was delayed.
+
+        None if there is no such exchange, or route.
+        """
         state = self._vhost(vhost)
         if exchange not in state.exchanges:
             return ()

@@ -1,0 +1,1 @@
+"""Delayed events: stored now, published when they are due."""

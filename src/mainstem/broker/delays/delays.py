@@ -1,0 +1,365 @@
+"""Delayed events: stored at once, published when they are due, whatever waits before or after them.
+
+How this works: a delayed event is a record of ``__mainstem_delayed``; in memory there is only its
+due time and offset (``due_index.py``). When events are due, one append holds them for their topics
+together with a mark that they were moved. So a crash neither loses one nor moves it twice. At most
+``MAX_AT_ONCE`` are moved by a tick, and the next tick waits until these are durable: a million that
+are due together come in many small appends, and everything else goes on in between.
+
+Events whose target is a head's route (an AMQP exchange) are routed when they are due, by the router
+that the head has registered; until it has, they wait. An event whose topic is gone is dropped.
+
+The start of the topic is deleted up to the first event that is still delayed. If only few of its
+events still are, those at its start are written anew at its end, so that an event of next year does
+not keep the disk space of all events after it.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from mainstem.broker.delays.due_index import DueIndex, Entry
+from mainstem.broker.delays.records import (
+    Delayed,
+    Moved,
+    ToRoute,
+    ToTopic,
+    decode_key,
+    delayed_record,
+    moved_record,
+    original,
+)
+from mainstem.broker.journal import DELAYED, IDS, SETTINGS_OF, Written
+from mainstem.broker.publishing.batching import PartitionBatch, runs
+from mainstem.broker.queues.dead_letters import RoutedEvent
+from mainstem.broker.state import OpenTopic, State
+from mainstem.core.batch import batches, read_header
+from mainstem.core.errors import MainstemError, UnknownTopic
+from mainstem.core.event import Event
+from mainstem.core.partitioner import Turns
+from mainstem.core.records import build_one, events
+from mainstem.log.port import Appended, PartitionId
+
+MAX_AT_ONCE = 500
+"""Events that are moved, or written anew, in one append."""
+MAX_BYTES = 4 * 1024 * 1024
+"""Bytes that are moved in one append, unless one event takes more."""
+THIN_SHARE = 4
+"""Events are written anew while fewer than one in so many is still delayed."""
+TIDY_MS = 1_000
+_AGAIN_MS = 1_000
+"""When to try again if the disk is full."""
+_READ_BYTES = 64 * 1024
+_NEAR = 64
+"""Offsets up to this far apart are read together."""
+_AT = PartitionId(IDS[DELAYED], 0)
+
+Router = Callable[[str, Event], Sequence[RoutedEvent]]
+"""Maps a route and a due event to events for topics; an empty result drops it. Must not block."""
+
+
+class DelayedEvent(NamedTuple):
+    """An event to be published when it is due: to a topic, or by the route of a head."""
+
+    event: Event
+    due_ms: int
+    """On the wall clock."""
+    topic: str = ""
+    partition: int | None = None
+    """None: by the event's key, else in turn."""
+    head: str = ""
+    """Instead of a topic: the head whose router knows ``route``."""
+    route: str = ""
+
+
+class Waiting(NamedTuple):
+    """How many events are delayed, and when the next is due, in milliseconds since 1970."""
+
+    events: int
+    next_due_ms: int | None
+    dropped: int
+    """Events dropped when they were due, because their topic was gone, since the start."""
+
+
+class Delays:
+    """Stores delayed events, and publishes those that are due; synchronous and thread-safe."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._log = state.log
+        self._now_ms, self._monotonic_ms = state.clocks
+        self._lock = threading.Lock()
+        self._routers: dict[str, Router] = {}
+        self._unrouted: dict[str, list[Entry]] = {}
+        """Due entries whose head is not there, by head."""
+        self._blocked = False
+        """Whether an append must become durable before anything else is moved."""
+        self._retry_ms = 0
+        self._tidy_ms = 0
+        self._moved_some = False
+        self._dropped = 0
+        self._log.ensure(_AT, DELAYED, SETTINGS_OF[DELAYED])
+        self.index = DueIndex()
+        self._replay_into(self.index)
+
+    # In
+
+    def append(self, before: Written, delayed: Sequence[DelayedEvent], beside: Written) -> Appended:
+        """Append batches and delayed events, all or nothing; a broken target is refused now."""
+        if not delayed:
+            return self._log.append([*before, *beside])
+        now_ms = self._now_ms()
+        # One batch for each, so that each can be read alone.
+        own = [
+            (_AT, build_one(delayed_record(each.event, each.due_ms, self._target(each)), now_ms))
+            for each in delayed
+        ]
+        with self._lock:
+            appended = self._log.append([*before, *own, *beside])
+            first = self.index.next_due_ms()
+            for at, each in enumerate(delayed, len(before)):
+                self.index.add(appended.offsets[at], each.due_ms)
+        if first is None or min(each.due_ms for each in delayed) < first:
+            self._state.alarm()
+        return appended
+
+    def route_delayed(self, head: str, router: Router) -> None:
+        """Register the router of a head's routes; events that are due already go to it soon."""
+        with self._lock:
+            self._routers[head] = router
+            self.index.put_back(self._unrouted.pop(head, ()))
+        self._state.alarm()
+
+    def waiting(self) -> Waiting:
+        """Return how many events are delayed, and when the next one is due."""
+        with self._lock:
+            return Waiting(len(self.index), self.index.next_due_ms(), self._dropped)
+
+    def _target(self, delayed: DelayedEvent) -> ToTopic | ToRoute:
+        if delayed.head:
+            return ToRoute(delayed.head, delayed.route)
+        opened = self._state.opened.get(delayed.topic)
+        if opened is None:
+            raise UnknownTopic(delayed.topic)
+        # Raises what publishing it now would raise: later nobody is there to be told.
+        runs(opened.topic, (delayed.event,), delayed.partition, Turns(), self._now_ms())
+        return ToTopic(opened.topic.id, delayed.partition)
+
+    # Out
+
+    def next_deadline(self) -> int | None:
+        """Return when ``tick`` is due, on the wall clock; None if it waits, or nothing does."""
+        if self._blocked:
+            return None
+        with self._lock:
+            due_ms = self.index.next_due_ms()
+        if self._moved_some:
+            due_ms = self._tidy_ms if due_ms is None else min(due_ms, self._tidy_ms)
+        return None if due_ms is None else max(due_ms, self._retry_ms)
+
+    def tick(self) -> None:
+        """Publish some of the events that are due."""
+        now_ms = self._now_ms()
+        if self._blocked or now_ms < self._retry_ms:
+            return
+        with self._lock:
+            try:
+                if not self._move(now_ms) and self._moved_some and now_ms >= self._tidy_ms:
+                    self._tidy(now_ms)
+            except MainstemError:
+                # The disk is full, or has failed. Nothing was moved.
+                self._retry_ms = now_ms + _AGAIN_MS
+
+    def _move(self, now_ms: int) -> bool:
+        """Append events that are due to their topics; False if none is."""
+        entries = self.index.take(now_ms, MAX_AT_ONCE)
+        if not entries:
+            return False
+        left = dict.fromkeys(entries)
+        try:
+            tail = self._log.bounds(_AT).tail
+            unseen = [offset for _, offset in entries if offset >= tail]
+            found = self._records(sorted(at for _, at in entries if at < tail))
+            self._forget_lost(at for _, at in entries if at < tail and at not in found)
+            slice_ = _Slice(self._state, now_ms)
+            for entry in entries:
+                if entry[1] in found and not slice_.is_full:
+                    record, said = found[entry[1]]
+                    head = said.target.head if isinstance(said.target, ToRoute) else ""
+                    if head and head not in self._routers:
+                        self._unrouted.setdefault(head, []).append(entry)
+                        del left[entry]
+                    else:
+                        self._send(slice_, entry[1], original(record, said), said.target)
+            if slice_.moved:
+                mark = build_one(moved_record(slice_.moved), now_ms)
+                appended = self._log.append([*slice_.batches(), (_AT, mark)])
+                self._dropped += slice_.dropped
+                moved = set(slice_.moved)
+                self.index.remove([(at, at) for at in moved])
+                left = {entry: None for entry in left if entry[1] not in moved}
+                self._moved_some = True
+                self._block_until(appended)
+            elif unseen:
+                self._wait_for(min(unseen))
+        finally:
+            self.index.put_back(left)
+        return True
+
+    def _forget_lost(self, offsets: Iterable[int]) -> None:
+        """Forget events whose record is gone: quarantined, as it was damaged on disk."""
+        for offset in offsets:
+            self.index.remove([(offset, offset)])
+            self._dropped += 1
+
+    def _send(self, slice_: "_Slice", offset: int, event: Event, target: ToTopic | ToRoute) -> None:
+        """Add a due event to the slice, for each topic that it goes to."""
+        slice_.moved.append(offset)
+        if isinstance(target, ToRoute):
+            for routed in self._routers[target.head](target.route, event):
+                slice_.add(self._state.opened.get(routed.topic), routed.partition, routed.event)
+            return
+        topic = self._state.topics.by_id(target.topic_id)
+        opened = None if topic is None else self._state.opened.get(topic.name)
+        slice_.add(opened, target.partition, event)
+
+    def _block_until(self, appended: Appended) -> None:
+        self._blocked = True
+        appended.durable.then(lambda _: self._unblock())
+
+    def _wait_for(self, offset: int) -> None:
+        """Wait until an event that is due already has become durable."""
+        self._blocked = True
+        self._log.watch(_AT, offset, self._unblock)
+
+    def _unblock(self) -> None:
+        self._blocked = False
+        self._state.alarm()
+
+    # Disk space
+
+    def _tidy(self, now_ms: int) -> None:
+        """Delete the start of the topic, and write anew what keeps it."""
+        self._tidy_ms = now_ms + TIDY_MS
+        bounds = self._log.bounds(_AT)
+        first = min(next(self.index.offsets(), bounds.tail), bounds.tail)
+        held, events_ = first - bounds.start, bounds.tail - bounds.start
+        segment_bytes = SETTINGS_OF[DELAYED].segment_bytes
+        if held and (first == bounds.tail or bounds.size_bytes * held // events_ >= segment_bytes):
+            self._log.cut(_AT, start=first)
+            bounds = self._log.bounds(_AT)
+        is_thin = len(self.index) * THIN_SHARE < bounds.tail - bounds.start
+        if is_thin and bounds.size_bytes >= 2 * segment_bytes and len(self.index):
+            self._write_anew(now_ms)
+            self._tidy_ms = now_ms
+        else:
+            self._moved_some = False
+
+    def _write_anew(self, now_ms: int) -> None:
+        """Write the first delayed events once more at the end, marked as moved where they were."""
+        offsets = [at for at, _ in zip(self.index.offsets(), range(MAX_AT_ONCE), strict=False)]
+        copies: dict[int, tuple[Event, int]] = {}
+        size = 0
+        for offset, (record, said) in self._records(offsets).items():
+            if size > MAX_BYTES:
+                break
+            size += len(record.value or b"")
+            copies[offset] = (record, said.due_ms)
+        mark = build_one(moved_record(copies), now_ms)
+        written = [(_AT, build_one(_bare(record), now_ms)) for record, _ in copies.values()]
+        appended = self._log.append([*written, (_AT, mark)])
+        self.index.remove([(at, at) for at in copies])
+        for offset, (_, due_ms) in zip(appended.offsets, copies.values(), strict=False):
+            self.index.add(offset, due_ms)
+        self._block_until(appended)
+
+    # The topic
+
+    def _replay_into(self, index: DueIndex) -> None:
+        offset, tail = self._log.bounds(_AT)[:2]
+        while offset < tail:
+            read = self._log.read(_AT, offset, 16 * _READ_BYTES)
+            if not read.length:
+                return
+            for batch in batches(read.tobytes()):
+                for record in events(batch, from_offset=offset):
+                    apply(index, record)
+                offset = read_header(batch).last_offset + 1
+
+    def _records(self, offsets: Sequence[int]) -> dict[int, tuple[Event, Delayed]]:
+        """Return the delayed events at offsets, given in ascending order."""
+        found: dict[int, tuple[Event, Delayed]] = {}
+        wanted = iter(offsets)
+        offset = next(wanted, None)
+        while offset is not None:
+            for batch in batches(self._log.read(_AT, offset, _READ_BYTES).tobytes()):
+                base = read_header(batch).base_offset
+                if base > offset:
+                    break
+                if base == offset:
+                    for record in events(batch):
+                        said = decode_key(record.key or b"")
+                        if isinstance(said, Delayed):
+                            found[offset] = record, said
+                    offset = next(wanted, None)
+                    if offset is None or offset > base + _NEAR:
+                        break
+        return found
+
+
+class _Slice:
+    """What is moved in one append."""
+
+    def __init__(self, state: State, now_ms: int) -> None:
+        self._state, self._now_ms = state, now_ms
+        self._events: dict[tuple[str, int | None], list[Event]] = {}
+        self._opened: dict[str, OpenTopic] = {}
+        self._bytes = 0
+        self.moved: list[int] = []
+        self.dropped = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more should be appended together."""
+        return self._bytes > MAX_BYTES
+
+    def add(self, opened: OpenTopic | None, at: int | None, event: Event) -> None:
+        """Add an event for a topic; one that the topic does not take any more is dropped."""
+        if opened is None:
+            self.dropped += 1
+            return
+        self._opened[opened.topic.name] = opened
+        self._events.setdefault((opened.topic.name, at), []).append(event)
+        self._bytes += len(event.value or b"")
+
+    def batches(self) -> Iterator[tuple[PartitionId, bytearray | memoryview]]:
+        """Return all as record batches, in the order of due times within each topic."""
+        for (name, at), found in self._events.items():
+            opened = self._opened[name]
+            for run in self._runs(opened, found, at):
+                yield opened.topic.partitions[run.partition], run.batch
+
+    def _runs(
+        self, opened: OpenTopic, found: Sequence[Event], at: int | None
+    ) -> list[PartitionBatch]:
+        """Build record batches; drop events that the topic does not take any more."""
+        try:
+            return runs(opened.topic, found, at, opened.turns, self._now_ms)
+        except MainstemError:
+            if len(found) > 1:
+                return [run for each in found for run in self._runs(opened, (each,), at)]
+            self.dropped += 1
+            return []
+
+
+def apply(index: DueIndex, record: Event) -> None:
+    """Apply one record of the topic: the index is a fold over it."""
+    said = decode_key(record.key or b"")
+    if isinstance(said, Moved):
+        index.remove(said.ranges)
+    else:
+        index.add(record.offset, said.due_ms)
+
+
+def _bare(record: Event) -> Event:
+    return Event(record.value, record.key, record.headers)

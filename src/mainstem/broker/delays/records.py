@@ -1,0 +1,77 @@
+"""The records of ``__mainstem_delayed``: delayed events, and marks that some were moved.
+
+A delayed event keeps its value and headers as they are; its record's key says when it is due and
+where it goes, as JSON.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from mainstem.core.event import Event
+
+Range = tuple[int, int]
+"""The first and the last of consecutive offsets."""
+
+
+class ToTopic(msgspec.Struct, frozen=True, array_like=True, tag="topic"):
+    """A target: a topic, which is named by its id, so that another of its name is not meant."""
+
+    topic_id: str
+    partition: int | None = None
+    """None: by the event's key, else in turn."""
+
+
+class ToRoute(msgspec.Struct, frozen=True, array_like=True, tag="route"):
+    """A target that only a head understands; its router is asked once the event is due."""
+
+    head: str
+    route: str
+
+
+class Delayed(msgspec.Struct, frozen=True, array_like=True, tag="delayed/1"):
+    """The key of the record of a delayed event."""
+
+    due_ms: int
+    """On the wall clock."""
+    target: ToTopic | ToRoute
+    key: bytes | None
+    timestamp_ms: int
+
+
+class Moved(msgspec.Struct, frozen=True, array_like=True, tag="moved/1"):
+    """The key of a mark: these offsets are no longer delayed."""
+
+    ranges: tuple[Range, ...]
+
+
+_encode = msgspec.json.Encoder().encode
+decode_key = msgspec.json.Decoder(Delayed | Moved).decode
+
+
+def delayed_record(event: Event, due_ms: int, target: ToTopic | ToRoute) -> Event:
+    """Return the record of a delayed event."""
+    key = _encode(Delayed(due_ms, target, event.key, event.timestamp_ms))
+    return Event(event.value, key, event.headers)
+
+
+def moved_record(offsets: Iterable[int]) -> Event:
+    """Return the mark that offsets are no longer delayed."""
+    return Event(None, _encode(Moved(tuple(_ranges(offsets)))))
+
+
+def original(record: Event, said: Delayed) -> Event:
+    """Return the event that was delayed."""
+    return Event(record.value, said.key, record.headers, said.timestamp_ms)
+
+
+def _ranges(offsets: Iterable[int]) -> Iterator[Range]:
+    first = last = -1
+    for offset in sorted(offsets):
+        if offset != last + 1 or first < 0:
+            if first >= 0:
+                yield first, last
+            first = offset
+        last = offset
+    if first >= 0:
+        yield first, last
