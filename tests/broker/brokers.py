@@ -1,6 +1,6 @@
 """A broker on an in-memory log, with a manual clock."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.groups.local.coordinator import HAND_OVER_MS
@@ -141,3 +141,7 @@ class LateLog:
     ) -> Bounds:
         """Cut."""
         return self._log.cut(partition, start=start, end=end)
+
+    def thin(self, partition: PartitionId, before: int, but: Collection[int]) -> None:
+        """Thin."""
+        self._log.thin(partition, before, but)

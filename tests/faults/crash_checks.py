@@ -1,13 +1,13 @@
 """Opening the log on what a crash left behind, and judging what is found there."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
 from tests.faults.crash_states import Crash, crashes, fingerprint
 from tests.faults.ledger import Ledger, Seen, check, look
-from tests.faults.random_workload import OPTIONS, Life, born, interrupt_once
+from tests.faults.random_workload import A0, OPTIONS, Life, born, interrupt_once
 from tests.faults.simulated_disk import Image, Operation, SimFiles, blank
 
 from mainstem.log.disk import DiskLog
@@ -38,6 +38,8 @@ class Trial:
     def __init__(self, enough: int = 10) -> None:
         self.states = 0
         self.failures: list[str] = []
+        self.thinned = False
+        """Whether thinning has freed something."""
         self._enough = enough
         self._opened: dict[int, Opened] = {}
 
@@ -139,6 +141,36 @@ def crash_after_two_checkpoints(number: int, deed: str) -> Trial:
     last = life.at
     for crash in crashes(blank(), life.files.trace, Random(number), first=last, mixtures=4):
         trial.judge(crash, life.ledger, crash.at, crash.kill)
+    return trial
+
+
+def crash_around_thinning(
+    seed: int, lies: Callable[[str], bool] = lambda path: False, deed: str | None = None
+) -> Trial:
+    """Fill a partition, thin it, do something at one sync of that, make a checkpoint, and crash."""
+    trial = Trial()
+    life = born(seed, sync_all_from=100)
+    for _ in range(24):
+        life.append(A0)
+    life.commit()
+    life.checkpoint()
+    first = life.at
+    life.files.lies = lies
+    life.thin(A0)
+    if deed is not None:
+        interrupt_once(life, 1 + seed % 6, deed)
+    was = life.log.bounds(A0).size_bytes
+    life.tick()
+    life.files.before = lambda kind, path: None
+    trial.thinned = life.log.bounds(A0).size_bytes < was
+    life.append(A0)
+    life.commit()
+    life.checkpoint()
+    life.tick()
+    for crash in crashes(blank(), life.files.trace, Random(seed), first=first, mixtures=4):
+        trial.judge(crash, life.ledger, crash.at, crash.kill)
+        if trial.over:
+            break
     return trial
 
 

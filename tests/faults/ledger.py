@@ -45,6 +45,8 @@ class Step:
         """The point at which it was certain that this will never be found."""
         self.thins: bool = before.thins if before else False
         """Whether compaction may have taken out what is outdated."""
+        self.unneeded: frozenset[int] = before.unneeded if before else frozenset()
+        """The offsets of events that thinning may have taken out."""
 
     def add(self, events: Iterable[Found]) -> None:
         """Let the step append events."""
@@ -218,6 +220,10 @@ def _compare(allowed: Allowed, start: int, end: int, found: list[Found]) -> str 
             problem = f"it ends at {end}, not at any of {ends[:5]}..{ends[-1]}"
             continue
         wanted = [each for each in step.content if start <= each.offset < end]
+        if step.unneeded:
+            there = {each.offset for each in found}
+            gone = step.unneeded - there
+            wanted = [each for each in wanted if each.offset not in gone]
         if found == wanted:
             return None
         if step.thins:

@@ -1,7 +1,7 @@
 """The life of a log on a simulated disk: random deeds, each noted in a ledger.
 
 Everything is decided by one random source. Sizes are small, so that a few hundred operations of
-the disk see segments rolled, checkpoints, compaction, retention, cuts and deletions.
+the disk see segments rolled, checkpoints, compaction, thinning, retention, cuts and deletions.
 """
 
 import errno
@@ -54,6 +54,7 @@ DEEDS = {
     "checkpoint": 5,
     "cut_start": 4,
     "cut_end": 5,
+    "thin": 8,
     "create": 4,
     "delete": 3,
     "alter": 2,
@@ -126,7 +127,7 @@ class Life:
                     self.create(E, self.rng.choice((FSYNC, DISK)))
             case "append_runs":
                 self.append_run(*self.rng.sample(self.known, min(len(self.known), 3)))
-            case "append" | "append_run" | "cut_start" | "cut_end" | "delete":
+            case "append" | "append_run" | "cut_start" | "cut_end" | "thin" | "delete":
                 getattr(self, deed)(one)
             case _:
                 getattr(self, deed)()
@@ -314,9 +315,22 @@ class Life:
             found = read_all(self.log, partition, 1 << 20)
             with self._step(partition) as step:
                 step.end, step.content = end, [each for each in found if each.offset < end]
+                # Offsets from there on are given to other events.
+                step.unneeded = frozenset(each for each in step.unneeded if each < end)
                 step.writes = True
                 self.log.cut(partition, end=end)
             step.killproof = step.powerproof = self.at
+
+    def thin(self, partition: PartitionId) -> None:
+        """Let some events go in the next upkeep; nothing says when they must be gone."""
+        if self.settings[partition].compact:
+            return
+        start, tail = self.log.bounds(partition)[:2]
+        before = self.rng.randint(start, tail)
+        but = [at for at in range(start, before) if self.rng.random() < 0.2]
+        step = self.ledger.step(partition, self.at)
+        step.unneeded |= set(range(start, before)).difference(but)
+        self.log.thin(partition, before, but)
 
     def delete(self, partition: PartitionId) -> None:
         """Delete a partition, unless it is one that stays; durable with the next commit."""
@@ -373,7 +387,7 @@ def interrupt(life: Life, chance: float) -> None:
             return
         if life.busy or life.log._lock.locked():
             return
-        deeds = ["append", "append_large", "cut_start"]
+        deeds = ["append", "append_large", "cut_start", "thin"]
         if not life.log.committer._committing.locked():
             deeds += ["commit", "cut_end", "append_together", "delete"]
         with life._alone():

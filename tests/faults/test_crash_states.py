@@ -13,6 +13,7 @@ from tests.faults.crash_checks import (
     crash_after_two_checkpoints,
     crash_again,
     crash_and_go_on,
+    crash_around_thinning,
     crash_everywhere,
 )
 from tests.faults.random_workload import Life, born, fill_now_and_then, interrupt
@@ -124,3 +125,17 @@ def test_every_promise_survives_what_is_done_at_any_sync_of_a_checkpoint(
 
     record_property("states", states)
     assert not failures, "\n".join(failures[:10])
+
+
+@pytest.mark.parametrize("deed", [None, "append", "cut_start", "cut_end", "thin"])
+def test_every_promise_survives_what_is_done_at_any_sync_of_thinning(
+    deed: str | None, record_property: Record
+) -> None:
+    trials = [crash_around_thinning(seed, deed=deed) for seed in range(1, 8)]
+
+    states = sum(trial.states for trial in trials)
+    record_property("states", states)
+    failures = [failure for trial in trials for failure in trial.failures]
+    assert not failures, "\n".join(failures[:10])
+    assert any(trial.thinned for trial in trials)
+    assert states > 2_000

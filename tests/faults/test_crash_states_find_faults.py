@@ -14,9 +14,10 @@ from tests.faults.crash_checks import (
     crash_after_two_checkpoints,
     crash_again,
     crash_and_go_on,
+    crash_around_thinning,
     crash_everywhere,
 )
-from tests.faults.random_workload import born
+from tests.faults.random_workload import A0, born
 from tests.faults.simulated_disk import SimFiles
 
 from mainstem.log.commit import manifest, wal
@@ -56,6 +57,11 @@ def _broken_after_recovery() -> list[str]:
     return []
 
 
+def _too_early(self: DeletedFiles, segment: Segment) -> None:
+    self._file_cache.drop(segment.path)
+    self._files.remove(segment.path)
+
+
 def _honest(path: str) -> bool:
     return False
 
@@ -81,6 +87,29 @@ def test_a_sync_that_does_nothing_is_found_out(lies: Callable[[str], bool]) -> N
     assert _broken(lies)
 
 
+@pytest.mark.parametrize(
+    "lies",
+    [
+        pytest.param(lambda path: path.endswith("-1.seg"), id="rewritten segments"),
+        pytest.param(lambda path: path.endswith(f"{A0.topic_id}-0/"), id="their directory"),
+        pytest.param(lambda path: path.endswith(".wal"), id="the note that they are replaced"),
+    ],
+)
+def test_a_sync_of_thinning_that_does_nothing_is_found_out(lies: Callable[[str], bool]) -> None:
+    trial = crash_around_thinning(1, lies)
+
+    assert trial.thinned
+    assert trial.failures
+
+
+def test_removing_thinned_segments_before_that_is_durable_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(DeletedFiles, "add_segment", _too_early)
+
+    assert crash_around_thinning(1).failures
+
+
 def test_giving_up_the_write_ahead_log_before_the_manifest_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -100,11 +129,7 @@ def test_giving_up_the_write_ahead_log_before_the_manifest_is_found_out(
 def test_removing_deleted_files_before_that_is_durable_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def too_early(self: DeletedFiles, segment: Segment) -> None:
-        self._file_cache.drop(segment.path)
-        self._files.remove(segment.path)
-
-    monkeypatch.setattr(DeletedFiles, "add_segment", too_early)
+    monkeypatch.setattr(DeletedFiles, "add_segment", _too_early)
 
     assert _broken(_honest)
 

@@ -12,7 +12,7 @@ their indexes, ``quarantine/`` with what recovery could not use, ``lock``.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -32,6 +32,7 @@ from mainstem.log.partition_map import PartitionMap
 from mainstem.log.port import Appended, Bounds, PartitionId, Slice, TimedOffset, WritableBatch
 from mainstem.log.recovery.recovery import Recovered, Report, recover
 from mainstem.log.segments.file_cache import FileCache
+from mainstem.log.segments.needed import Needed
 from mainstem.log.segments.segment import EMPTY, Segment
 from mainstem.log.tail_watches import Wake, already_woken, call_all
 from mainstem.log.upkeep.upkeep import Upkeep
@@ -292,6 +293,17 @@ class DiskLog:
                 else:
                     self.upkeep.segment_changes.cut_start(found, start)
             return found.bounds()
+
+    def thin(self, partition: PartitionId, before: int, but: Collection[int]) -> None:
+        """Let the events before an offset go, except those at some offsets; in upkeep."""
+        needed = Needed(before, but)
+        with self._lock:
+            self._appender.check_writable()
+            found = self._partitions.find(partition)
+            if isinstance(found, MemoryPartition):
+                found.thin(needed)
+            else:
+                found.needed = needed
 
     def _cut_end(self, partition: PartitionId, end: int) -> None:
         while True:

@@ -15,6 +15,7 @@ from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.files.files import Files
 from mainstem.log.port import Bounds, PartitionId, WritableBatch
 from mainstem.log.segments.file_cache import FileCache
+from mainstem.log.segments.needed import Needed
 from mainstem.log.segments.segment import Segment, SegmentRecord
 from mainstem.log.tail_watches import TailWatches, Wake
 
@@ -71,6 +72,8 @@ class DiskPartition:
         """Value of names_made when the directory was last synced."""
         self.saved: msgspec.Raw | None = None
         """The encoded recovery point for the manifest; later changes are in the write-ahead log."""
+        self.needed: Needed | None = None
+        """The events to keep when the partition is thinned; None if all are."""
         self.watches = TailWatches()
 
     @classmethod
@@ -147,6 +150,11 @@ class DiskPartition:
         """Seal all segments except the last few."""
         for segment in self.segments[: len(self.segments) - but]:
             segment.sealed = True
+
+    def closed_segments(self) -> list[Segment]:
+        """Return the segments that are not appended to any more, and wholly visible."""
+        # Batches beyond the tail may not be written yet.
+        return [each for each in self.segments[:-1] if each.next_offset <= self.tail]
 
     def empty_segment(self, base: int, created_ms: int, generation: int) -> Segment:
         """Return a new segment, not yet added to the partition."""
@@ -266,6 +274,8 @@ class DiskPartition:
     def take_back(self, end: int) -> None:
         """Set the log end to ``end``, where its last segment ends, and begin a new epoch."""
         self.end = end
+        # Offsets from ``end`` on are given to other events now.
+        self.needed = None
         self.epoch += 1
         self.epochs.append((self.epoch, end))
         self.reveal(end)

@@ -9,7 +9,7 @@ to its log, which calls them without the lock.
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from struct import Struct
 
 from mainstem.core.batch import place, read_header, read_span, set_last_offset
@@ -25,6 +25,7 @@ from mainstem.log.port import (
     TimedOffset,
     WritableBatch,
 )
+from mainstem.log.segments.needed import Needed
 from mainstem.log.segments.offset_map import OffsetMap
 from mainstem.log.tail_watches import TailWatches, Wake, call_all
 
@@ -129,6 +130,24 @@ class MemoryPartition:
         if start is not None and start > self.start:
             self._cut_start(start)
         return self.bounds()
+
+    def thin(self, needed: Needed) -> None:
+        """Drop the events that are not needed; the newest visible batch stays."""
+        first, bases = self._first, self._bases
+        newest = bisect_left(bases, self.tail, first) - 1
+        end = min(bisect_left(bases, needed.before, first), newest)
+        kept: list[tuple[bytes, int, int]] = []
+        for at in range(first, end):
+            batch = self._batches[at]
+            left = needed.kept(read_header(batch), batch)
+            if left is not None:
+                # Peaks of dropped batches are only where a search by time begins.
+                kept.append((bytes(left), bases[at], self._peaks[at]))
+            self.size_bytes += (0 if left is None else len(left)) - len(batch)
+        if end > first:
+            self._batches[first:end] = [batch for batch, _, _ in kept]
+            bases[first:end] = [base for _, base, _ in kept]
+            self._peaks[first:end] = [peak for _, _, peak in kept]
 
     def expire(self, now_ms: int) -> None:
         """Apply the topic's retention, except to batches that are not visible yet."""
@@ -349,6 +368,14 @@ class MemoryLog:
             bounds = found.cut(start=start, end=end)
             self._size_bytes += bounds.size_bytes - before
             return bounds
+
+    def thin(self, partition: PartitionId, before: int, but: Collection[int]) -> None:
+        """Drop the events before an offset, except those at some offsets; at once."""
+        with self._lock:
+            found = self._partition(partition)
+            was = found.size_bytes
+            found.thin(Needed(before, but))
+            self._size_bytes += found.size_bytes - was
 
     def upkeep(self) -> None:
         """Apply retention; only if the log was given a clock."""

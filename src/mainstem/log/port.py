@@ -6,7 +6,7 @@ returns at once with the assigned offsets; ``durable`` tells when the batches ar
 their topic's policy says. Readers see a batch only then.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -106,7 +106,7 @@ class Slice(msgspec.Struct, frozen=True):
 
 
 class Log(Protocol):
-    """Partitions of record batches. Eight methods; everything else is built on them."""
+    """Partitions of record batches. Nine methods; everything else is built on them."""
 
     def ensure(self, partition: PartitionId, topic: str, settings: TopicSettings) -> None:
         """Create the partition, or give it new settings; ``topic`` is its name in messages."""
@@ -160,3 +160,11 @@ class Log(Protocol):
         self, partition: PartitionId, *, start: int | None = None, end: int | None = None
     ) -> Bounds:
         """Delete the events before ``start``, and those from ``end`` on (a new epoch begins)."""
+
+    def thin(self, partition: PartitionId, before: int, but: Collection[int]) -> None:
+        """Let the events before an offset go, except those at some offsets; nobody needs them.
+
+        They go when that frees enough, soon or later or never; offsets and bounds stay. The newest
+        visible event stays, so that a read before the tail always finds one. Each call replaces the
+        one before: ``before`` 0 keeps everything that is still there. Truncation does the same.
+        """

@@ -47,7 +47,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Segment:
-    """The batches from ``base`` to ``next_offset``; ``dense`` unless it was compacted."""
+    """The batches from ``base`` to ``next_offset``; ``dense`` unless it was rewritten."""
 
     def __init__(
         self, file_cache: FileCache, directory: str, base: int, created_ms: int, generation: int
@@ -63,6 +63,7 @@ class Segment:
         self.newest_ms = -1
         self.created_ms = created_ms
         self.dense = True
+        self._events: int | None = None
         self.sealed = False
         """Whether no more batches will be appended."""
         self.created = False
@@ -254,6 +255,14 @@ class Segment:
             for header, batch in walk(data):
                 yield position, bytes(batch)
                 position += header.size
+
+    def count_events(self) -> int:
+        """Return how many events are in a closed segment; one that is not dense is read for it."""
+        if self.dense:
+            return self.next_offset - self.base
+        if self._events is None:
+            self._events = sum(read_header(batch).count for _, batch in self.batches())
+        return self._events
 
     def place(self, position: int) -> str:
         """Return a position in this segment for messages."""

@@ -13,20 +13,15 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-import msgspec
-
 from mainstem.core.batch import read_header
-from mainstem.core.errors import MainstemError
 from mainstem.core.records import emptied
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log.commit.checkpoint import Checkpoints
-from mainstem.log.disk_partition import DiskPartition, PartitionRecord
+from mainstem.log.disk_partition import DiskPartition
 from mainstem.log.files.files import Files
-from mainstem.log.partition_map import PartitionMap
 from mainstem.log.segments.offset_map import OffsetMap
 from mainstem.log.segments.segment import Segment
-from mainstem.log.upkeep.segment_changes import SegmentChanges
 from mainstem.log.upkeep.segment_rewrite import write_segment
+from mainstem.log.upkeep.segment_swap import SegmentSwap
 
 MAX_KEYS = 1_000_000
 EMPTY_MS = 3_600_000
@@ -133,68 +128,17 @@ def _runs(segments: Sequence[Segment], max_bytes: int) -> list[list[Segment]]:
 class Compactor:
     """Compacts partitions on disk, and replaces the old segments."""
 
-    def __init__(
-        self,
-        files: Files,
-        lock: threading.Lock,
-        partitions: PartitionMap,
-        checkpoints: Checkpoints,
-        segment_changes: SegmentChanges,
-    ) -> None:
-        self._files, self._lock, self._partitions = files, lock, partitions
-        self._checkpoints, self._segment_changes = checkpoints, segment_changes
+    def __init__(self, files: Files, lock: threading.Lock, segment_swap: SegmentSwap) -> None:
+        self._files, self._lock, self._segment_swap = files, lock, segment_swap
 
     def compact(self, partition: DiskPartition, now_ms: int) -> None:
         """Compact a partition if enough of it is dirty."""
         with self._lock:
-            # Batches beyond the tail may not be written yet.
-            sealed = [
-                each for each in partition.segments[:-1] if each.next_offset <= partition.tail
-            ]
-            sealed = old_enough(sealed, partition.settings, now_ms)
+            sealed = old_enough(partition.closed_segments(), partition.settings, now_ms)
             if not worth_compacting(sealed, partition.settings, now_ms):
                 return
-            generation = partition.generation = partition.generation + 1
-        added: list[Segment] = []
-        try:
-            removed = compact(self._files, partition, sealed, now_ms, generation, added)
-            with self._checkpoints.in_progress:
-                names = {partition: partition.names_made}
-                durable = self._checkpoints.capture(partition, names)
-                self._checkpoints.sync_names(names)
-                with self._lock:
-                    if self._is_unchanged(partition, durable) and set(removed) <= set(
-                        partition.segments
-                    ):
-                        before = partition.segments
-                        partition.replace(removed, [each for each in added if each.size])
-                        record = _recovery_point(partition, durable)
-                        try:
-                            self._segment_changes.note_replaced(partition, record, removed)
-                        except MainstemError:
-                            partition.segments = before
-                            raise
-                        return
-        except Exception:
-            # If the note was already made, the new segments are in use.
-            in_use = set(partition.segments)
-            self._segment_changes.discard([each for each in added if each not in in_use])
-            raise
-        # The partition was deleted or truncated meanwhile.
-        self._segment_changes.discard(added)
 
-    def _is_unchanged(self, partition: DiskPartition, record: PartitionRecord) -> bool:
-        """Tell whether a partition still exists and was not truncated since."""
-        return self._partitions.get(partition.id) is partition and record.epochs == tuple(
-            partition.epochs
-        )
+        def write(generation: int, added: list[Segment]) -> list[Segment]:
+            return compact(self._files, partition, sealed, now_ms, generation, added)
 
-
-def _recovery_point(partition: DiskPartition, durable: PartitionRecord) -> PartitionRecord:
-    """Return the current segments with the sizes that were last made durable."""
-    before = {(each.base, each.generation): each for each in durable.segments}
-    now = [each.record() for each in partition.segments if each.synced_size > 0]
-    segments = tuple(before.get((each.base, each.generation), each) for each in now)
-    return msgspec.structs.replace(
-        durable, start=partition.start, generation=partition.generation, segments=segments
-    )
+        self._segment_swap.swap(partition, write)

@@ -1,7 +1,7 @@
-"""Background upkeep of the log: retention, compaction, checkpoints, removal of deleted files.
+"""Background upkeep of the log: retention, thinning, compaction, checkpoints, deleted files.
 
 One thread makes a round every ``upkeep_ms``. What fails for one partition does not stop the others;
-a checkpoint or a compaction that failed is retried with exponential backoff.
+a checkpoint, thinning or compaction that failed is retried with exponential backoff.
 """
 
 import logging
@@ -20,6 +20,8 @@ from mainstem.log.upkeep.backoff import Backoff
 from mainstem.log.upkeep.compaction import Compactor
 from mainstem.log.upkeep.retention import Retention
 from mainstem.log.upkeep.segment_changes import SegmentChanges
+from mainstem.log.upkeep.segment_swap import SegmentSwap
+from mainstem.log.upkeep.thinning import Thinner
 
 _CHECKPOINT = "checkpoint"
 
@@ -27,7 +29,7 @@ _logger = logging.getLogger("mainstem.log")
 
 
 class Upkeep:
-    """Runs retention, compaction and checkpoints, in rounds."""
+    """Runs retention, thinning, compaction and checkpoints, in rounds."""
 
     def __init__(
         self,
@@ -45,10 +47,12 @@ class Upkeep:
         self._deleted_files = deleted_files
         self.segment_changes = SegmentChanges(files, lock, committer, checkpoints, deleted_files)
         self._retention = Retention(lock, partitions, self.segment_changes)
-        self._compactor = Compactor(files, lock, partitions, checkpoints, self.segment_changes)
+        segment_swap = SegmentSwap(lock, partitions, checkpoints, self.segment_changes)
+        self._compactor = Compactor(files, lock, segment_swap)
+        self._thinner = Thinner(files, lock, now_ms, segment_swap)
         self._ticking = threading.Lock()
         self._backoff = Backoff()
-        """For the expensive work: the checkpoint, and the compaction of each partition."""
+        """For the expensive work: the checkpoint, and rewriting segments of a partition."""
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.last_error: MainstemError | None = None
@@ -147,9 +151,13 @@ class Upkeep:
             return
         if settings.close_ms or settings.expire_ms or settings.expire_bytes:
             self._retention.apply(partition, now_ms)
-        if settings.compact and not self._backoff.rests(partition.id):
+        if self._backoff.rests(partition.id):
+            return
+        if settings.compact or partition.needed is not None:
             try:
-                self._compactor.compact(partition, now_ms)
+                self._thinner.thin(partition)
+                if settings.compact:
+                    self._compactor.compact(partition, now_ms)
             except Exception:
                 self._backoff.failed(partition.id)
                 raise

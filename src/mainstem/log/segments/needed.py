@@ -1,0 +1,48 @@
+"""Which events of a partition are still needed: decides what thinning keeps of a batch."""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from mainstem.core.batch import BatchHeader, Buffer
+from mainstem.core.errors import CorruptBatch
+from mainstem.core.records import retain
+
+
+class Needed:
+    """All events from ``before`` on, and single earlier ones."""
+
+    def __init__(self, before: int, offsets: Iterable[int]) -> None:
+        self.before = before
+        self._offsets = sorted({offset for offset in offsets if offset < before})
+
+    def count(self, first: int, end: int) -> int:
+        """Return how many offsets from ``first`` to before ``end`` are needed."""
+        single = bisect_left(self._offsets, end) - bisect_left(self._offsets, first)
+        return single + max(0, end - max(first, self.before))
+
+    def and_one(self, offset: int) -> "Needed":
+        """Return the same with one more offset."""
+        return Needed(self.before, (*self._offsets, offset))
+
+    def covers(self, other: "Needed") -> bool:
+        """Tell whether everything that ``other`` needs is needed here, too."""
+        if self.before > other.before:
+            return False
+        extra = (offset for offset in other._offsets if offset < self.before)
+        return all(self.count(offset, offset + 1) for offset in extra)
+
+    def kept(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
+        """Return the batch with only its needed events, None if none is needed.
+
+        A control batch, or one whose records cannot be parsed, is kept whole or not at all.
+        """
+        first, end = header.base_offset, header.last_offset + 1
+        needed = self.count(first, end)
+        if not needed:
+            return None
+        if needed == end - first:
+            return batch
+        try:
+            return retain(batch, lambda offset, *_: self.count(offset, offset + 1) > 0)
+        except CorruptBatch:
+            return batch

@@ -1,0 +1,86 @@
+"""Thinning: frees the disk space of events that nobody needs, although earlier ones are needed.
+
+How this works: ``Log.thin`` says which events of a partition are needed (``segments/needed.py``).
+Closed segments without any of them are dropped, those with few of them are written again with these
+alone; so a segment is read about twice at most, however its events are settled. The last segment is
+closed early if it is large enough and few of its events are needed. Offsets never change.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from mainstem.core.batch import read_header
+from mainstem.log.disk_partition import DiskPartition
+from mainstem.log.files.files import Files
+from mainstem.log.segments.needed import Needed
+from mainstem.log.segments.segment import Segment
+from mainstem.log.upkeep.segment_rewrite import write_segment
+from mainstem.log.upkeep.segment_swap import SegmentSwap
+
+CLOSE_BYTES = 4 * 1024 * 1024
+"""The last segment may be closed at this size, or at a quarter of its limit if that is less."""
+
+
+class Thinner:
+    """Drops and rewrites closed segments of which little is needed."""
+
+    def __init__(
+        self,
+        files: Files,
+        lock: threading.Lock,
+        now_ms: Callable[[], int],
+        segment_swap: SegmentSwap,
+    ) -> None:
+        self._files, self._lock, self._now_ms = files, lock, now_ms
+        self._segment_swap = segment_swap
+
+    def thin(self, partition: DiskPartition) -> None:
+        """Free what is not needed, as far as that is worth it."""
+        with self._lock:
+            asked = partition.needed
+            if asked is None or not partition.segments:
+                return
+            self._close_early(partition, asked)
+            closed = partition.closed_segments()
+            # So that a read before the tail always finds an event.
+            needed = asked.and_one(partition.tail - 1)
+        thinned = [each for each in closed if _is_worth_thinning(each, needed)]
+        if not thinned:
+            return
+
+        def write(generation: int, added: list[Segment]) -> Sequence[Segment]:
+            for segment in thinned:
+                if not needed.count(segment.base, segment.next_offset):
+                    continue
+                fresh = partition.empty_segment(segment.base, segment.created_ms, generation)
+                added.append(fresh)
+                fresh.dense = False
+                kept = _kept(segment, needed)
+                write_segment(self._files, partition, fresh, kept, next_offset=segment.next_offset)
+            return thinned
+
+        def is_wanted() -> bool:
+            # A consumer may have been moved back meanwhile.
+            return partition.needed is not None and needed.covers(partition.needed)
+
+        self._segment_swap.swap(partition, write, is_wanted)
+
+    def _close_early(self, partition: DiskPartition, needed: Needed) -> None:
+        active = partition.segments[-1]
+        large = active.size >= min(partition.settings.segment_bytes // 4, CLOSE_BYTES)
+        if large and active.next_offset <= partition.tail and _is_worth_thinning(active, needed):
+            partition.roll(self._now_ms())
+
+
+def _is_worth_thinning(segment: Segment, needed: Needed) -> bool:
+    """Tell whether at most half of a segment's events are needed."""
+    events = segment.next_offset - segment.base
+    left = needed.count(segment.base, segment.next_offset)
+    return left * 2 <= events and (segment.dense or left * 2 <= segment.count_events())
+
+
+def _kept(segment: Segment, needed: Needed) -> Iterator[bytes | bytearray]:
+    for _, batch in segment.batches():
+        kept = needed.kept(read_header(batch), batch)
+        if kept is not None:
+            yield kept if isinstance(kept, bytearray) else bytes(kept)
