@@ -1,6 +1,8 @@
 """Queues and dead letters from the command line."""
 
 import json
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,75 @@ def test_a_queue_is_forgotten(run: Run) -> None:
     assert run("queue", "rm", "orders", "emails").code == Exit.REFUSED
     assert run("queue", "rm", "orders", "emails", "--yes").code == 0
     assert run("queue", "ls").out == b""
+
+
+@pytest.mark.parametrize("served", [False, True], ids=["a directory", "a server"])
+def test_events_that_wait_are_purged_after_a_question(
+    directory: Path, run: Run, typed: Callable[[str], None], *, served: bool
+) -> None:
+    with serving(directory) if served else nullcontext():
+        assert run("queue", "purge", "emails").code == Exit.REFUSED
+        typed("y\n")
+        asked = run("queue", "purge", "emails", stdin=None)
+        again = run("queue", "purge", "orders", "emails", "--yes")
+
+        assert "settle 2 events that wait in queue emails of orders" in asked.err
+        assert json.loads(asked.out) == {"topic": "orders", "queue": "emails", "purged": 2}
+        assert json.loads(again.out)["purged"] == 0
+        assert run("queue", "peek", "emails").out == b""
+        assert len(run("sub", "orders", "-e").lines) == 3
+
+
+@pytest.mark.parametrize("served", [False, True], ids=["a directory", "a server"])
+def test_events_that_wait_are_moved_as_they_are_and_in_order(
+    own_directory: Path, run: Run, *, served: bool
+) -> None:
+    path = own_directory / "mainstem-data"
+    with mainstem.open(path) as stem:
+        stem.topics.create("later", partitions=3)
+        stem.topics.create("orders")
+        stem.queue("orders", name="emails").close()
+        for number in range(2_500):
+            stem.publish("orders", "x", key=f"k{number % 7}", headers={"mainstem-id": str(number)})
+    with serving(path) if served else nullcontext():
+        dry = run("queue", "move", "emails", "later")
+        first = run("queue", "move", "emails", "later", "--max", "3", "--yes")
+        rest = run("queue", "move", "orders", "emails", "later", "--yes")
+        none = run("queue", "move", "emails", "later", "--yes")
+        found = [json.loads(line) for line in run("sub", "later", "-e", "-J").lines]
+
+    assert (dry.code, "move 2,500 events" in dry.err) == (Exit.REFUSED, True)
+    moved = [json.loads(each.out)["moved"] for each in (first, rest, none)]
+    assert moved == [3, 2_497, 0]
+    numbers = [int(each["headers"][1]) for each in found]
+    assert sorted(numbers) == list(range(2_500))
+    for key in {each["key"] for each in found}:
+        of_key = [n for n, each in zip(numbers, found, strict=True) if each["key"] == key]
+        assert of_key == sorted(of_key)
+
+
+@pytest.mark.usefixtures("directory")
+def test_what_cannot_be_moved_stays(run: Run) -> None:
+    for to, code in (
+        ("nothing", Exit.NOT_FOUND),
+        ("orders", Exit.REFUSED),
+        ("__mainstem_cursors", Exit.NOT_FOUND),
+    ):
+        assert run("queue", "move", "emails", to, "--yes").code == code, to
+    assert len(run("queue", "peek", "emails").lines) == 2
+
+
+def test_a_queue_is_found_by_its_name_where_that_tells_which(directory: Path, run: Run) -> None:
+    with mainstem.open(directory) as stem:
+        for topic in ("orders", "bills"):
+            stem.topics.create(topic, exist_ok=True)
+            stem.queue(topic, name="both").close()
+
+    several, unknown = run("queue", "show", "both"), run("queue", "show", "orders")
+
+    assert json.loads(run("queue", "show", "emails").out)["topic"] == "orders"
+    assert (several.code, "bills, orders" in several.err) == (Exit.REFUSED, True)
+    assert (unknown.code, "both, emails" in unknown.err) == (Exit.NOT_FOUND, True)
 
 
 @pytest.mark.usefixtures("directory")

@@ -24,7 +24,7 @@ from mainstem.broker.broker import Broker
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads import HEADS
-from mainstem.heads.admin.session import MAX_HEAD_BYTES, HttpAnswer, HttpSession
+from mainstem.heads.admin.session import MAX_HEAD_BYTES, HttpAnswer, HttpRequest, HttpSession
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.codec import FRAME_OVERHEAD, HEAD, METHOD, PROTOCOL_HEADER, method_frame
 from mainstem.heads.amqp091.errors import ReplyCode
@@ -419,11 +419,16 @@ def _http_status(heard: bytes, _: RunningHead) -> object:
     return int(heard.split(b" ", 2)[1]) if heard else None
 
 
-def _http_there_and_back(message: tuple[str, HttpAnswer]) -> object:
-    target, answer = message
+def _http_there_and_back(message: tuple[HttpRequest, HttpAnswer]) -> object:
+    request, answer = message
     session, client = HttpSession(), h11.Connection(h11.CLIENT)
-    asked = h11.Request(method="GET", target=target, headers=[("Host", "localhost")])
-    sent = (client.send(asked) or b"") + (client.send(h11.EndOfMessage()) or b"")
+    headers = [("Host", "localhost")]
+    if request.posts:
+        headers += [("Content-Type", "application/json"), ("X-Requested-By", "a test")]
+        headers += [("Content-Length", str(len(request.body)))]
+    asked = h11.Request(method=request.method, target=request.target, headers=headers)
+    sent = (client.send(asked) or b"") + (client.send(h11.Data(data=request.body)) or b"")
+    sent += client.send(h11.EndOfMessage()) or b""
     found = session.receive(sent)
     client.receive_data(session.send(answer))
     response = client.next_event()
@@ -451,7 +456,8 @@ _ADMIN = Spoken(
     unauthenticated=401,
     publishes=False,
     messages=st.tuples(
-        _WORD.map("/{}?a=1".format),
+        _WORD.map(lambda word: HttpRequest("GET", f"/{word}?a=1"))
+        | st.binary(max_size=200).map(lambda body: HttpRequest("POST", "/a", body=body)),
         st.builds(HttpAnswer, st.sampled_from([200, 401, 404, 503]), st.binary(max_size=200)),
     ),
     there_and_back=_http_there_and_back,

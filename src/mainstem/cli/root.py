@@ -25,7 +25,10 @@ COMMANDS = {
         "mainstem.cli.commands.group:group",
         "List, show, seek and remove groups; their lag.",
     ),
-    "queue": ("mainstem.cli.commands.queue:queue", "List, show, peek into and delete queues."),
+    "queue": (
+        "mainstem.cli.commands.queue:queue",
+        "List, show, peek into, purge, move and delete queues.",
+    ),
     "dead": (
         "mainstem.cli.commands.dead:dead",
         "List dead letters, publish them again, or delete them.",

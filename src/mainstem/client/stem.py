@@ -89,8 +89,18 @@ class Queues(Protocol):
         ``after``: continue after this position, to page through many.
         """
 
+    def purge(self, topic: str, name: str) -> int:
+        """Settle all events that wait, not those with consumers; return how many they were."""
+
+    def move(self, topic: str, name: str, to: str, *, limit: int = 1000) -> int:
+        """Move the first events that wait, at most ``limit``, to another topic in one append.
+
+        Returns how many were moved; 0 if none wait. They keep their order, key, headers and time,
+        but the time begins anew where events have a time to live.
+        """
+
     def delete(self, topic: str, name: str) -> None:
-        """Delete a queue; the events stay in the topic."""
+        """Delete a queue; the events stay in the topic, unless AMQP made it for the queue."""
 
 
 class Subscription(Context, Protocol):
@@ -232,7 +242,7 @@ class Stem(Context, Protocol):
 
     @property
     def queues(self) -> Queues:
-        """List, show, peek, delete."""
+        """List, show, peek, purge, move, delete."""
 
     def publish(
         self,
@@ -375,8 +385,14 @@ class AsyncQueues(Protocol):
     ) -> tuple[QueuedEvent, ...]:
         """Return the first unsettled events, or those after a position, without delivering any."""
 
+    async def purge(self, topic: str, name: str) -> int:
+        """Settle all events that wait, not those with consumers; return how many they were."""
+
+    async def move(self, topic: str, name: str, to: str, *, limit: int = 1000) -> int:
+        """Move the first events that wait, at most ``limit``, to another topic in one append."""
+
     async def delete(self, topic: str, name: str) -> None:
-        """Delete a queue; the events stay in the topic."""
+        """Delete a queue; the events stay in the topic, unless AMQP made it for the queue."""
 
 
 @runtime_checkable
@@ -509,7 +525,7 @@ class AsyncStem(AsyncContext, Protocol):
 
     @property
     def queues(self) -> AsyncQueues:
-        """List, show, peek, delete."""
+        """List, show, peek, purge, move, delete."""
 
     @property
     def blocking(self) -> Stem:

@@ -10,12 +10,15 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Protocol
+from concurrent import futures
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mainstem.auth import Auth, Peer
+from mainstem.core.errors import Failure
 from mainstem.core.event import Position
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.addresses import Address
+from mainstem.heads.administration import Administration, OperationFailed
 from mainstem.heads.dispatcher import Call, Dispatcher
 from mainstem.heads.parked import Over, Parked
 from mainstem.heads.settlements import Settlements
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from mainstem.broker.door import Door, HeldPublish
 
 DEFAULTS = TopicSettings()
+LOOP_S = 10.0
+"""How long a thread waits for the loop."""
+T = TypeVar("T")
 
 
 class Operations(Protocol):
@@ -68,6 +74,8 @@ class HeadContext:
         """Authenticates and authorizes peers."""
         self.now_ms = now_ms
         self.operations = operations
+        self.administration = Administration()
+        """Operations for operators, which heads offer when they start."""
         self.defaults = defaults
         """The settings of topics that are created without settings."""
         self.auto_create = auto_create
@@ -158,6 +166,24 @@ class HeadContext:
             except RuntimeError:
                 # The loop is closed, so all waiters are gone.
                 self._calls.clear()
+
+    def from_thread(self, call: Callable[[], T]) -> T:
+        """Call in the loop's thread, and return the result; from any other thread."""
+        called = futures.Future[T]()
+
+        def settle() -> None:
+            try:
+                called.set_result(call())
+            # Whatever it is, it is raised in the thread that waits.
+            except Exception as error:
+                called.set_exception(error)
+
+        self.on_loop(settle)
+        try:
+            return called.result(LOOP_S)
+        except futures.TimeoutError:
+            why = f"the server did not get to it within {LOOP_S:g} s; look whether it was done"
+            raise OperationFailed(Failure.UNAVAILABLE, why) from None
 
     def _watch_queue(
         self, topic: str, name: str, wake: Call, partitions: Collection[int] | None

@@ -27,6 +27,7 @@ from mainstem.node.config import Config
 from mainstem.node.health import Health, Phase
 from mainstem.node.loop_committer import LoopCommitter
 from mainstem.node.node import Node, open_node, time_of_day_ms
+from mainstem.node.queue_operations import offer_queue_operations
 
 MEMORY = ":memory:"
 AUTO = "auto"
@@ -107,6 +108,7 @@ async def running(
         if node.committer is not None:
             stack.callback(LoopCommitter(node.committer, asyncio.get_running_loop()).stop)
         context.broker, context.defaults = node.broker, node.defaults
+        offer_queue_operations(context)
         clock = BrokerClock(node.broker)
         stack.callback(clock.stop)
         for head, listener in bound.items():

@@ -37,13 +37,14 @@ def admin_port(administration: Admin) -> AdminPort:
     settings = _broker_settings(administration)
     if RUN not in settings:
         raise Unsupported(
-            f"{cluster.address} is no mainstem server, or an older one, and cannot be asked how "
-            "its queues stand; Kafka's own kafka-share-groups.sh --describe tells something of that"
+            f"{cluster.address} is no mainstem server, or an older one, and cannot be asked about "
+            "its queues and exchanges; Kafka's own kafka-share-groups.sh --describe tells "
+            "something of queues"
         )
     if ADDRESS not in settings:
         raise Unsupported(
-            f"the server at {cluster.address} has no admin port, where queues are looked at: start "
-            "it with --admin HOST:PORT"
+            f"the server at {cluster.address} has no admin port, where queues and exchanges "
+            "are: start it with --admin HOST:PORT"
         )
     host, _, port = settings[ADDRESS].rpartition(":")
     reached = host_and_port(cluster.address.split(",")[0])[0]
@@ -51,8 +52,8 @@ def admin_port(administration: Admin) -> AdminPort:
         host = reached
     elif host in _LOOPBACK and reached not in _LOOPBACK:
         raise Unsupported(
-            f"the admin port of {cluster.address}, where queues are looked at, can be reached on "
-            f"its own machine only ({settings[ADDRESS]}): ask there"
+            f"the admin port of {cluster.address}, where queues and exchanges are, can be "
+            f"reached on its own machine only ({settings[ADDRESS]}): ask there"
         )
     return AdminPort(host, int(port), settings[RUN])
 

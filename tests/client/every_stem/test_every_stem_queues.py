@@ -12,6 +12,8 @@ from mainstem.core.errors import (
     InvalidName,
     InvalidSetting,
     StaleDelivery,
+    UnknownQueue,
+    UnknownTopic,
 )
 
 
@@ -264,3 +266,41 @@ def test_an_interruption_gives_back(stem: Stem, name: str) -> None:
         with suppress(KeyboardInterrupt), one(queue):
             raise KeyboardInterrupt
         one(queue).ack()
+
+
+def test_a_queue_is_emptied_into_another_topic_or_for_good(stem: Stem, name: str) -> None:
+    fill(stem, name, 5)
+    stem.topics.create(f"{name}-later")
+    begin(stem, name)
+
+    assert drained_to(stem, name, 2) == [0, 1]
+    assert stem.queues.purge(name, name) == 3
+    assert stem.queues.purge(name, name) == 0
+    assert stem.queues.move(name, name, f"{name}-later") == 0
+
+
+def begin(stem: Stem, name: str) -> None:
+    """Make a queue, which over the network begins with its first delivery."""
+    with stem.queue(name, name=name) as queue:
+        one(queue).release()
+
+
+def drained_to(stem: Stem, name: str, limit: int) -> list[int]:
+    """Move events, and return what the other topic has then."""
+    to = f"{name}-later"
+    assert stem.queues.move(name, name, to, limit=limit) == limit
+    return [each.json() for each in stem.subscribe(to, follow=False)]
+
+
+def test_what_is_not_there_is_neither_purged_nor_moved(stem: Stem, name: str) -> None:
+    fill(stem, name, 1)
+    begin(stem, name)
+
+    with pytest.raises(UnknownQueue):
+        stem.queues.purge(name, "nobody")
+    with pytest.raises(UnknownTopic, match=f"{name}-later"):
+        stem.queues.move(name, name, f"{name}-later")
+    with pytest.raises(InvalidSetting):
+        stem.queues.move(name, name, name)
+    with pytest.raises(InvalidSetting):
+        stem.queues.move(name, name, name, limit=0)

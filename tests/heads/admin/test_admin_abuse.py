@@ -41,7 +41,7 @@ refused = {
     "an unknown encoding": (asked(b"Host: localhost", b"Transfer-Encoding: gzip"), 501),
     "a post with a body": (
         asked(b"Host: localhost", b"Content-Length: 2", first=b"POST /livez HTTP/1.1") + b"{}",
-        405,
+        403,
     ),
     "a foreign host": (asked(b"Host: evil.example"), 421),
     "a foreign host on our port": (asked(b"Host: evil.example:9644"), 421),

@@ -53,11 +53,11 @@ def test_a_page_that_is_not_there_names_those_that_are() -> None:
     assert "/readyz" in page.text
 
 
-def test_only_get_and_head_are_answered() -> None:
+def test_other_methods_are_not_answered() -> None:
     with pages_served() as address:
-        page = get(address, "/livez", "POST")
+        page = get(address, "/livez", "DELETE")
 
-    assert (page.status, page.headers["allow"]) == (405, "GET, HEAD")
+    assert (page.status, page.headers["allow"]) == (405, "GET, HEAD, POST")
 
 
 def test_nothing_is_shared_with_pages_of_other_origins() -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.heads.admin.session import MAX_HEAD_BYTES, HttpAnswer, HttpSession
+from mainstem.heads.admin.session import MAX_HEAD_BYTES, HttpAnswer, HttpRequest, HttpSession
 from mainstem.heads.conversation import ProtocolError
 
 Outcome = str | bytes | None
@@ -16,6 +16,8 @@ HEADS = (
     b"HEAD /metrics?x=1 HTTP/1.1\r\nHost: [::1]:9644\r\nAccept: */*\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",
     b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc",
+    b"POST /a/b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b'X-Requested-By: a test\r\nContent-Length: 7\r\n\r\n{"a":1}',
     b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n",
 )
@@ -25,11 +27,11 @@ def outcome(pieces: list[bytes]) -> Outcome:
     session = HttpSession()
     for piece in pieces:
         try:
-            path = session.receive(piece)
+            request = session.receive(piece)
         except ProtocolError as refusal:
             return refusal.farewell
-        if path is not None:
-            return path
+        if request is not None:
+            return f"{request.method} {request.target} {request.body!r}"
     return None
 
 
@@ -72,7 +74,7 @@ def test_a_head_that_never_ends_is_refused_soon() -> None:
 
 def test_an_answer_ends_the_conversation() -> None:
     session = HttpSession()
-    assert session.receive(HEADS[0]) == "/livez"
+    assert session.receive(HEADS[0]) == HttpRequest("GET", "/livez")
 
     sent = session.send(HttpAnswer(200, b"ok\n"))
 

@@ -12,7 +12,9 @@ from mainstem.auth import Auth
 from mainstem.core.event import Position
 from mainstem.heads.admin.adapter import Pages
 from mainstem.heads.admin.head import listen
+from mainstem.heads.admin.operations import OperationPages
 from mainstem.heads.admin.settings import AdminSettings
+from mainstem.heads.administration import Administration
 from mainstem.heads.transport.server import bind
 
 PATIENCE_S = 60
@@ -31,12 +33,13 @@ def get(
     path: str = "/livez",
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
 ) -> Page:
     """Ask as any HTTP client does."""
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE_S)
     try:
-        connection.request(method, path, headers=dict(headers or {}))
+        connection.request(method, path, body, headers=dict(headers or {}))
         response = connection.getresponse()
         found = {name.lower(): value for name, value in response.getheaders()}
         return Page(response.status, response.read().decode(), found)
@@ -84,15 +87,19 @@ def pages_served(
     not_ready: Callable[[], str | None] = lambda: None,
     settings: AdminSettings | None = None,
     auth: Auth | None = None,
+    administration: Administration | None = None,
 ) -> Iterator[str]:
-    """Serve pages until the block ends; gives host:port."""
+    """Serve pages and operations until the block ends; gives host:port."""
     pages = Pages(_Told(not_ready, metrics), auth=auth)
-    with entered(_listening(pages, settings)) as address:
+    operations = OperationPages(administration or Administration(), auth or Auth(), "")
+    with entered(_listening(pages, operations, settings)) as address:
         yield address
 
 
 @contextlib.asynccontextmanager
-async def _listening(pages: Pages, settings: AdminSettings | None) -> AsyncIterator[str]:
-    server = listen(pages, bind("127.0.0.1", 0), settings)
+async def _listening(
+    pages: Pages, operations: OperationPages, settings: AdminSettings | None
+) -> AsyncIterator[str]:
+    server = listen(pages, operations, bind("127.0.0.1", 0), settings)
     yield str(server.address)
     await server.close()

@@ -1,4 +1,4 @@
-"""``mainstem queue``: list and show queues, look into them, forget them."""
+"""``mainstem queue``: list and show queues, look into them, empty, move and delete them."""
 
 import click
 import msgspec
@@ -7,11 +7,15 @@ from mainstem.cli.confirmation import confirm, yes_option
 from mainstem.cli.connection import at_option, open_target
 from mainstem.cli.event_format import envelope
 from mainstem.cli.help import Group
+from mainstem.cli.progress import Progress
+from mainstem.cli.queue_names import find_queue, find_topic, queue_argument, vhost_option
 from mainstem.cli.table_output import Format, cell, chosen, format_option, print_json, print_rows
 from mainstem.client.info import QueueInfo
 from mainstem.core.event import Event
 
 _SHOWN = 60
+_AT_ONCE = 1_000
+"""Events that are moved in one append."""
 
 
 @click.group(
@@ -19,14 +23,20 @@ _SHOWN = 60
     epilog="""
     mainstem queue ls
     mainstem queue show orders emails
-    mainstem queue peek orders emails -n 3
+    mainstem queue peek celery@host -n 3
+    mainstem queue move failed orders --max 100
     """,
 )
 def queue() -> None:
-    """List, show, peek into and delete queues.
+    """List, show, peek into, purge, move and delete queues.
 
     A queue is made by stem.queue("orders", name="emails") in Python; every share group of Kafka
-    clients is one, too. A server that runs is asked at its admin port.
+    clients and every AMQP queue is one, too. A server that runs is asked at its admin port.
+
+    Name the topic and the queue, or only the queue if it has its topic's name or is on one topic
+    only. AMQP queues are found by the names that their clients use, too: celery@host, and with
+    --vhost shop those of another virtual host; a topic or queue that has the name as it stands
+    comes first.
     """
 
 
@@ -50,15 +60,19 @@ def list_queues(form: Format | None, at: str | None) -> None:
     )
 
 
-@queue.command(epilog="mainstem queue show orders emails")
-@click.argument("topic")
-@click.argument("name")
+@queue.command(
+    epilog="""
+    mainstem queue show orders emails
+    mainstem queue show orders --vhost shop
+    """,
+)
+@queue_argument
 @format_option
 @at_option
-def show(topic: str, name: str, form: Format | None, at: str | None) -> None:
+def show(names: tuple[str, ...], vhost: str | None, form: Format | None, at: str | None) -> None:
     """Show a queue: its settings, consumers, and progress in each partition."""
     with open_target(at, reads=True) as stem:
-        info = stem.queues.show(topic, name)
+        info = stem.queues.show(*find_queue(stem, names, vhost))
     partitions = [msgspec.structs.asdict(each) for each in info.partitions]
     if chosen(form) != "table":
         print_json(_row(info) | {"consumers": info.consumers, "partitions": partitions})
@@ -81,34 +95,142 @@ def show(topic: str, name: str, form: Format | None, at: str | None) -> None:
     mainstem queue peek orders emails -n 100 | jq .payload
     """,
 )
-@click.argument("topic")
-@click.argument("name")
+@queue_argument
 @click.option("--count", "-n", type=click.IntRange(1), default=10, show_default=True)
 @format_option
 @at_option
-def peek(topic: str, name: str, count: int, form: Format | None, at: str | None) -> None:
+def peek(
+    names: tuple[str, ...], vhost: str | None, count: int, form: Format | None, at: str | None
+) -> None:
     """Show the first unsettled events without taking them."""
     with open_target(at, reads=True) as stem:
-        found = stem.queues.peek(topic, name, count)
+        found = stem.queues.peek(*find_queue(stem, names, vhost), count)
     rows = [
-        event_row(each.event, form) | {"deliveries": each.deliveries, "consumer": each.consumer}
+        event_row(each.event, form)
+        | _headers(each.event, form)
+        | {"deliveries": each.deliveries, "consumer": each.consumer}
         for each in found
     ]
     print_rows(rows, form, empty="everything is settled")
 
 
-@queue.command("rm", epilog="mainstem queue rm orders emails --yes")
-@click.argument("topic")
-@click.argument("name")
+@queue.command(
+    epilog="""
+    mainstem queue purge orders emails
+    mainstem queue purge celery --vhost shop --yes
+    """,
+)
+@queue_argument
+@yes_option
+@format_option
+@at_option
+def purge(
+    names: tuple[str, ...], vhost: str | None, yes: bool, form: Format | None, at: str | None
+) -> None:
+    """Settle all events that wait, so that no consumer gets them.
+
+    Events that consumers have now stay with them. In topics with delete_acked, as those of AMQP
+    queues, settled events are deleted; elsewhere they stay in the topic.
+    """
+    with open_target(at) as stem:
+        topic, name = find_queue(stem, names, vhost)
+        ready = stem.queues.show(topic, name).ready
+        confirm(f"settle {ready:,} events that wait in queue {name} of {topic}", yes=yes)
+        count = stem.queues.purge(topic, name)
+    if chosen(form) != "table":
+        print_json({"topic": topic, "queue": name, "purged": count})
+        return
+    click.echo(f"purged {cell('events', count)} from queue {cell('queue', name)}")
+
+
+@queue.command(
+    epilog="""
+    mainstem queue move orders.dead orders
+    mainstem queue move orders emails archive --max 1000
+    """,
+)
+@click.argument("names", nargs=-1, required=True, metavar="[TOPIC] QUEUE DESTINATION")
+@vhost_option
+@click.option("--max", "most", type=click.IntRange(1), help="Move at most so many events.")
+@yes_option
+@format_option
+@at_option
+def move(
+    names: tuple[str, ...],
+    vhost: str | None,
+    most: int | None,
+    yes: bool,
+    form: Format | None,
+    at: str | None,
+) -> None:
+    """Move the events that wait to another topic, or to an AMQP queue.
+
+    They keep their order, key, headers and time, and are published and settled in one append for
+    each 1,000 events: stopped or killed at any moment, each is in one place, and the same command
+    moves the rest. Events that come meanwhile stay. Times to live begin anew.
+    """
+    *queue_names, destination = names
+    moved = 0
+    with open_target(at) as stem:
+        topic, name = find_queue(stem, tuple(queue_names), vhost)
+        to = find_topic(stem, destination, vhost)
+        ready = stem.queues.show(topic, name).ready
+        count = ready if most is None else min(ready, most)
+        confirm(f"move {count:,} events from queue {name} of {topic} to {to}", yes=yes)
+        progress = Progress("moved", quiet=False)
+        try:
+            while moved < count:
+                done = stem.queues.move(topic, name, to, limit=min(_AT_ONCE, count - moved))
+                moved += done
+                progress.add(done)
+                if not done:
+                    # The others are with consumers by now, or delayed.
+                    break
+        finally:
+            # Also when it is stopped, as those stay moved.
+            progress.done()
+            _print_moved(form, topic, name, to, moved)
+
+
+def _print_moved(form: Format | None, topic: str, name: str, to: str, moved: int) -> None:
+    if chosen(form) != "table":
+        print_json({"topic": topic, "queue": name, "to": to, "moved": moved})
+        return
+    click.echo(
+        f"moved {cell('events', moved)} from queue {cell('queue', name)} to {cell('topic', to)}"
+    )
+
+
+@queue.command(
+    "rm",
+    epilog="""
+    mainstem queue rm orders emails --yes
+    mainstem queue rm celery@host
+    """,
+)
+@queue_argument
 @yes_option
 @at_option
-def remove(topic: str, name: str, yes: bool, at: str | None) -> None:
-    """Delete a queue; its events stay in the topic."""
+def remove(names: tuple[str, ...], vhost: str | None, yes: bool, at: str | None) -> None:
+    """Delete a queue; its events stay in the topic, unless it is a queue of AMQP.
+
+    A queue that AMQP clients have declared is deleted as they would: with its bindings and its own
+    topic; its consumers are cancelled.
+    """
     with open_target(at) as stem:
+        topic, name = find_queue(stem, names, vhost)
         info = stem.queues.show(topic, name)
         left = info.ready + info.out
         confirm(f"forget queue {name} of {topic} with {left:,} events not settled", yes=yes)
         stem.queues.delete(topic, name)
+
+
+def _headers(event: Event, form: Format | None) -> dict[str, object]:
+    """Return the headers for people; for programs they are in the envelope."""
+    if chosen(form) != "table":
+        return {}
+    shown = ((name, None if value is None else _short(value)) for name, value in event.headers)
+    return {"headers": " ".join(f"{name}={value or ''}" for name, value in shown)}
 
 
 def event_row(event: Event, form: Format | None) -> dict[str, object]:

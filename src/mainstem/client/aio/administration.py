@@ -41,4 +41,6 @@ class ThreadedQueues(Threaded[Queues]):
     list = in_thread(Queues.list)
     show = in_thread(Queues.show)
     peek = in_thread(Queues.peek)
+    purge = in_thread(Queues.purge)
+    move = in_thread(Queues.move)
     delete = in_thread(Queues.delete)

@@ -1,6 +1,7 @@
-"""The admin HTTP API of a server, as its client: the state and contents of queues."""
+"""The admin HTTP API of a server, as its client: queues, and operations by name."""
 
-from http.client import HTTPConnection, HTTPException
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import TypeVar
 from urllib.parse import urlencode
 
@@ -9,9 +10,11 @@ import msgspec
 from mainstem.broker.door import QueueState
 from mainstem.client.info import QueuedEvent, QueueInfo
 from mainstem.client.queue_info import queue_info
-from mainstem.core.errors import Unreachable
+from mainstem.core.errors import Failure, InvalidSetting, Unreachable, Unsupported
 from mainstem.core.event import Event, Position
 from mainstem.heads.admin.adapter import MAX_EVENTS
+from mainstem.heads.admin.problem import PROBLEM_TYPE, Problem
+from mainstem.heads.administration import OperationFailed
 from mainstem.node.queue_peek import PeekedEvent
 from mainstem.remote.admin_address import AdminPort
 
@@ -19,12 +22,12 @@ T = TypeVar("T")
 
 
 class NotThere(Exception):
-    """The server answered 404."""
+    """The server has no such thing; with its words."""
 
 
 def queues_at(port: AdminPort, timeout_s: float) -> tuple[QueueInfo, ...]:
     """Return every queue and share group of the server with that admin port."""
-    found = _get(port, timeout_s, "/queues", {}, list[QueueState])
+    found = _get(port, timeout_s, "queues", {}, list[QueueState])
     return tuple(queue_info(each) for each in found)
 
 
@@ -35,7 +38,7 @@ def events_at(
     fields = {"topic": topic, "queue": name, "limit": str(min(limit, MAX_EVENTS))}
     if after is not None:
         fields["after"] = f"{after.partition}:{after.offset}"
-    found = _get(port, timeout_s, "/queues/events", fields, list[PeekedEvent])
+    found = _get(port, timeout_s, "queues/events", fields, list[PeekedEvent])
     return tuple(_event(topic, each) for each in found)
 
 
@@ -45,24 +48,71 @@ def _event(topic: str, it: PeekedEvent) -> QueuedEvent:
     return QueuedEvent(event, it.deliveries, it.consumer)
 
 
+def read_at(
+    port: AdminPort, timeout_s: float, operation: str, fields: Mapping[str, str], kind: type[T]
+) -> T:
+    """Ask for an operation that changes nothing; raises as ``change_at`` does."""
+    return _ask(port, timeout_s, "GET", operation, fields, None, kind)
+
+
+def change_at(
+    port: AdminPort, timeout_s: float, operation: str, arguments: msgspec.Struct, kind: type[T]
+) -> T:
+    """Ask for an operation that changes something.
+
+    Raises NotThere, OperationFailed for other refusals, and Unreachable if it is not known whether
+    it was done.
+    """
+    return _ask(port, timeout_s, "POST", operation, {}, msgspec.json.encode(arguments), kind)
+
+
 def _get(port: AdminPort, timeout_s: float, path: str, fields: dict[str, str], kind: type[T]) -> T:
+    return _ask(port, timeout_s, "GET", path, fields, None, kind)
+
+
+def _ask(
+    port: AdminPort,
+    timeout_s: float,
+    method: str,
+    path: str,
+    fields: Mapping[str, str],
+    body: bytes | None,
+    kind: type[T],
+) -> T:
     connection = HTTPConnection(port.host, port.port, timeout=timeout_s)
     # The admin port only answers requests whose Host header names its own machine.
     headers = {"Host": "localhost"}
+    if body is not None:
+        headers |= {"Content-Type": "application/json", "X-Requested-By": "mainstem"}
+    query = urlencode({**fields, "run": port.run_id})
     try:
-        connection.request(
-            "GET", f"{path}?{urlencode(fields | {'run': port.run_id})}", None, headers
-        )
+        connection.request(method, f"/{path}?{query}", body, headers)
         answer = connection.getresponse()
-        body = answer.read()
-        if answer.status == 404:
-            raise NotThere
-        if answer.status != 200:
-            said = body.decode("utf-8", "replace").strip()
-            raise Unreachable(port.address, f"its admin port says {answer.status}: {said:.300}")
-        return msgspec.json.decode(body, type=kind)
+        said = answer.read()
+        if answer.status == 200:
+            return msgspec.json.decode(said, type=kind)
+        raise _refused(port, path, answer, said)
     except (OSError, HTTPException, msgspec.DecodeError) as error:
         why = str(error) or type(error).__name__
         raise Unreachable(port.address, f"its admin port: {why}") from None
     finally:
         connection.close()
+
+
+def _refused(port: AdminPort, path: str, answer: HTTPResponse, said: bytes) -> Exception:
+    if answer.getheader("Content-Type") == PROBLEM_TYPE:
+        problem = msgspec.json.decode(said, type=Problem)
+        if problem.failure == Failure.NOT_FOUND:
+            return NotThere(problem.detail)
+        if problem.failure == Failure.INVALID:
+            return InvalidSetting(problem.detail)
+        if problem.failure:
+            return OperationFailed(Failure(problem.failure), problem.detail)
+        text = problem.detail
+    else:
+        text = said.decode("utf-8", "replace").strip()
+    if answer.status == 404:
+        return NotThere(text)
+    if answer.status == 405:
+        return Unsupported(f"the server at {port.address} is an older one: it has no {path}")
+    return Unreachable(port.address, f"its admin port says {answer.status}: {text:.300}")

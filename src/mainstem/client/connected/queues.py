@@ -1,11 +1,12 @@
-"""Queues of a server: open, list, show, peek, delete."""
+"""Queues of a server: open, list, show, peek, purge, move, delete."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 from mainstem.client.checks import check_limit, milliseconds
-from mainstem.client.connected.admin_api import NotThere, events_at, queues_at
+from mainstem.client.connected.admin_api import NotThere, change_at, events_at, queues_at
 from mainstem.client.connected.queue import ConnectedQueue
 from mainstem.client.info import QueuedEvent, QueueInfo
 from mainstem.client.queue_options import QueueOptions
@@ -21,6 +22,7 @@ from mainstem.core.errors import (
 )
 from mainstem.core.event import Position
 from mainstem.core.names import check_group
+from mainstem.node.queue_operations import MOVE, PURGE, Moved, MoveEvents, Purged, PurgeQueue
 from mainstem.remote.admin import Admin
 from mainstem.remote.admin_address import AdminPort, admin_port
 from mainstem.remote.share_groups import (
@@ -31,6 +33,8 @@ from mainstem.remote.share_groups import (
     START,
     ShareGroups,
 )
+
+Answer = TypeVar("Answer", Purged, Moved)
 
 _LOCK_MS = 30_000
 """The lock duration to assume if the server does not tell."""
@@ -114,8 +118,30 @@ class ConnectedQueues:
             raise self._unknown(topic, name) from None
         return tuple(found)
 
+    def purge(self, topic: str, name: str) -> int:
+        """Settle all events that wait, not those with consumers; return how many they were."""
+        return self._operate(PURGE, PurgeQueue(topic, name), Purged).purged
+
+    def move(self, topic: str, name: str, to: str, *, limit: int = 1000) -> int:
+        """Move the first events that wait, at most ``limit``, to another topic in one append."""
+        check_limit(limit)
+        return self._operate(MOVE, MoveEvents(topic, name, to, limit), Moved).moved
+
+    def _operate(
+        self, operation: str, arguments: PurgeQueue | MoveEvents, kind: type[Answer]
+    ) -> Answer:
+        port, timeout_s = self._port(), self._administration.cluster.timeout_s
+        try:
+            return change_at(port, timeout_s, operation, arguments, kind)
+        except NotThere:
+            if isinstance(arguments, MoveEvents) and not self._administration.describe(
+                [arguments.to]
+            ):
+                raise UnknownTopic(arguments.to) from None
+            raise self._unknown(arguments.topic, arguments.queue) from None
+
     def delete(self, topic: str, name: str) -> None:
-        """Delete a queue that has no consumers; the events stay in the topic."""
+        """Delete a queue that is no share group with members; see ``Queues.delete``."""
         self._check_open()
         self._groups.forget(name, topic)
 

@@ -1,4 +1,4 @@
-"""Queues of the embedded log: open, list, show, peek, delete."""
+"""Queues of the embedded log: open, list, show, peek, purge, move, delete."""
 
 import uuid
 from collections.abc import Callable, Mapping
@@ -21,13 +21,22 @@ from mainstem.client.start_positions import check_start
 from mainstem.core.errors import InvalidName, InvalidSetting, UnknownPartition
 from mainstem.core.event import Position
 from mainstem.node.queue_deletion import delete_queue
+from mainstem.node.queue_move import move_events
 
 
 class EmbeddedQueues:
     """Implements ``Queues`` on the broker of this process."""
 
-    def __init__(self, broker: Door, check_open: Callable[[], None], *, after_crash: bool) -> None:
+    def __init__(
+        self,
+        broker: Door,
+        now_ms: Callable[[], int],
+        check_open: Callable[[], None],
+        *,
+        after_crash: bool,
+    ) -> None:
         self._broker = broker
+        self._now_ms = now_ms
         self._check_open = check_open
         self._after_crash = after_crash
 
@@ -70,8 +79,21 @@ class EmbeddedQueues:
         found = self._broker.queues.peek(topic, name, limit, after)
         return tuple(QueuedEvent(*each) for each in found)
 
+    def purge(self, topic: str, name: str) -> int:
+        """Settle all events that wait, not those with consumers; return how many they were."""
+        self._check_open()
+        count, durable = self._broker.queues.purge(topic, name)
+        durable.wait()
+        return count
+
+    def move(self, topic: str, name: str, to: str, *, limit: int = 1000) -> int:
+        """Move the first events that wait, at most ``limit``, to another topic in one append."""
+        self._check_open()
+        check_limit(limit)
+        return move_events(self._broker, topic, name, to, limit, self._now_ms)
+
     def delete(self, topic: str, name: str) -> None:
-        """Delete a queue; the events stay in the topic."""
+        """Delete a queue; the events stay in the topic, unless AMQP made it for the queue."""
         self._check_open()
         delete_queue(self._broker, topic, name).wait()
 

@@ -83,7 +83,9 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         self._topics = EmbeddedTopics(node.broker, node.defaults, self.check_open)
         self._groups = EmbeddedGroups(node.broker, self._settle_groups)
         after_crash = node.recovery is not None and not node.recovery.clean
-        self._queues = EmbeddedQueues(node.broker, self.check_open, after_crash=after_crash)
+        self._queues = EmbeddedQueues(
+            node.broker, node.now_ms, self.check_open, after_crash=after_crash
+        )
         self._queue_consumers: WeakSet[QueueConsumer] = WeakSet()
         self._subscriptions: WeakSet[OpenSubscription] = WeakSet()
         # Bound once, and replaced on close, so that publishing needs no check.

@@ -1,17 +1,17 @@
 """The pages of the admin port: liveness, readiness, metrics, queues, connections."""
 
 import re
-from base64 import b64decode
 from collections.abc import Iterator
-from urllib.parse import parse_qs
 
-from mainstem.auth import CLUSTER, Action, Auth, Credentials, Peer, Resource, ResourceKind
-from mainstem.core.errors import Failure, MainstemError, Unauthenticated
+from mainstem.auth import CLUSTER, Action, Auth, Peer, Resource, ResourceKind
+from mainstem.core.errors import MainstemError
 from mainstem.core.event import Position
-from mainstem.heads.admin.session import HttpAnswer
+from mainstem.heads.admin.login import login
+from mainstem.heads.admin.problem import STATUSES
+from mainstem.heads.admin.query import BadRequest, check_run, fields_of
+from mainstem.heads.admin.session import JSON_TYPE, HttpAnswer
 from mainstem.heads.context import Operations
 
-JSON_TYPE = "application/json"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_EVENTS = 1_000
 """Events on one page."""
@@ -24,30 +24,10 @@ _OVERVIEW = b"""\
           the first events of a queue that are not settled (after that one), as JSON
 /connections  who is connected to which head, as JSON
 """
-STATUSES = {
-    Failure.NOT_FOUND: 404,
-    Failure.EXISTS: 409,
-    Failure.CONFLICT: 409,
-    Failure.INVALID: 400,
-    Failure.DENIED: 403,
-    Failure.UNAUTHENTICATED: 401,
-    Failure.FENCED: 409,
-    Failure.STALE: 409,
-    Failure.OVERLOADED: 503,
-    Failure.TOO_LARGE: 413,
-    Failure.UNAVAILABLE: 503,
-    Failure.UNSUPPORTED: 501,
-    Failure.CORRUPT: 500,
-}
-"""The HTTP status of each class of failure."""
 _AFTER = re.compile(r"(\d{1,10}):(\d{1,19})", re.ASCII)
-_MAX_FIELDS = 10
 _GUARDED = frozenset(("/metrics", "/queues", "/queues/events", "/connections"))
 """Pages that need a permission; liveness and readiness are open to all."""
-
-
-class _BadRequest(Exception):
-    """An invalid query."""
+_PATHS = _GUARDED | {"/", "/livez", "/readyz"}
 
 
 class Pages:
@@ -58,6 +38,10 @@ class Pages:
         self._operations = operations
         self._run_id = run_id
         """Lets a client notice that another server answers at this address."""
+
+    def has(self, path: str) -> bool:
+        """Tell whether there is a page."""
+        return path in _PATHS
 
     def is_slow(self, target: str) -> bool:
         """Tell whether a page may take long, and so must be made outside the event loop."""
@@ -87,46 +71,27 @@ class Pages:
         if path not in _GUARDED or self._auth.allows_all:
             return None
         try:
-            credentials = _credentials(authorization, peer)
-            if credentials is not None:
-                peer = self._auth.authenticate("PLAIN", credentials, peer)
+            peer = login(self._auth, peer, authorization)
             for action, resource in _needs(path, query):
                 self._auth.authorize(peer.principal, action, resource)
-        except _BadRequest as error:
-            return _said(400, str(error))
+        except BadRequest as error:
+            return _said(error.status, str(error))
         except MainstemError as error:
             return _refused(error)
         return None
 
     def _of_queues(self, path: str, query: str) -> HttpAnswer:
         try:
-            fields = _fields(query)
-            if fields.get("run", self._run_id) != self._run_id:
-                return _said(
-                    421, "another server is meant: this one has started since, or is not it"
-                )
+            fields = fields_of(query)
+            check_run(fields, self._run_id)
             if path == "/queues":
                 return HttpAnswer(200, self._operations.queues(), JSON_TYPE)
             asked = _named(fields, "topic"), _named(fields, "queue"), _limit(fields), _after(fields)
             return HttpAnswer(200, self._operations.peek(*asked), JSON_TYPE)
-        except _BadRequest as error:
-            return _said(400, str(error))
+        except BadRequest as error:
+            return _said(error.status, str(error))
         except MainstemError as error:
             return _refused(error)
-
-
-def _credentials(authorization: bytes, peer: Peer) -> Credentials | None:
-    """Read the credentials of HTTP Basic authentication, None if there are none."""
-    if not authorization:
-        return None
-    scheme, _, encoded = authorization.partition(b" ")
-    try:
-        user, colon, secret = b64decode(encoded.strip(), validate=True).partition(b":")
-        if scheme.lower() != b"basic" or not colon:
-            raise ValueError(scheme)
-        return Credentials(user.decode(), secret)
-    except ValueError:
-        raise Unauthenticated(peer.address, "only HTTP Basic is supported here") from None
 
 
 def _needs(path: str, query: str) -> Iterator[tuple[Action, Resource]]:
@@ -134,7 +99,7 @@ def _needs(path: str, query: str) -> Iterator[tuple[Action, Resource]]:
     if path != "/queues/events":
         yield Action.DESCRIBE, CLUSTER
         return
-    fields = _fields(query)
+    fields = fields_of(query)
     yield Action.READ, Resource(ResourceKind.TOPIC, _named(fields, "topic"))
     yield Action.READ, Resource(ResourceKind.GROUP, _named(fields, "queue"))
 
@@ -145,20 +110,9 @@ def _overview(path: str) -> HttpAnswer:
     return HttpAnswer(404, b"there is no such page; there are\n" + _OVERVIEW)
 
 
-def _fields(query: str) -> dict[str, str]:
-    try:
-        found = parse_qs(query, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
-    except ValueError as error:
-        raise _BadRequest(f"the query string cannot be read: {error}") from None
-    for name, values in found.items():
-        if len(values) > 1:
-            raise _BadRequest(f"{name!r:.100} is given twice")
-    return {name: values[0] for name, values in found.items()}
-
-
 def _named(fields: dict[str, str], name: str) -> str:
     if not fields.get(name):
-        raise _BadRequest(
+        raise BadRequest(
             f"say which {name}: /queues/events?topic=orders&queue=emails, with %XX for other "
             "characters than letters and digits"
         )
@@ -173,7 +127,7 @@ def _limit(fields: dict[str, str]) -> int:
         or not 1 <= int(text[:10]) <= MAX_EVENTS
         or text[10:]
     ):
-        raise _BadRequest(f"limit must be a whole number, 1 to {MAX_EVENTS}, not {text!r:.100}")
+        raise BadRequest(f"limit must be a whole number, 1 to {MAX_EVENTS}, not {text!r:.100}")
     return int(text)
 
 
@@ -182,7 +136,7 @@ def _after(fields: dict[str, str]) -> Position | None:
         return None
     found = _AFTER.fullmatch(fields["after"])
     if found is None:
-        raise _BadRequest(
+        raise BadRequest(
             f"after must be a partition and an offset, as 0:17, not {fields['after']!r:.100}"
         )
     return Position(int(found[1]), int(found[2]))

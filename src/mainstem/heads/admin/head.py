@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from mainstem.auth import Peer
 from mainstem.heads.admin.adapter import Pages
-from mainstem.heads.admin.session import PIECE_BYTES, HttpAnswer, HttpSession
+from mainstem.heads.admin.operations import OperationPages, method_refused
+from mainstem.heads.admin.session import PIECE_BYTES, HttpAnswer, HttpRequest, HttpSession
 from mainstem.heads.admin.settings import AdminSettings
 from mainstem.heads.context import HeadContext
 from mainstem.heads.conversation import Answer, Later, Outbox, ProtocolError
@@ -55,8 +56,8 @@ class AdminConversation:
         """Answer the request once it is complete; what follows it is not read."""
         if self._asked:
             return ()
-        path = self._session.receive(bytes(frame))
-        if path is None:
+        request = self._session.receive(bytes(frame))
+        if request is None:
             return ()
         self._asked = True
         self._waiting.pop(self, None)
@@ -67,12 +68,7 @@ class AdminConversation:
             # The loop sends the answer first.
             asyncio.get_running_loop().call_soon(self._outbox.close)
 
-        self._making.make(
-            path,
-            reply,
-            Peer(self._outbox.peer, tls=self._outbox.is_tls),
-            self._session.authorization,
-        )
+        self._making.make(request, reply, Peer(self._outbox.peer, tls=self._outbox.is_tls))
         return later if later.answer is None else later.take()
 
     def deadline(self) -> int | None:
@@ -89,16 +85,25 @@ class AdminConversation:
 
 
 class _Making:
-    """Makes pages: slow ones in a thread, once for all peers that request it meanwhile."""
+    """Makes answers: slow ones in a thread; pages once for all peers that request one meanwhile."""
 
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: Pages, operations: OperationPages) -> None:
         self._pages = pages
+        self._operations = operations
         self._waiting: dict[str, list[Callable[[HttpAnswer], None]]] = {}
 
-    def make(
-        self, path: str, reply: Callable[[HttpAnswer], None], peer: Peer, authorization: bytes
-    ) -> None:
-        refusal = self._pages.refusal(path, peer, authorization)
+    def make(self, request: HttpRequest, reply: Callable[[HttpAnswer], None], peer: Peer) -> None:
+        if request.posts and self._pages.has(request.path):
+            reply(method_refused(request, "GET, HEAD"))
+            return
+        if self._operations.is_for(request):
+            running = asyncio.get_running_loop().run_in_executor(
+                None, self._operations.answer, request, peer
+            )
+            running.add_done_callback(lambda made: reply(_answer(made, request.path)))
+            return
+        path = request.target
+        refusal = self._pages.refusal(path, peer, request.authorization)
         if refusal is not None:
             reply(refusal)
             return
@@ -112,26 +117,35 @@ class _Making:
             making.add_done_callback(lambda made: self._made(path, made))
 
     def _made(self, path: str, made: "asyncio.Future[HttpAnswer]") -> None:
-        error = asyncio.CancelledError() if made.cancelled() else made.exception()
-        if error is not None:
-            _logger.error("%s could not be made", path, exc_info=error)
-        text = f"{path} could not be made; the server's log says why\n".encode()
-        answer = made.result() if error is None else HttpAnswer(500, text)
+        answer = _answer(made, path)
         for reply in self._waiting.pop(path):
             reply(answer)
 
 
+def _answer(made: "asyncio.Future[HttpAnswer]", path: str) -> HttpAnswer:
+    error = asyncio.CancelledError() if made.cancelled() else made.exception()
+    if error is None:
+        return made.result()
+    _logger.error("%s could not be made", path, exc_info=error)
+    return HttpAnswer(500, f"{path} could not be made; the server's log says why\n".encode())
+
+
 async def start(context: HeadContext, settings: AdminSettings, listener: "socket.socket") -> Server:
     """Serve the pages on a bound socket."""
-    return listen(Pages(context.operations, context.run_id, context.auth), listener, settings)
+    pages = Pages(context.operations, context.run_id, context.auth)
+    operations = OperationPages(context.administration, context.auth, context.run_id)
+    return listen(pages, operations, listener, settings)
 
 
 def listen(
-    pages: Pages, listener: "socket.socket", settings: AdminSettings | None = None
+    pages: Pages,
+    operations: OperationPages,
+    listener: "socket.socket",
+    settings: AdminSettings | None = None,
 ) -> Server:
-    """Serve pages."""
+    """Serve pages and operations."""
     chosen = settings or AdminSettings()
-    making = _Making(pages)
+    making = _Making(pages, operations)
 
     waiting: dict[AdminConversation, None] = {}
 

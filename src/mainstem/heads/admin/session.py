@@ -1,10 +1,11 @@
-"""One HTTP connection: a request without a body, its answer, and the end.
+"""One HTTP connection: a request, its answer, and the end.
 
 How this works: h11 parses and writes HTTP; it is fed little at a time, so that it refuses a head of
 more than ``MAX_HEAD_BYTES`` before it has buffered much more. One request per connection excludes
 pipelining, keep-alive and request smuggling. Only requests whose Host header names this machine are
 answered: a web page can make any domain resolve to 127.0.0.1 (DNS rebinding), but cannot change
-the Host header.
+the Host header. Nor can a page of another origin add the header ``X-Requested-By``, or say that
+it sends JSON, without the server's consent (CORS), which is never given; so a POST must have both.
 """
 
 from http import HTTPStatus
@@ -12,13 +13,18 @@ from http import HTTPStatus
 import h11
 import msgspec
 
+from mainstem.core.errors import Failure
+from mainstem.heads.admin.problem import PROBLEM_TYPE, problem
 from mainstem.heads.conversation import ProtocolError
 
 MAX_HEAD_BYTES = 16 * 1024
 PIECE_BYTES = 4096
-METHODS = (b"GET", b"HEAD")
+MAX_BODY_BYTES = 64 * 1024
+METHODS = (b"GET", b"HEAD", b"POST")
 TEXT = "text/plain; charset=utf-8"
+JSON_TYPE = "application/json"
 _HEALTH = frozenset((b"/livez", b"/readyz"))
+_JSON = JSON_TYPE.encode()
 _LOCAL = frozenset((b"127.0.0.1", b"localhost", b"[::1]"))
 
 
@@ -28,32 +34,72 @@ class HttpAnswer(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     content_type: str = TEXT
+    allow: str = "GET, HEAD, POST"
+    """The methods that a resource has, if the request's is none of them (405)."""
+
+
+class HttpRequest(msgspec.Struct, frozen=True):
+    """A whole HTTP request."""
+
+    method: str
+    target: str
+    """Path and query."""
+    authorization: bytes = b""
+    body: bytes = b""
+
+    @property
+    def posts(self) -> bool:
+        """Whether it may change something."""
+        return self.method == "POST"
+
+    @property
+    def path(self) -> str:
+        """The target without its query."""
+        return self.target.partition("?")[0]
+
+    @property
+    def query(self) -> str:
+        """The query of the target."""
+        return self.target.partition("?")[2]
 
 
 class HttpSession:
-    """The HTTP state of one connection: bytes in, path and query out; answer in, bytes out."""
+    """The HTTP state of one connection: bytes in, a request out; answer in, bytes out."""
 
     def __init__(self) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
-        self._has_body = True
-        self.authorization = b""
-        """The Authorization header."""
+        self._request = HttpRequest("GET", "")
+        self._body = b""
 
-    def receive(self, data: bytes) -> str | None:
-        """Return path and query once the request is complete; raises ProtocolError."""
+    def receive(self, data: bytes) -> HttpRequest | None:
+        """Return the request once it is complete; raises ProtocolError."""
         try:
             self._http.receive_data(data)
-            event = self._http.next_event()
+            return self._next()
         except h11.RemoteProtocolError as error:
             status = error.error_status_hint
             reason = f"{error}; this port speaks HTTP/1.1 in plain text"
             raise self._refusal(status, reason) from None
-        if not isinstance(event, h11.Request):
-            return None
-        self._has_body = event.method != b"HEAD"
-        self._check(event)
-        self.authorization = dict(event.headers).get(b"authorization", b"")
-        return event.target.decode("ascii")
+
+    def _next(self) -> HttpRequest | None:
+        while True:
+            event = self._http.next_event()
+            match event:
+                case h11.Request():
+                    self._request = HttpRequest(
+                        event.method.decode("ascii"),
+                        event.target.decode("ascii"),
+                        dict(event.headers).get(b"authorization", b""),
+                    )
+                    self._check(event)
+                    if not self._request.posts:
+                        return self._request
+                case h11.Data():
+                    self._body += event.data
+                case h11.EndOfMessage():
+                    return msgspec.structs.replace(self._request, body=self._body)
+                case _:
+                    return None
 
     def send(self, answer: HttpAnswer) -> bytes:
         """Encode the answer, which ends the connection."""
@@ -65,13 +111,13 @@ class HttpSession:
             ("Connection", "close"),
         ]
         if answer.status == 405:
-            headers.append(("Allow", "GET, HEAD"))
+            headers.append(("Allow", answer.allow))
         if answer.status == 401:
             headers.append(("WWW-Authenticate", 'Basic realm="mainstem"'))
         status = HTTPStatus(answer.status)
         response = h11.Response(status_code=status, headers=headers, reason=status.phrase.encode())
         sent = self._http.send(response) or b""
-        if self._has_body:
+        if self._request.method != "HEAD":
             sent += self._http.send(h11.Data(data=answer.body)) or b""
         return sent + (self._http.send(h11.EndOfMessage()) or b"")
 
@@ -84,16 +130,39 @@ class HttpSession:
             reason = "the Host header does not name this machine: use 127.0.0.1 or localhost"
             raise self._refusal(421, reason)
         if request.method not in METHODS:
-            raise self._refusal(405, "only GET and HEAD are answered here")
+            raise self._refusal(405, "only GET, HEAD and POST are answered here")
         # Load balancers probe with HTTP/1.0, without a Host header: allow that for health only.
         if b"host" not in headers and request.target.partition(b"?")[0] not in _HEALTH:
             reason = "the Host header is missing; only /livez and /readyz need none"
             raise self._refusal(400, reason)
-        if b"transfer-encoding" in headers or length not in (None, b"0"):
-            raise self._refusal(413, "a request here has no body")
+        if self._request.posts:
+            self._check_post(headers)
+        elif b"transfer-encoding" in headers or length not in (None, b"0"):
+            raise self._refusal(413, "only a POST has a body here")
+
+    def _check_post(self, headers: dict[bytes, bytes]) -> None:
+        """Refuse what a web page of another origin could send, and bodies of unknown length."""
+        origin = headers.get(b"origin")
+        if origin not in (None, b"http://" + headers.get(b"host", b"")):
+            raise self._refusal(403, "web pages of other origins may change nothing here")
+        if not headers.get(b"x-requested-by"):
+            reason = "a POST needs the header X-Requested-By, with any value"
+            raise self._refusal(403, f"{reason}: web pages of other origins cannot send it")
+        if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != _JSON:
+            raise self._refusal(415, "the body must be JSON, with Content-Type: application/json")
+        if b"content-length" not in headers:
+            raise self._refusal(411, "a POST needs a Content-Length")
+        if len(headers[b"content-length"]) > 9 or (
+            int(headers[b"content-length"]) > MAX_BODY_BYTES
+        ):
+            raise self._refusal(413, f"a body may have up to {MAX_BODY_BYTES} bytes")
 
     def _refusal(self, status: int, reason: str) -> ProtocolError:
-        answer = HttpAnswer(status, reason.encode("ascii", "replace") + b"\n")
+        if self._request.posts:
+            failure = Failure.DENIED if status == 403 else None
+            answer = HttpAnswer(status, problem(status, reason, failure), PROBLEM_TYPE)
+        else:
+            answer = HttpAnswer(status, reason.encode("ascii", "replace") + b"\n")
         return ProtocolError(f"HTTP {status}: {reason}", self.send(answer))
 
 

@@ -1,0 +1,91 @@
+"""Which queue is meant: by topic and name, by one name for both, or as AMQP clients spell it."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from mainstem.cli.exit_codes import NotFound, Refused
+from mainstem.core.errors import InvalidName, UnknownTopic
+from mainstem.core.names import check_topic
+
+if TYPE_CHECKING:
+    from mainstem.client.stem import Stem
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+_SHOWN = 5
+
+Place = tuple[str, str]
+"""The topic of a queue, and its name."""
+
+
+def queue_argument(command: Decorated) -> Decorated:
+    """Add the arguments that name a queue, and ``--vhost``."""
+    named = click.argument("names", nargs=-1, required=True, metavar="[TOPIC] QUEUE")
+    return named(vhost_option(command))
+
+
+def vhost_option(command: Decorated) -> Decorated:
+    """Add ``--vhost``."""
+    return click.option(
+        "--vhost",
+        metavar="NAME",
+        help="The virtual host of AMQP clients that names are of; names are then as those clients "
+        "spell them.",
+    )(command)
+
+
+def find_queue(stem: "Stem", names: tuple[str, ...], vhost: str | None) -> Place:
+    """Return the topic and the name of a queue; raises NotFound, Refused."""
+    if len(names) == 2:
+        if vhost is not None:
+            raise click.UsageError("with --vhost give one name, as AMQP clients spell it")
+        return names[0], names[1]
+    if len(names) != 1:
+        raise click.UsageError("name a queue, or a topic and a queue on it")
+    (name,) = names
+    known = [(each.topic, each.name) for each in stem.queues.list()]
+    for spelling in _spellings(name, vhost):
+        if (spelling, spelling) in known:
+            return spelling, spelling
+        places = [place for place in known if place[1] == spelling]
+        if len(places) == 1:
+            return places[0]
+        if places:
+            topics = _some([topic for topic, _ in places])
+            raise Refused(f"queue {name} is on several topics ({topics}): name topic and queue")
+    on_topic = [queue for topic, queue in known if topic == name]
+    hint = f"; topic {name} has {_some(on_topic)}: name topic and queue" if on_topic else ""
+    where = "" if vhost is None else f" in virtual host {vhost}"
+    raise NotFound(f"there is no queue {name}{where}{hint or '; mainstem queue ls lists all'}")
+
+
+def find_topic(stem: "Stem", name: str, vhost: str | None) -> str:
+    """Return the topic of that name, or of the AMQP queue of that name; raises NotFound."""
+    for spelling in _spellings(name, vhost):
+        try:
+            check_topic(spelling)
+            return stem.topics.show(spelling).name
+        except (UnknownTopic, InvalidName):
+            continue
+    where = "" if vhost is None else f" in virtual host {vhost}"
+    raise NotFound(
+        f"there is no topic {name}{where}, nor a queue with a topic of its own of that name"
+    )
+
+
+def _spellings(name: str, vhost: str | None) -> list[str]:
+    """Return what the name may be here: with a virtual host only AMQP's, else first as it is."""
+    # Most commands need nothing of AMQP.
+    from mainstem.heads.amqp091.adapter.topology.names import (  # noqa: PLC0415
+        DEFAULT_VHOST,
+        topic_of,
+    )
+
+    escaped = topic_of(DEFAULT_VHOST if vhost is None else vhost, name)
+    return [escaped] if vhost is not None else list(dict.fromkeys((name, escaped)))
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,75 @@
+"""Operations for operators: heads and the node offer them by name, the admin head calls them.
+
+How this works: an operation has a name such as ``exchanges/bind``, the type of its arguments, and a
+function. The function checks the peer's permissions, waits until what it has changed is durable,
+and returns a value that can be written as JSON. It is called in a thread, never in the event
+loop's (``HeadContext.from_thread`` gets there), and knows nothing of HTTP; the admin head knows
+nothing of what is behind a name.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from mainstem.auth import Peer
+from mainstem.core.errors import Failure, InvalidSetting, MainstemError
+
+Arguments = TypeVar("Arguments", bound=msgspec.Struct)
+
+
+class Run(Protocol):
+    """Runs an operation for a peer."""
+
+    def __call__(self, peer: Peer, given: Mapping[str, object], *, text: bool) -> object:
+        """Return the answer; ``text``: all arguments are text, also the numbers."""
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One operation."""
+
+    name: str
+    changes: bool
+    """Whether it changes something."""
+    run: Run
+
+
+class OperationFailed(MainstemError):
+    """An operation was refused, for a reason that no other error has."""
+
+    def __init__(self, failure: Failure, why: str) -> None:
+        super().__init__(why)
+        self.failure = failure  # type: ignore[misc]  # each has its own
+
+
+class Administration:
+    """All operations that are offered now; filled in the event loop, read from any thread."""
+
+    def __init__(self) -> None:
+        self._operations: dict[str, Operation] = {}
+
+    def offer(
+        self,
+        name: str,
+        arguments: type[Arguments],
+        call: Callable[[Peer, Arguments], object],
+        *,
+        changes: bool,
+    ) -> None:
+        """Offer an operation; one of the same name is replaced."""
+
+        def run(peer: Peer, given: Mapping[str, object], *, text: bool) -> object:
+            try:
+                converted = msgspec.convert(given, arguments, strict=not text)
+            except msgspec.ValidationError as error:
+                raise InvalidSetting(f"{name} cannot be called like this: {error}") from None
+            return call(peer, converted)
+
+        self._operations[name] = Operation(name, changes, run)
+
+    def find(self, name: str) -> Operation | None:
+        """Return an operation, None if nobody offers it."""
+        return self._operations.get(name)
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(sorted(self._operations.values(), key=lambda each: each.name))
