@@ -270,6 +270,8 @@ def test_a_queue_that_nobody_uses_expires(
     connection: BlockingConnection, channel: BlockingChannel
 ) -> None:
     queue = declared(channel, expires=100)
+    for number in range(50):
+        publish(channel, queue, b"%d" % number)
 
     def is_gone() -> bool:
         other = connection.channel()

@@ -1,21 +1,28 @@
 """pika, unmodified: exchanges, queues and bindings, how long they live, and what is refused."""
 
+import socket
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pika  # type: ignore[import-untyped]
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel  # type: ignore[import-untyped]
 from pika.exceptions import (  # type: ignore[import-untyped]
+    AMQPError,
     ChannelClosedByBroker,
 )
 from tests.foreign_clients.compatibility import AMQP
 from tests.foreign_clients.pika_client import (
+    PERSISTENT,
     Inbox,
     bodies,
     channel_of,
+    connected,
     drained,
     waiting,
 )
+from tests.loop_thread import PATIENCE_S
 
 from mainstem.node.server import Running
 
@@ -227,6 +234,46 @@ def test_auto_delete_goes_with_the_last_consumer(channel: BlockingChannel, name:
     channel.basic_cancel(inboxes[1].tag)
 
     assert refused(channel, "queue_declare", name, passive=True).startswith("404 ")
+
+
+def backlog(channel: BlockingChannel, queue: str) -> None:
+    """Publish fifty messages, of which a consumer of the channel takes ten and keeps them."""
+    for number in range(50):
+        channel.basic_publish("", queue, b"%d" % number, PERSISTENT)
+    Inbox(channel, queue).take(10)
+
+
+def test_auto_delete_takes_along_what_waits_and_what_is_out(
+    channel: BlockingChannel, name: str
+) -> None:
+    channel.queue_declare(name, durable=True, auto_delete=True)
+    backlog(channel, name)
+    (tag,) = channel.consumer_tags
+    channel.basic_cancel(tag)
+
+    again = channel.queue_declare(name, durable=True, auto_delete=True)
+    channel.basic_publish("", name, b"new", PERSISTENT)
+
+    assert again.method.message_count == 0
+    assert drained(channel, name) == [b"new"]
+
+
+def test_an_exclusive_queue_goes_with_a_connection_that_is_lost_whatever_waits_in_it(
+    running: Running, channel: BlockingChannel
+) -> None:
+    with connected(running) as lost:
+        owner = lost.channel()
+        queue = owner.queue_declare("", exclusive=True).method.queue
+        backlog(owner, queue)
+        lost._impl._transport._sock.shutdown(socket.SHUT_RDWR)
+        until = time.monotonic() + PATIENCE_S
+        # Before the server has noticed, others are told 405.
+        while refused(channel, "queue_declare", queue, passive=True).startswith("405 "):
+            assert time.monotonic() < until
+        with suppress(AMQPError):
+            lost.close()
+
+    assert queue not in [each.name for each in running.node.broker.topics()]
 
 
 def test_an_auto_delete_exchange_goes_with_its_last_binding(
