@@ -92,6 +92,9 @@ class BlockingStem(Closing, Generic[S, Q]):
         max_deliveries: int | None = None,
         lock_s: float | None = None,
         order: Order | None = None,
+        ttl_s: float | None = None,
+        max_length: int | None = None,
+        max_bytes: int | None = None,
         follow: bool = True,
     ) -> Q:
         """Share the events of a topic one by one with the other consumers of a queue.
@@ -99,12 +102,17 @@ class BlockingStem(Closing, Generic[S, Q]):
         The first call creates the queue at ``start``. An event that is not settled within
         ``lock_s`` seconds (default 30) goes to another consumer. After ``max_deliveries`` failed
         deliveries (default 5; 0: no limit) it becomes a dead letter in ``<topic>.dead``. With
-        order ``key``, an event waits until all earlier ones of its key are settled. Settings that
-        are given change the queue for all its consumers.
+        order ``key``, an event waits until all earlier ones of its key are settled; with order
+        ``priority``, events of higher partitions come first.
+
+        Events that were not delivered within ``ttl_s`` seconds of their publishing become dead
+        letters, and so do the oldest beyond ``max_length`` waiting events, or ``max_bytes`` of
+        values (0: no limit). Settings that are given change the queue for all its consumers.
         Without ``follow``, the iterator ends when no event is available. Over the network a queue
         is a share group of that name, and every delivery counts, even a released one.
         """
-        options = QueueOptions(topic, name, start, max_deliveries, lock_s, order, follow)
+        limits = (ttl_s, max_length, max_bytes)
+        options = QueueOptions(topic, name, start, max_deliveries, lock_s, order, *limits, follow)
         return self.open_queue(options)
 
     def writer(self, topic: str, *, name: str, partition: int | None = None) -> LogWriter:

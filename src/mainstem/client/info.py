@@ -9,7 +9,7 @@ from mainstem.core.event import Event
 from mainstem.core.topic_settings import TopicSettings
 
 Order = Literal["none", "key", "priority"]
-"""Whether a queue delivers the events of one key one after the other."""
+"""Whether a queue delivers the events of a key one after the other, or higher partitions first."""
 
 
 class PartitionInfo(msgspec.Struct, frozen=True):
@@ -120,6 +120,12 @@ class QueueInfo(msgspec.Struct, frozen=True):
     consumers: dict[str, int]
     """The number of unsettled deliveries of each consumer."""
     partitions: tuple[QueuePartition, ...]
+    ttl_s: float = 0.0
+    """How long events wait before they become dead letters; 0: without limit."""
+    max_length: int = 0
+    """How many events may wait before the oldest become dead letters; 0: no limit."""
+    max_bytes: int = 0
+    """How many bytes of values may wait before the oldest become dead letters; 0: no limit."""
 
     @property
     def ready(self) -> int:

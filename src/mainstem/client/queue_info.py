@@ -26,4 +26,7 @@ def queue_info(state: QueueState) -> QueueInfo:
             )
             for each in state.windows
         ),
+        (settings.ttl_ms or 0) / 1000,
+        settings.max_length or 0,
+        settings.max_bytes or 0,
     )

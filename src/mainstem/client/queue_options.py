@@ -2,8 +2,10 @@
 
 import msgspec
 
+from mainstem.client.checks import milliseconds
 from mainstem.client.info import Order
 from mainstem.client.start_positions import Start
+from mainstem.core.errors import InvalidSetting
 
 
 class QueueOptions(msgspec.Struct, frozen=True):
@@ -15,4 +17,23 @@ class QueueOptions(msgspec.Struct, frozen=True):
     max_deliveries: int | None
     lock_s: float | None
     order: Order | None
+    ttl_s: float | None
+    max_length: int | None
+    max_bytes: int | None
     follow: bool
+
+
+def limits_of(options: QueueOptions) -> dict[str, int | None]:
+    """Return the given limits of waiting events by their names in the broker; None is no limit."""
+    limits: dict[str, int | None] = {}
+    if options.ttl_s is not None:
+        limits["ttl_ms"] = milliseconds(options.ttl_s, "ttl_s") or None
+    for name in ("max_length", "max_bytes"):
+        most: int | None = getattr(options, name)
+        if most is not None:
+            if not isinstance(most, int) or most < 0:
+                raise InvalidSetting(
+                    f"{name} must be a number from 1 on, or 0 for no limit, not {most!r:.300}"
+                )
+            limits[name] = most or None
+    return limits

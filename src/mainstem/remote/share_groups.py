@@ -52,6 +52,12 @@ DELIVERIES = "share.delivery.count.limit"
 ISOLATION = "share.isolation.level"
 ACQUIRE = "mainstem.share.acquire.mode"
 """Known only to mainstem servers: whether max.poll.records is a strict limit."""
+LIMITS = {
+    "ttl_ms": "mainstem.share.ttl.ms",
+    "max_length": "mainstem.share.max.length",
+    "max_bytes": "mainstem.share.max.bytes",
+}
+"""Known only to mainstem servers: limits of waiting events, by their names in the broker."""
 
 _FIND_VERSION, _OF_GROUP = 1, 0
 _WITH_LAG = 1

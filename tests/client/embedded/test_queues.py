@@ -320,6 +320,17 @@ def test_events_of_a_key_are_worked_on_in_order(memory: mainstem.EmbeddedStem) -
     assert next(queue).event.text() == "2"
 
 
+def test_events_of_a_higher_partition_come_first(memory: mainstem.EmbeddedStem) -> None:
+    memory.topics.create("orders", partitions=3)
+    for priority in (0, 2, 1, 2):
+        memory.publish("orders", str(priority), partition=priority)
+
+    with memory.queue("orders", name="emails", order="priority", follow=False) as queue:
+        found = [delivery.event.text() for delivery in queue]
+
+    assert found == ["2", "2", "1", "0"]
+
+
 def test_a_queue_begins_where_it_is_told_and_keeps_its_settings(
     memory: mainstem.EmbeddedStem,
 ) -> None:

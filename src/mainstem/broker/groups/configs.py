@@ -14,6 +14,7 @@ import msgspec
 from mainstem.broker.groups.defaults import GroupDefaults
 from mainstem.broker.groups.share.offset_reset import read_start
 from mainstem.broker.journal import GROUP_CONFIGS, Journal
+from mainstem.broker.queues.records import MAX_LENGTH, MAX_TTL_MS
 from mainstem.broker.state import State
 from mainstem.core.errors import InvalidSetting, MainstemError
 from mainstem.core.names import check_group
@@ -115,6 +116,21 @@ KNOWN: dict[str, GroupSetting] = _NUMBERS | {
         "batch_optimized",
         one_of("batch_optimized", "record_limit"),
         str,
+    ),
+    "mainstem.share.ttl.ms": GroupSetting(
+        "Time after which events that were not delivered become dead letters; 0: no limit.",
+        "0",
+        whole(0, MAX_TTL_MS),
+    ),
+    "mainstem.share.max.length": GroupSetting(
+        "Number of waiting events beyond which the oldest become dead letters; 0: no limit.",
+        "0",
+        whole(0, MAX_LENGTH),
+    ),
+    "mainstem.share.max.bytes": GroupSetting(
+        "Bytes of waiting values beyond which the oldest become dead letters; 0: no limit.",
+        "0",
+        whole(0, MAX_LENGTH),
     ),
     "share.renew.acknowledge.enable": GroupSetting(
         "Whether members may renew the lock of an event.",

@@ -75,13 +75,19 @@ def show(names: tuple[str, ...], vhost: str | None, form: Format | None, at: str
         info = stem.queues.show(*find_queue(stem, names, vhost))
     partitions = [msgspec.structs.asdict(each) for each in info.partitions]
     if chosen(form) != "table":
-        print_json(_row(info) | {"consumers": info.consumers, "partitions": partitions})
+        limits = {
+            "ttl_ms": round(info.ttl_s * 1000),
+            "max_length": info.max_length,
+            "max_bytes": info.max_bytes,
+        }
+        more = {"consumers": info.consumers, "partitions": partitions}
+        print_json(_row(info) | limits | more)
         return
     deliveries = info.max_deliveries or "any number of"
     click.echo(
         f"{cell('queue', info.name)} of {cell('topic', info.topic)}: {info.ready:,} ready, "
         f"{info.out:,} out; locked for {info.lock_s:g} s, {deliveries} deliveries, "
-        f"order {info.order}"
+        f"order {info.order}{_limits(info)}"
     )
     for consumer, count in sorted(info.consumers.items()):
         click.echo(f"  {cell('consumer', consumer)} has {count:,}")
@@ -249,6 +255,13 @@ def event_row(event: Event, form: Format | None) -> dict[str, object]:
 def _short(data: bytes) -> str:
     text = data[: _SHOWN * 4].decode("utf-8", "replace")
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _limits(info: QueueInfo) -> str:
+    """Return the limits of waiting events, of which there may be none."""
+    ttl = f", time to live {info.ttl_s:g} s" if info.ttl_s else ""
+    length = f", at most {info.max_length:,} events" if info.max_length else ""
+    return ttl + length + (f", at most {info.max_bytes:,} bytes" if info.max_bytes else "")
 
 
 def _row(info: QueueInfo) -> dict[str, object]:

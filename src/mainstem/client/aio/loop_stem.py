@@ -83,13 +83,17 @@ class LoopStem(AsyncClosing, Generic[B, S, Q]):
         max_deliveries: int | None = None,
         lock_s: float | None = None,
         order: Order | None = None,
+        ttl_s: float | None = None,
+        max_length: int | None = None,
+        max_bytes: int | None = None,
         follow: bool = True,
     ) -> Q:
         """Share the events of a topic one by one; the rules are those of ``Stem.queue``.
 
         Over the network it connects at the first delivery, or at ``async with``.
         """
-        options = QueueOptions(topic, name, start, max_deliveries, lock_s, order, follow)
+        limits = (ttl_s, max_length, max_bytes)
+        options = QueueOptions(topic, name, start, max_deliveries, lock_s, order, *limits, follow)
         return self._queue(options)
 
     def writer(self, topic: str, *, name: str, partition: int | None = None) -> ThreadedWriter:

@@ -9,7 +9,7 @@ from mainstem.client.checks import check_limit, milliseconds
 from mainstem.client.connected.admin_api import NotThere, change_at, events_at, queues_at
 from mainstem.client.connected.queue import ConnectedQueue
 from mainstem.client.info import QueuedEvent, QueueInfo
-from mainstem.client.queue_options import QueueOptions
+from mainstem.client.queue_options import QueueOptions, limits_of
 from mainstem.client.reaper import Reaper
 from mainstem.client.start_positions import check_start
 from mainstem.core.errors import (
@@ -29,6 +29,7 @@ from mainstem.remote.share_groups import (
     ACQUIRE,
     DELIVERIES,
     ISOLATION,
+    LIMITS,
     LOCK,
     START,
     ShareGroups,
@@ -70,6 +71,14 @@ class ConnectedQueues:
         if ACQUIRE in now:
             # Prefetched events have running locks, and each expiry counts as a delivery.
             wanted[ACQUIRE] = "record_limit"
+        for limit, most in limits_of(options).items():
+            if LIMITS[limit] not in now:
+                raise Unsupported(
+                    f"{self._administration.cluster.address} is no mainstem server, or an older "
+                    "one, and has no ttl_s, max_length or max_bytes of queues: set the retention "
+                    "of the topic instead"
+                )
+            wanted[LIMITS[limit]] = str(most or 0)
         self._groups.set(name, wanted, now)
         lock_s = self._lock_s(topic, name, now) if lock_s is None else lock_s
         made = ConnectedQueue(

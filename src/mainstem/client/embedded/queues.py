@@ -16,7 +16,7 @@ from mainstem.client.embedded.queue_consumer import QueueConsumer
 from mainstem.client.embedded.start_positions import offset_of
 from mainstem.client.info import QueuedEvent, QueueInfo
 from mainstem.client.queue_info import queue_info
-from mainstem.client.queue_options import QueueOptions
+from mainstem.client.queue_options import QueueOptions, limits_of
 from mainstem.client.start_positions import check_start
 from mainstem.core.errors import InvalidName, InvalidSetting, UnknownPartition
 from mainstem.core.event import Position
@@ -116,6 +116,7 @@ def _altered(was: QueueSettings, options: QueueOptions) -> QueueSettings:
         changes["lock_ms"] = lock_ms
     if options.order is not None:
         changes["order"] = options.order
+    changes |= limits_of(options)
     merged = {name: getattr(was, name) for name in was.__struct_fields__} | changes
     try:
         settings = msgspec.convert(merged, QueueSettings)

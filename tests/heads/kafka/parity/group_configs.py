@@ -116,7 +116,12 @@ def _alter(side: Side, group: str, *entries: configs.IncrementalAlter) -> str:
     return word(answer.responses[0].error_code)
 
 
-_OURS_ALONE = {"mainstem.share.acquire.mode"}
+_OURS_ALONE = {
+    "mainstem.share.acquire.mode",
+    "mainstem.share.ttl.ms",
+    "mainstem.share.max.length",
+    "mainstem.share.max.bytes",
+}
 _OTHERWISE = {"consumer.heartbeat.interval.ms"}
 """Shorter here, so that a rebalance takes less time (docs/decisions/0009-consumer-groups.md)."""
 _NOT_HERE = ("consumer.assignment.interval.ms", "share.assignment.interval.ms")

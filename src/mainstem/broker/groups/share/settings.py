@@ -15,6 +15,9 @@ LOCKS = "share.partition.max.record.locks"
 ISOLATION = "share.isolation.level"
 RENEW = "share.renew.acknowledge.enable"
 ACQUIRE_MODE = "mainstem.share.acquire.mode"
+TTL = "mainstem.share.ttl.ms"
+MAX_LENGTH = "mainstem.share.max.length"
+MAX_BYTES = "mainstem.share.max.bytes"
 RECORD_LIMIT = "record_limit"
 
 
@@ -60,4 +63,7 @@ _OURS = {
     DELIVERIES: "max_deliveries",
     LOCKS: "max_unsettled",
     ISOLATION: "uncommitted",
+    TTL: "ttl_ms",
+    MAX_LENGTH: "max_length",
+    MAX_BYTES: "max_bytes",
 }
