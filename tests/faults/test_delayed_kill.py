@@ -1,4 +1,4 @@
-"""Delayed messages over kill -9 of the server: each one that was confirmed comes, and comes once."""
+"""Delayed messages over kill -9 of the server: each that was confirmed comes, and comes once."""
 
 import random
 from collections import Counter
