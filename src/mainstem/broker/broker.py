@@ -116,6 +116,10 @@ class Broker:
         self._atomic = AtomicPublish(state, self.queues, self.delays, self._open)
         self.share = ShareGroups(state, self.queues, self.group_configs, limits.groups)
 
+    def close(self) -> None:
+        """Note in the log that the process stops, before the log is closed."""
+        self.queues.close()
+
     # Topics
 
     def create_topic(self, name: str, settings: TopicSettings = DEFAULTS) -> TopicDone:

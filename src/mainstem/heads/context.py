@@ -21,7 +21,7 @@ from mainstem.heads.addresses import Address
 from mainstem.heads.administration import Administration, OperationFailed
 from mainstem.heads.dispatcher import Call, Dispatcher
 from mainstem.heads.parked import Over, Parked
-from mainstem.heads.settlements import DELAY_MS, Settlements
+from mainstem.heads.settlements import Settlements
 
 if TYPE_CHECKING:
     from mainstem.broker.door import Door, HeldPublish
@@ -100,9 +100,8 @@ class HeadContext:
             clock=self._loop.time,
         )
         """Distributes the events of queues among the consumers of all heads."""
-        self.settlements = Settlements(self.on_loop, self._soon_after)
+        self.settlements = Settlements(self.on_loop, self.after)
         """Collects acknowledgements that need no answer, of all heads."""
-        self.dispatcher.dry = self.settlements.flush_soon
 
     def door(self, peer: Peer) -> "Door":
         """Return the broker with a peer's permissions: what it may not do raises Denied.
@@ -118,7 +117,6 @@ class HeadContext:
     def drain(self) -> None:
         """End all waits for anything but the disk, as the server stops."""
         self.draining = True
-        self.settlements.flush_soon()
         self.dispatcher.stop()
         for parked in list(self.parked):
             parked.drain()
@@ -191,12 +189,6 @@ class HeadContext:
         self, topic: str, name: str, wake: Call, partitions: Collection[int] | None
     ) -> Call:
         return self.broker.queues.watch(topic, name, wake, partitions)
-
-    def _soon_after(self, call: Callable[[], None]) -> None:
-        if self.draining:
-            self.on_loop(call)
-        else:
-            self.after(DELAY_MS, call)
 
     def _after_others(self, call: Callable[[], None]) -> None:
         self._loop.call_soon(call)

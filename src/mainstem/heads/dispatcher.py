@@ -179,8 +179,6 @@ class Dispatcher:
         self.later = later
         self.clock = clock
         self.is_stopped = False
-        self.dry: Call = _nothing
-        """Called when a queue has nothing for a consumer: what is settled may change that."""
         self._queues: dict[tuple[str, str], _Queue] = {}
 
     def session(self, credit: int | None = None) -> SessionCredit:
@@ -442,7 +440,6 @@ class _Queue:
         except MainstemError:
             # The queue was just deleted; the next turn closes the consumers.
             self._returned()
-        self._dispatcher.dry()
 
     def _stop_tails(self) -> None:
         self._is_dry = False

@@ -125,6 +125,8 @@ class Node:
             return
         self._closed.set()
         atexit.unregister(self.close)
+        if self.stopped is None:
+            self.broker.close()
         self._log.close()
 
     def _has_memory_topics(self) -> bool:

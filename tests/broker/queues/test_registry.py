@@ -127,6 +127,7 @@ def test_what_may_have_been_out_in_a_crash_is_told_to_come_again(crashed: bool) 
     desk = Desk(max_unsettled=2)
     desk.publish(b"1", b"2", b"3")
     desk.acquire()
+    desk.broker.close()
     broker = Broker(desk.log, desk.clock, crashed=crashed)
     broker.publish("orders", [Event(b"4")])
 
@@ -137,3 +138,36 @@ def test_what_may_have_been_out_in_a_crash_is_told_to_come_again(crashed: bool) 
         broker.queues.settle("orders", "emails", "ann", [Settlement(0, delivery.event.offset)])
 
     assert found == [crashed, crashed, False, False]
+
+
+@pytest.mark.parametrize("crashes_first", [True, False])
+def test_a_crash_after_which_the_log_looks_clean_is_noticed(crashes_first: bool) -> None:
+    desk = Desk(max_unsettled=2)
+    desk.publish(b"1", b"2")
+    desk.acquire()
+    # Its log has nothing to recover, since all was in a checkpoint.
+    again = Broker(desk.log, desk.clock, crashed=crashes_first)
+    if crashes_first:
+        # What this one does not see is still not known when it has stopped as it should.
+        again.close()
+        again = Broker(desk.log, desk.clock)
+
+    (delivery,) = again.queues.acquire("orders", "emails", "ann")
+
+    assert delivery.redelivered
+
+
+def test_once_all_that_was_unsure_is_settled_a_stop_leaves_nothing_unsure() -> None:
+    desk = Desk(max_unsettled=2)
+    desk.publish(b"1", b"2")
+    desk.acquire()
+    again = Broker(desk.log, desk.clock, crashed=True)
+    for each in again.queues.acquire("orders", "emails", "ann", max_events=2):
+        again.queues.settle("orders", "emails", "ann", [Settlement(0, each.event.offset)])
+    again.publish("orders", [Event(b"3")])
+    again.close()
+
+    last = Broker(desk.log, desk.clock)
+
+    (delivery,) = last.queues.acquire("orders", "emails", "ann")
+    assert not delivery.redelivered

@@ -124,6 +124,11 @@ class LiveQueue:
             most = window.next + self.settings.max_unsettled
             window.unsure = min(self.bounds(number).end, most)
 
+    @property
+    def is_unsure(self) -> bool:
+        """Whether there are events that may have been in flight when a process ended."""
+        return any(window.start < window.unsure for window in self.windows.values())
+
     def alter(self, settings: QueueSettings) -> list[Callback]:
         """Apply changed settings; return the callbacks to wake."""
         if settings == self.settings:

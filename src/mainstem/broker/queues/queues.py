@@ -100,6 +100,7 @@ class Queues:
         self.next_wait_ms = self._registry.next_wait_ms
         self.topic_changed = self._registry.topic_changed
         self.cut = self._registry.cut
+        self.close = self._registry.close
 
     # Which there are
 

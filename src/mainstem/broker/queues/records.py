@@ -115,6 +115,10 @@ class ChangeKey(msgspec.Struct, frozen=True, array_like=True, tag="change"):
     number: int
 
 
+class RunKey(msgspec.Struct, frozen=True, array_like=True, tag="run"):
+    """Compaction key of the note whether a process uses the queues."""
+
+
 class QueueSet(msgspec.Struct, frozen=True, tag_field="kind", tag="subscription/1"):
     """The queue exists, with these settings."""
 
@@ -173,8 +177,16 @@ class WindowChange(
         return WindowSet(self.next, runs(counted), self.missed)
 
 
-Key = QueueKey | WindowKey | ChangeKey
-Value = QueueSet | WindowSet | WindowChange
+class RunSet(msgspec.Struct, frozen=True, tag_field="kind", tag="run/1", omit_defaults=True):
+    """Whether a process uses the queues: if one is left behind that does, it has crashed."""
+
+    is_running: bool
+    unsure: tuple[QueueKey, ...] = ()
+    """Queues of which events may have been in flight in a crash before, and are not settled."""
+
+
+Key = QueueKey | WindowKey | ChangeKey | RunKey
+Value = QueueSet | WindowSet | WindowChange | RunSet
 
 
 def runs(counted: Iterable[tuple[int, int, int]]) -> tuple[UnsettledRange, ...]:

@@ -28,6 +28,8 @@ from mainstem.broker.queues.records import (
     QueueKey,
     QueueSet,
     QueueSettings,
+    RunKey,
+    RunSet,
     Value,
     WindowChange,
     WindowKey,
@@ -82,8 +84,8 @@ class QueueRegistry:
         journal = Journal[Key, Value](
             state.log,
             QUEUES,
-            msgspec.json.Decoder(QueueKey | WindowKey | ChangeKey).decode,
-            msgspec.json.Decoder(QueueSet | WindowSet | WindowChange).decode,
+            msgspec.json.Decoder(QueueKey | WindowKey | ChangeKey | RunKey).decode,
+            msgspec.json.Decoder(QueueSet | WindowSet | WindowChange | RunSet).decode,
         )
         journal.replay(lambda key, value: self.fold.apply([QueueChange(key, value)]))
         self.dead_letters = DeadLetters(state, create_topic)
@@ -94,8 +96,11 @@ class QueueRegistry:
         self._looks = Deadlines[_Place]()
         """When to check them, on the monotonic clock."""
         self._looked_ms: dict[QueueKey, int] = {}
-        self._unsure = dict.fromkeys(self.fold) if crashed else {}
-        """Queues whose events may have been in flight when the previous process ended."""
+        run = self.fold.run
+        stopped = () if run is None else run.unsure
+        has_crashed = crashed or (run is not None and run.is_running)
+        self._unsure = dict.fromkeys(self.fold if has_crashed else stopped)
+        """Queues whose events may have been in flight when a process ended before this one."""
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -167,6 +172,7 @@ class QueueRegistry:
                 self._state.alarm,
             )
             self._live[key] = live
+            self._note_run(is_running=True)
             if key in self._unsure:
                 del self._unsure[key]
                 live.fit(found, self.fold)
@@ -175,6 +181,23 @@ class QueueRegistry:
             live.fit(found, self.fold)
         self._used[key] = live
         return live
+
+    def close(self) -> None:
+        """Note that this process stops, and which queues a crash before it has left unsure."""
+        with self.lock:
+            unsure = {key for key, live in self._live.items() if live.is_unsure}.union(self._unsure)
+            left = tuple(key for key in self.fold if key in unsure)
+            self._note_run(is_running=False, unsure=left)
+
+    def _note_run(self, *, is_running: bool, unsure: tuple[QueueKey, ...] = ()) -> None:
+        """Write whether this process uses queues, if that is not known yet."""
+        # Nothing is in flight where no process ever used a queue.
+        was_running = self.fold.run is not None and self.fold.run.is_running
+        if was_running != is_running:
+            # Nor may a full disk prevent the use; the next opened queue tries again.
+            with suppress(StorageFull):
+                run = RunSet(is_running, unsure)
+                self.settler.write([QueueChange(RunKey(), run)]).hand_over()
 
     def forget(self, keys: Collection[QueueKey]) -> Durable:
         """Delete queues, all or none, and wake their waiting consumers."""

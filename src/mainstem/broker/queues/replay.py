@@ -16,6 +16,8 @@ from mainstem.broker.queues.records import (
     QueueKey,
     QueueSet,
     QueueSettings,
+    RunKey,
+    RunSet,
     WindowChange,
     WindowKey,
     WindowSet,
@@ -56,6 +58,8 @@ class QueueFold:
         self._by_topic: dict[str, dict[QueueKey, None]] = {}
         self._by_name: dict[str, dict[QueueKey, None]] = {}
         self._windows: dict[QueueKey, dict[int, _Written]] = {}
+        self.run: RunSet | None = None
+        """Whether a process uses the queues; None if none ever did."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QueueFold):
@@ -158,6 +162,9 @@ class QueueFold:
     def apply(self, changes: Iterable[QueueChange]) -> None:
         """Apply records; the only place where this state changes, live and on replay."""
         for key, value in changes:
+            if isinstance(key, RunKey):
+                self.run = value if isinstance(value, RunSet) else None
+                continue
             if isinstance(key, QueueKey):
                 self._apply_queue(key, value if isinstance(value, QueueSet) else None)
                 continue

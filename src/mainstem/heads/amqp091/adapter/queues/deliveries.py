@@ -14,6 +14,7 @@ from mainstem.heads.amqp091.messages import Publish
 from mainstem.heads.conversation import Piece
 from mainstem.heads.dispatcher import SessionCredit
 from mainstem.heads.queue_consumer import QueueConsumer, settlement
+from mainstem.heads.settlements import RETRY_MS
 
 if TYPE_CHECKING:
     from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
@@ -139,7 +140,7 @@ class Deliveries:
         event = delivery.event
         route, properties = content_of(event, queue.name)
         if no_ack:
-            self._settle(queue, settlement(delivery))
+            self._settle_now(queue, [settlement(delivery)])
         else:
             tag = self._last_tag
             self._unacked[tag] = Unacked(tag, queue, settlement(delivery), None)
@@ -187,13 +188,13 @@ class Deliveries:
         return list(takewhile(lambda each: each <= tag, self._unacked))
 
     def settle(self, deliveries: Sequence[Unacked], outcome: Outcome) -> None:
-        """Settle deliveries, acknowledged ones a little later, and let as many more be sent."""
-        if outcome is Outcome.ACK:
-            for _, queue, said, _ in deliveries:
-                self._settle(queue, said)
-        else:
-            for _, queue, said, _ in deliveries:
-                self._settle(queue, said._replace(outcome=outcome), soon=True)
+        """Settle deliveries at the end of this turn, and let as many more be sent."""
+        by_queue: dict[DeclaredQueue, list[Settlement]] = {}
+        for _, queue, said, _ in deliveries:
+            settled = said if outcome is Outcome.ACK else said._replace(outcome=outcome)
+            by_queue.setdefault(queue, []).append(settled)
+        for queue, said_of in by_queue.items():
+            self._settle_now(queue, said_of)
         self.credit(deliveries)
 
     def settlements(
@@ -215,10 +216,10 @@ class Deliveries:
         for consumer, count in counts.items():
             consumer.add_credit(count)
 
-    def _settle(self, queue: "DeclaredQueue", said: Settlement, *, soon: bool = False) -> None:
+    def _settle_now(self, queue: "DeclaredQueue", said: list[Settlement]) -> None:
         connection = self._connection
         connection.service.context.settlements.add(
-            connection.door, queue.place, self.owner, (said,), self._refused, soon=soon
+            connection.door, queue.place, self.owner, said, self._refused
         )
 
     def _refused(self, error: MainstemError) -> None:
@@ -227,19 +228,31 @@ class Deliveries:
 
     def give_back(self) -> None:
         """Give back everything: the channel has gone, and it is delivered again."""
-        connection = self._connection
-        connection.service.context.settlements.flush()
+        self._connection.service.context.settlements.flush()
         self._unacked.clear()
-        queues = connection.service.context.broker.queues
-        for queue in self.used:
-            try:
-                queues.leave(*queue.place, self.owner, failed=True)
-            except (UnknownTopic, UnknownQueue):
-                # Deleted meanwhile, with all its messages.
-                continue
-            except MainstemError as error:
-                connection.warn(f"giving back deliveries of queue {queue.name!r}: {error}")
-        self.used.clear()
+        used, self.used = list(self.used), {}
+        for queue in used:
+            self._leave(queue)
+
+    def _leave(self, queue: "DeclaredQueue", *, is_retry: bool = False) -> None:
+        context = self._connection.service.context
+        try:
+            context.broker.queues.leave(*queue.place, self.owner, failed=True)
+        except (UnknownTopic, UnknownQueue):
+            # Deleted meanwhile, with all its messages.
+            return
+        except MainstemError as error:
+            if not is_retry:
+                problem = f"giving back deliveries of queue {queue.name!r}: {error}"
+                self._connection.warn(problem)
+            if error.retriable:
+                # Nothing else gives them back: they have no lock that would expire.
+                context.after(RETRY_MS, lambda: self._leave_again(queue))
+
+    def _leave_again(self, queue: "DeclaredQueue") -> None:
+        # Acknowledgements that the full disk did not take come first.
+        self._connection.service.context.settlements.flush()
+        self._leave(queue, is_retry=True)
 
 
 def _unknown_tag(tag: int) -> AmqpError:
