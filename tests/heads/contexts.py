@@ -21,10 +21,13 @@ def context_on(
     now_ms: Callable[[], int],
     defaults: TopicSettings = DEFAULTS,
     auth: Auth | None = None,
+    run_id: str = "",
 ) -> HeadContext:
     """Return a context whose broker's deadlines are looked at, inside a running loop."""
     operations = AdminQueries(Health(), "of a test")
-    context = HeadContext(now_ms, operations, defaults=defaults, broker=broker, auth=auth)
+    context = HeadContext(
+        now_ms, operations, defaults=defaults, broker=broker, auth=auth, run_id=run_id
+    )
     BrokerClock(broker)
     return context
 

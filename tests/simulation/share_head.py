@@ -1,11 +1,11 @@
 """The share group's part of the Kafka head in the simulated world: its own code, on a fake loop."""
 
 import asyncio
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from unittest.mock import patch
 
 from tests.heads.contexts import kafka_service
+from tests.simulation.fake_loop import Calls, Loop
 from tests.simulation.share_group_model import GROUP, SETTINGS, ShareBook
 from tests.simulation.world import Reply, World
 
@@ -20,78 +20,8 @@ from mainstem.kafka_protocol.messages.share_fetch import ShareAcknowledgeRequest
 from mainstem.kafka_protocol.messages.share_groups import ShareGroupHeartbeatRequest
 from mainstem.kafka_protocol.server_codec import RequestHeader
 
-Call = Callable[[], None]
 _LOCKS = "share.partition.max.record.locks"
 Request = ShareGroupHeartbeatRequest | ShareFetchRequest | ShareAcknowledgeRequest
-
-
-class Timer:
-    """A call that is made later, unless it is cancelled."""
-
-    def __init__(self, call: Call) -> None:
-        self._call: Call | None = call
-
-    def cancel(self) -> None:
-        """Never make the call."""
-        self._call = None
-
-    def ring(self) -> None:
-        """Make the call."""
-        if self._call is not None:
-            self._call()
-
-
-class Loop:
-    """What the head needs of an event loop, until the process dies."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self.is_dead = False
-
-    def time(self) -> float:
-        """Return seconds."""
-        return self._world.now_ms / 1000
-
-    def call_later(self, delay: float, call: Call) -> Timer:
-        """Make a call after so many seconds."""
-        timer = Timer(call)
-        self._world.at(max(0, round(delay * 1000)), lambda: self._ring(timer))
-        return timer
-
-    def call_at(self, when: float, call: Call) -> Timer:
-        """Make a call at a time."""
-        return self.call_later(when - self.time(), call)
-
-    def call_soon(self, call: Call) -> None:
-        """Make a call soon."""
-        self.call_later(0, call)
-
-    call_soon_threadsafe = call_soon
-
-    def _ring(self, timer: Timer) -> None:
-        if not self.is_dead:
-            timer.ring()
-
-
-class Calls(set[Call]):
-    """Calls in the order in which they were added, which is the same in every process."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._order: dict[Call, None] = {}
-
-    def add(self, call: Call) -> None:
-        """Put a call last."""
-        super().add(call)
-        self._order[call] = None
-
-    def discard(self, call: object) -> None:
-        """Take a call out."""
-        super().discard(call)
-        self._order = {each: None for each in self._order if each != call}
-
-    def __iter__(self) -> Iterator[Call]:
-        return iter(self._order)
 
 
 class Connection:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from tests.checker.anomalies import check, forbidden
 from tests.checker.history import Outcome, Place, Read
-from tests.simulation import share_group_model
+from tests.simulation import amqp_clients, share_group_model
+from tests.simulation.amqp_head import AmqpHead
 from tests.simulation.classic_members import ClassicMember, Groups, Worker
 from tests.simulation.consumer_members import ModernMember
 from tests.simulation.queue_consumers import LOCK_MS, NAME, TOPIC, Queue, share
@@ -30,7 +31,7 @@ SETTINGS = TopicSettings(partitions=PARTITIONS, segment_bytes=1024)
 QUICK = {"consumer.session.timeout.ms": "1000", "consumer.heartbeat.interval.ms": "100"}
 """Members that are silent are taken for dead soon."""
 STEPS = 300
-CASTS = ("classic", "static", "modern", "fixed", "works", "queue", "share")
+CASTS = ("classic", "static", "modern", "fixed", "works", "queue", "share", "amqp")
 TWINS = ("one", "one", "two")
 """Whose place programs take: two of them have one instance id between them."""
 
@@ -67,6 +68,7 @@ class Simulation:
             self._queue = Queue(self._world.broker, max_deliveries=None if seed % 2 else 3)
             self._world.after_crash.append(self._queue.after_crash)
         self._head = ShareHead(self._world) if "share" in chosen else None
+        self._amqp = AmqpHead(self._world) if "amqp" in chosen else None
         self._world.commit()
         self._cast(chosen, late)
 
@@ -77,7 +79,12 @@ class Simulation:
             client = Client(world, f"sender {newer:d}", late=newer or late)
             world.spawn(client.name, Transactor(client, newer=newer).live())
         world.spawn("reader", read_on(Client(world, "reader"), PLACES))
-        for name in casts:
+        if self._amqp is not None:
+            for number, kind in enumerate(amqp_clients.CAST):
+                client = Client(world, f"amqp {number}")
+                work = kind(client).work
+                world.spawn(client.name, amqp_clients.keep_connecting(client, self._amqp, work))
+        for name in [each for each in casts if each != "amqp"]:
             for number in range(3 if name in ("static", "fixed") else 2):
                 # A join that comes twice takes the place of the one that it was.
                 is_late = name not in ("works", "static") or number == 0
@@ -154,6 +161,17 @@ class Simulation:
             self._drain(self._queue)
         if self._head is not None:
             self._drain_share(self._head)
+        if self._amqp is not None:
+            self._drain_amqp(self._amqp)
+
+    def _drain_amqp(self, head: AmqpHead) -> None:
+        """Take and acknowledge whatever is left in AMQP's queues; nothing may be missing then."""
+        world = self._world
+        world.spawn("last", amqp_clients.drain(Client(world, "last"), head))
+        world.run(100_000, lambda: world.living == 0)
+        if world.living:
+            raise Wrong("the queues are never empty")
+        head.book.at_the_end()
 
     def _everything(self, place: Place) -> list[Read]:
         found: list[Read] = []

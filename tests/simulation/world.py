@@ -37,7 +37,7 @@ from mainstem.log.disk import DiskLog
 
 T = TypeVar("T")
 Reply = Callable[[T | MainstemError], None]
-Life = Coroutine["Ask[object] | int", object, None]
+Life = Coroutine["Ask[object] | Signal | int", object, None]
 
 PATIENCE_MS = 150
 """After so long without an answer a client gives up waiting."""
@@ -70,6 +70,30 @@ class Ask(msgspec.Struct, Generic[T], eq=False):
 
     def __await__(self) -> Generator["Ask[T]", T, T]:
         return (yield self)
+
+
+class Signal:
+    """Something that happens once, with what is told of it; awaiting it gives that."""
+
+    def __init__(self) -> None:
+        self._told: list[object] = []
+        self._call: Callable[[object], None] | None = None
+
+    def __await__(self) -> Generator["Signal", object, object]:
+        return (yield self)
+
+    def tell(self, what: object) -> None:
+        """Let it happen, unless it has; an exception is raised where it is awaited."""
+        if not self._told:
+            self._told.append(what)
+            if self._call is not None:
+                self._call(what)
+
+    def then(self, call: Callable[[object], None]) -> None:
+        """Call when it happens, or now."""
+        self._call = call
+        if self._told:
+            call(self._told[0])
 
 
 class Pause:
@@ -107,6 +131,9 @@ class World:
         self._commits = False
         self.living = 0
         """How many clients have not come to their end."""
+        self.power_cuts = 0
+        self.crashes = 0
+        self.is_disk_full = False
         self._open()
 
     # Time
@@ -161,6 +188,7 @@ class World:
             new_id=lambda: f"a{next(self._ids):031x}",
             monotonic_ms=lambda: self.now_ms,
             limits=LIMITS,
+            crashed=not self.log.recovery.clean,
         )
 
     def time_of_day_ms(self) -> int:
@@ -170,6 +198,7 @@ class World:
     def crash(self) -> None:
         """Kill the process, or cut the power; what was on its way to the server is lost."""
         operations = self.files.trace
+        self.crashes += 1
         if self.rng.random() < 0.5:
             self.deeds["kill"] += 1
             self.note("kill", len(operations))
@@ -183,6 +212,7 @@ class World:
             # If all was synced, there is nothing to lose.
             crash = crash if crash.what == wanted else first
             self.deeds["power cut"] += 1
+            self.power_cuts += 1
             self.note("power", crash.what, len(operations))
             self._base = crash.image
             self.files = SimFiles(crash.image)
@@ -195,10 +225,12 @@ class World:
         """Leave no space for anything new."""
         self.deeds["full disk"] += 1
         self.note("full")
+        self.is_disk_full = True
         refuse(self.files, "grow allocate create make_dir")
 
     def free_disk(self) -> None:
         """Give the space back."""
+        self.is_disk_full = False
         allow(self.files)
 
     def commit(self) -> None:
@@ -215,9 +247,10 @@ class World:
     def tick(self) -> None:
         """Do what is due."""
         self.broker.tick()
-        self._commit_soon()
+        self.commit_soon()
 
-    def _commit_soon(self) -> None:
+    def commit_soon(self) -> None:
+        """Make durable what has been written, in a few milliseconds."""
         if not self._commits:
             self._commits = True
             log = self.log
@@ -239,6 +272,8 @@ class World:
             return
         if isinstance(waits_for, int):
             self.at(waits_for, lambda: self._resume(name, life, None))
+        elif isinstance(waits_for, Signal):
+            waits_for.then(lambda told: self._resume(name, life, told))
         else:
             self._send(name, life, waits_for)
 
@@ -276,7 +311,7 @@ class World:
             answer(error)
         for check in self.after_arrival:
             check(self.broker)
-        self._commit_soon()
+        self.commit_soon()
 
     def _is_lost(self) -> bool:
         return not self.is_calm and self.rng.random() < LOSSES

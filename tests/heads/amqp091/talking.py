@@ -28,14 +28,15 @@ START_OK = methods.ConnectionStartOk(
     "en_US",
 )
 TUNE_OK = methods.ConnectionTuneOk(2047, 131_072, 60)
-HANDSHAKE = b"".join(
-    (
-        PROTOCOL_HEADER,
-        method_frame(0, START_OK),
-        method_frame(0, TUNE_OK),
-        method_frame(0, methods.ConnectionOpen()),
-    )
-)
+
+
+def connecting(*said: bytes | Method | Bare) -> bytes:
+    """Return the beginning of a connection."""
+    frames = [each if isinstance(each, bytes) else method_frame(0, each) for each in said]
+    return PROTOCOL_HEADER + b"".join(frames)
+
+
+HANDSHAKE = connecting(START_OK, TUNE_OK, methods.ConnectionOpen())
 
 
 def content_header(

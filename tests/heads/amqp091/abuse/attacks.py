@@ -12,13 +12,12 @@ from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.codec import (
     BODY,
     HEADER,
-    PROTOCOL_HEADER,
     frame,
     method_frame,
 )
 from mainstem.heads.amqp091.errors import ReplyCode
 from mainstem.heads.amqp091.fields import long_string
-from mainstem.heads.amqp091.methods import Bare, Method
+from mainstem.heads.amqp091.methods import Bare
 from mainstem.heads.amqp091.properties import NO_PROPERTIES
 
 MIB = 1 << 20
@@ -49,12 +48,6 @@ def cut_off(server: Process, peer: Peer) -> Iterator[None]:
     lines = server.logged()[before:].splitlines()
     (line,) = [each for each in lines if f"{peer.name}: " in each]
     assert line.partition(f"{peer.name}: ")[2]
-
-
-def connecting(*said: bytes | Method | Bare) -> bytes:
-    """Return the beginning of a connection."""
-    frames = [each if isinstance(each, bytes) else method_frame(0, each) for each in said]
-    return PROTOCOL_HEADER + b"".join(frames)
 
 
 def closed(peer: Peer) -> ReplyCode:

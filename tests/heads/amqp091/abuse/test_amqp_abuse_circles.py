@@ -3,13 +3,13 @@
 import time
 
 import pytest
-from tests.heads.amqp091.abuse.attacks import MIB, TUNE_OK, connecting, cut_off, seen
+from tests.heads.amqp091.abuse.attacks import MIB, TUNE_OK, cut_off, seen
 from tests.heads.amqp091.raw_peers import (
     Peer,
     Said,
     publish,
 )
-from tests.heads.amqp091.talking import START_OK
+from tests.heads.amqp091.talking import START_OK, connecting
 from tests.heads.server_process import Process
 
 from mainstem.heads.amqp091 import methods

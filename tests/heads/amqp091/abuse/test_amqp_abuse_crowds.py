@@ -5,7 +5,6 @@ import contextlib
 from tests.heads.amqp091.abuse.attacks import (
     TUNE_OK,
     closed,
-    connecting,
     cut_off,
     refused,
     seen,
@@ -14,7 +13,7 @@ from tests.heads.amqp091.raw_peers import (
     Peer,
     publish,
 )
-from tests.heads.amqp091.talking import START_OK
+from tests.heads.amqp091.talking import START_OK, connecting
 from tests.heads.server_process import Process
 
 from mainstem.heads.amqp091 import methods

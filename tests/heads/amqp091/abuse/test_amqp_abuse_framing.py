@@ -12,7 +12,6 @@ from tests.heads.amqp091.abuse.attacks import (
     TUNE_OK,
     a_message,
     closed,
-    connecting,
     cut_off,
     deep,
 )
@@ -20,7 +19,7 @@ from tests.heads.amqp091.raw_peers import (
     Peer,
     publish,
 )
-from tests.heads.amqp091.talking import HANDSHAKE, START_OK, content_header
+from tests.heads.amqp091.talking import HANDSHAKE, START_OK, connecting, content_header
 from tests.heads.server_process import Process
 
 from mainstem.heads.amqp091 import methods

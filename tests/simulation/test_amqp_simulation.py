@@ -1,0 +1,144 @@
+"""AMQP queues hold what they promise, in every simulated life; what breaks a promise is noticed."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+from tests.long_runs import LONG, seeds
+from tests.simulation.simulation import Simulated, simulate
+
+from mainstem.broker.door import AT_ONCE, Outcome
+from mainstem.broker.queues.live_queue import LiveQueue
+from mainstem.heads.amqp091.adapter.channel import AmqpChannel
+from mainstem.heads.amqp091.adapter.publishing.publisher import Publisher
+from mainstem.heads.amqp091.adapter.queues.deliveries import Deliveries, Unacked
+from mainstem.heads.dispatcher import Consumer
+
+CASTS = ("amqp", "queue")
+STEPS = 4_000 if LONG else 1_000
+HAPPENS = (
+    "kill",
+    "power cut",
+    "leap",
+    "full disk",
+    "amqp: connection cut",
+    "amqp: confirmed",
+    "amqp: committed",
+    "amqp: rolled back",
+    "amqp: delivered",
+    "amqp: redelivered",
+    "amqp: ack",
+    "amqp: ack multiple",
+    "amqp: requeue",
+    "amqp: requeue multiple",
+    "amqp: reject",
+    "amqp: reject multiple",
+    "amqp: recover",
+    "amqp: moved",
+    "amqp: move rolled back",
+    "amqp: channel closed",
+    "amqp: channel refused",
+)
+"""What there must be for it to mean something that nothing goes wrong."""
+
+
+def test_nothing_goes_wrong_in_any_life() -> None:
+    deeds: Counter[str] = Counter()
+    for seed in seeds(0, 20, 5_000):
+        life = simulate(seed, casts=CASTS, steps=STEPS)
+        assert not life.wrong, str(life)
+        deeds += life.deeds
+
+    assert [name for name in HAPPENS if not deeds[name]] == []
+
+
+def test_a_seed_gives_the_same_life() -> None:
+    assert simulate(5, casts=CASTS).digest == simulate(5, casts=CASTS).digest
+    assert simulate(5, casts=CASTS).digest != simulate(6, casts=CASTS).digest
+
+
+def first_found() -> Simulated:
+    """Return the first life in which something is wrong."""
+    for seed in range(200):
+        life = simulate(seed, casts=CASTS, steps=1_000)
+        if life.wrong:
+            return life
+    raise AssertionError("it was not noticed")
+
+
+CONFIRM, SETTLE, GIVEN = (
+    Publisher._confirm,
+    Deliveries.settle,
+    Consumer.given,
+)
+
+
+def ack_the_first(self: Deliveries, found: Sequence[Unacked], outcome: Outcome) -> None:
+    """Acknowledge the first of the messages that are given back."""
+    SETTLE(self, found[:1], Outcome.ACK)
+    SETTLE(self, found[1:], outcome)
+
+
+def give_back_later(self: Deliveries) -> None:
+    """Keep what a channel had when it closed."""
+
+
+FAULTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
+    "confirms before messages are durable": (
+        Publisher,
+        "_confirm",
+        lambda self, pending, durable: CONFIRM(self, pending, AT_ONCE),
+        "was confirmed, and .* has lost it",
+    ),
+    "a requeue loses a message": (
+        Deliveries,
+        "settle",
+        ack_the_first,
+        "was confirmed, and confirmed has lost it",
+    ),
+    "ack multiple takes one more": (
+        Deliveries,
+        "_up_to",
+        lambda self, tag: [each for each in self._unacked if each <= tag + 1],
+        "was refused: .*unknown delivery tag|has lost it",
+    ),
+    "ack multiple takes one less": (
+        Deliveries,
+        "_up_to",
+        lambda self, tag: [each for each in self._unacked if each < tag],
+        "delivered, though it was settled",
+    ),
+    "a transaction does not wait for its commit": (
+        AmqpChannel,
+        "publish",
+        lambda self, message: self._connection.publisher.publish(self, message),
+        "its transaction was not committed|only a part of the transaction",
+    ),
+    "a closed channel keeps its messages": (
+        Deliveries,
+        "give_back",
+        give_back_later,
+        "has lost it",
+    ),
+    "the prefetch is one more": (
+        Consumer,
+        "given",
+        lambda self, count: GIVEN(self, count - 1),
+        "messages, not",
+    ),
+    "a crash is not noticed": (
+        LiveQueue,
+        "be_unsure",
+        lambda self: None,
+        "not as redelivered",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_it_would_be_noticed_if(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    owner, name, faulty, said = FAULTS[fault]
+    monkeypatch.setattr(owner, name, faulty)
+
+    assert re.search(said, first_found().wrong[0])
