@@ -26,6 +26,8 @@ class ResourceKind(StrEnum):
     TOPIC = "topic"
     GROUP = "group"
     """Also a queue, by its name: a Kafka share group is one."""
+    EXCHANGE = "exchange"
+    """An exchange of AMQP."""
     TRANSACTIONAL_ID = "transactional_id"
     CLUSTER = "cluster"
     """The server itself, for all that belongs to no topic or group."""

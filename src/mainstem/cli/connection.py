@@ -53,7 +53,7 @@ def directory_of(at: str | None) -> Path:
     if is_address(target):
         raise Refused(f"this needs the data directory itself, not an address ({target})")
     if not Path(target).is_dir():
-        raise NotFound(_nothing_at(target))
+        raise NotFound(nothing_at(target))
     return Path(target)
 
 
@@ -75,7 +75,7 @@ def open_target(
     if target == IN_MEMORY:
         return mainstem.open(target)
     if not create and not Path(target).exists():
-        raise NotFound(_nothing_at(target))
+        raise NotFound(nothing_at(target))
     patience = time.monotonic() + HOLDER_S
     while True:
         holder = holder_of(Path(target))
@@ -109,7 +109,8 @@ def _connect(address: str) -> "Stem":
     return mainstem.connect(address)
 
 
-def _nothing_at(target: str) -> str:
+def nothing_at(target: str) -> str:
+    """Return what to say of a data directory that is not there."""
     return (
         f"there is no data directory {target}; publish something to make one "
         "(mainstem pub TOPIC VALUE), or name another with --at or MAINSTEM_AT"

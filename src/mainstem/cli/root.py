@@ -29,6 +29,10 @@ COMMANDS = {
         "mainstem.cli.commands.queue:queue",
         "List, show, peek into, purge, move and delete queues.",
     ),
+    "exchange": (
+        "mainstem.cli.commands.exchange:exchange",
+        "List, show and bind exchanges of AMQP clients.",
+    ),
     "dead": (
         "mainstem.cli.commands.dead:dead",
         "List dead letters, publish them again, or delete them.",

@@ -3,6 +3,7 @@
 import time
 from typing import TYPE_CHECKING
 
+from mainstem.heads.amqp091.adapter.administration import ExchangeOperations
 from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
 from mainstem.heads.amqp091.adapter.service import Service
 from mainstem.heads.amqp091.settings import AmqpSettings
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 async def start(context: HeadContext, settings: AmqpSettings, listener: "socket.socket") -> Server:
     """Serve AMQP clients at an address that was taken."""
     service = Service(context, settings, lambda: int(time.monotonic() * 1000))
+    ExchangeOperations(service).offer()
 
     def converse(outbox: Outbox) -> AmqpConversation:
         return AmqpConversation(service, outbox)

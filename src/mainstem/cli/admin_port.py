@@ -1,0 +1,77 @@
+"""The admin port of the server that was chosen by ``--at``, for what only a server has."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from mainstem.cli.connection import is_address, nothing_at, target_of
+from mainstem.cli.exit_codes import NotFound, Refused
+from mainstem.client.connected.admin_api import NotThere, change_at, read_at
+from mainstem.core.errors import Failure
+from mainstem.heads.administration import OperationFailed
+from mainstem.node.data_directory import holder_of
+from mainstem.remote.admin import Admin
+from mainstem.remote.admin_address import AdminPort, admin_port
+from mainstem.remote.cluster import Cluster
+
+T = TypeVar("T")
+_TIMEOUT_S = 5.0
+
+
+class ServerAdmin:
+    """Calls operations of a server; errors are those of commands."""
+
+    def __init__(self, at: str | None) -> None:
+        self._address = _address_of(target_of(at))
+        self._port = _port_of(self._address)
+
+    def read(self, operation: str, fields: Mapping[str, str], kind: type[T]) -> T:
+        """Call an operation that changes nothing."""
+        try:
+            return read_at(self._port, _TIMEOUT_S, operation, fields, kind)
+        except (NotThere, OperationFailed) as error:
+            raise self._refused(error) from None
+
+    def change(self, operation: str, arguments: msgspec.Struct, kind: type[T]) -> T:
+        """Call an operation that changes something."""
+        try:
+            return change_at(self._port, _TIMEOUT_S, operation, arguments, kind)
+        except (NotThere, OperationFailed) as error:
+            raise self._refused(error) from None
+
+    def _refused(self, error: NotThere | OperationFailed) -> Exception:
+        if isinstance(error, NotThere):
+            return NotFound(str(error))
+        if error.failure == Failure.UNSUPPORTED:
+            return Refused(
+                f"the server at {self._address} does not serve AMQP, or is an older one: start it "
+                "with --amqp 127.0.0.1:5672"
+            )
+        return error
+
+
+def _address_of(target: str) -> str:
+    """Return the address of a server: the target, or of the one that serves the directory."""
+    if is_address(target):
+        return target
+    if not Path(target).is_dir():
+        raise NotFound(nothing_at(target))
+    holder = holder_of(Path(target))
+    if holder is None or holder.listens is None:
+        raise Refused(
+            f"no server runs on {target}, and exchanges are shown and bound by a server: start "
+            "mainstem serve --amqp 127.0.0.1:5672"
+        )
+    return holder.listens
+
+
+def _port_of(address: str) -> AdminPort:
+    cluster = Cluster(address, timeout_s=_TIMEOUT_S, settings={})
+    cluster.check_reachable()
+    administration = Admin(cluster)
+    try:
+        return admin_port(administration)
+    finally:
+        administration.close()

@@ -1,0 +1,234 @@
+"""``mainstem exchange``: list and show AMQP exchanges, bind queues and exchanges to them."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import click
+import msgspec
+
+from mainstem.cli.admin_port import ServerAdmin
+from mainstem.cli.connection import at_option
+from mainstem.cli.help import Group
+from mainstem.cli.table_output import Format, cell, chosen, format_option, print_json, print_rows
+from mainstem.heads.amqp091.adapter.administration import (
+    BIND,
+    LIST,
+    SHOW,
+    UNBIND,
+    BindingInfo,
+    ChangeBinding,
+    Changed,
+    ExchangeDetails,
+    ExchangeInfo,
+)
+from mainstem.heads.amqp091.adapter.topology.declared import DestinationKind
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+_DEFAULT_VHOST = "/"
+_DEFAULT = "(default)"
+"""How people are shown the default exchange, whose name is empty."""
+
+
+@click.group(
+    cls=Group,
+    epilog="""
+    mainstem exchange ls
+    mainstem exchange show amq.topic
+    mainstem exchange bind amq.topic orders --key 'eu.#'
+    """,
+)
+def exchange() -> None:
+    """List and show AMQP exchanges, bind queues and other exchanges to them.
+
+    They are those of a server that runs with --amqp, which is asked at its admin port. Clients
+    declare exchanges; docs/guides/amqp.md says how they map.
+    """
+
+
+@exchange.command(
+    "ls",
+    epilog="""
+    mainstem exchange ls
+    mainstem exchange ls --vhost shop
+    """,
+)
+@click.option("--vhost", metavar="NAME", help="Only those of this virtual host.")
+@format_option
+@at_option
+def list_exchanges(vhost: str | None, form: Format | None, at: str | None) -> None:
+    """List all exchanges; BINDINGS is how many lead from each."""
+    fields = {} if vhost is None else {"vhost": vhost}
+    found = ServerAdmin(at).read(LIST, fields, list[ExchangeInfo])
+    print_rows([_row(each, form) for each in found], form)
+
+
+def _vhost_option(command: Decorated) -> Decorated:
+    return click.option(
+        "--vhost", metavar="NAME", default=_DEFAULT_VHOST, show_default=True, help="Virtual host."
+    )(command)
+
+
+@exchange.command(
+    epilog="""
+    mainstem exchange show amq.topic
+    mainstem exchange show prices --vhost shop
+    """,
+)
+@click.argument("name")
+@_vhost_option
+@format_option
+@at_option
+def show(name: str, vhost: str, form: Format | None, at: str | None) -> None:
+    """Show an exchange with the bindings from it and to it."""
+    fields = {"name": name, "vhost": vhost}
+    found = ServerAdmin(at).read(SHOW, fields, ExchangeDetails)
+    bindings = [*found.bindings, *found.bound_to]
+    if chosen(form) != "table":
+        print_json(msgspec.to_builtins(found))
+        return
+    it = found.exchange
+    traits = [
+        "durable" if it.durable else "transient",
+        *(["auto-delete"] if it.auto_delete else []),
+        *(["internal"] if it.internal else []),
+    ]
+    arguments = f"; {cell('arguments', _text(it.arguments))}" if it.arguments else ""
+    click.echo(
+        f"{cell('exchange', it.name or _DEFAULT)} of virtual host {cell('vhost', it.vhost)}: "
+        f"{cell('type', it.type)}, {', '.join(traits)}{arguments}"
+    )
+    if bindings:
+        click.echo()
+    print_rows([_binding_row(each) for each in bindings], form)
+
+
+def _binding_options(command: Decorated) -> Decorated:
+    """Add the arguments and options that make a binding."""
+    for add in reversed(
+        (
+            click.argument("exchange"),
+            click.argument("destination"),
+            click.option("--key", metavar="KEY", default="", help="Routing key, or its pattern."),
+            click.option(
+                "--to",
+                "kind",
+                type=click.Choice([each.value for each in DestinationKind]),
+                default=DestinationKind.QUEUE.value,
+                show_default=True,
+                help="What the destination is.",
+            ),
+            click.option(
+                "--argument",
+                "-a",
+                "arguments",
+                multiple=True,
+                metavar="NAME=VALUE",
+                help="An argument, such as x-match=any; a number, true or false is taken as one.",
+            ),
+            _vhost_option,
+            format_option,
+            at_option,
+        )
+    ):
+        command = add(command)
+    return command
+
+
+@exchange.command(
+    epilog="""
+    mainstem exchange bind amq.topic orders --key 'eu.#'
+    mainstem exchange bind amq.headers reports -a x-match=any -a format=pdf
+    mainstem exchange bind prices eu-prices --to exchange
+    """,
+)
+@_binding_options
+def bind(
+    exchange: str,
+    destination: str,
+    key: str,
+    kind: str,
+    arguments: tuple[str, ...],
+    vhost: str,
+    form: Format | None,
+    at: str | None,
+) -> None:
+    """Bind a queue, or another exchange, to an exchange; it is fine if it is bound already."""
+    asked = _change(exchange, destination, key, kind, arguments, vhost)
+    _carry_out(BIND, asked, form, at, ("bound", "is bound already"))
+
+
+@exchange.command(
+    epilog="""
+    mainstem exchange unbind amq.topic orders --key 'eu.#'
+    """,
+)
+@_binding_options
+def unbind(
+    exchange: str,
+    destination: str,
+    key: str,
+    kind: str,
+    arguments: tuple[str, ...],
+    vhost: str,
+    form: Format | None,
+    at: str | None,
+) -> None:
+    """Remove a binding, named by all that was given when it was made."""
+    asked = _change(exchange, destination, key, kind, arguments, vhost)
+    _carry_out(UNBIND, asked, form, at, ("unbound", "is not bound"))
+
+
+def _change(
+    exchange: str, destination: str, key: str, kind: str, arguments: tuple[str, ...], vhost: str
+) -> ChangeBinding:
+    to = DestinationKind(kind)
+    return ChangeBinding(exchange, destination, to, key, _arguments(arguments), vhost)
+
+
+def _carry_out(
+    operation: str,
+    asked: ChangeBinding,
+    form: Format | None,
+    at: str | None,
+    words: tuple[str, str],
+) -> None:
+    done = ServerAdmin(at).change(operation, asked, Changed)
+    if chosen(form) != "table":
+        print_json(msgspec.to_builtins(done))
+        return
+    to = f"{asked.kind} {cell('destination', asked.destination)}"
+    source = cell("exchange", asked.exchange)
+    if done.changed:
+        click.echo(f"{words[0]} {to}: {source}")
+    else:
+        click.echo(f"{to} {words[1]}: {source}")
+
+
+def _arguments(given: tuple[str, ...]) -> dict[str, object]:
+    """Return arguments as a client would give them: text, unless they are of another type."""
+    found: dict[str, object] = {}
+    for each in given:
+        name, equals, text = each.partition("=")
+        if not equals:
+            raise click.UsageError(f"--argument {each}: say NAME=VALUE")
+        try:
+            found[name] = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            found[name] = text
+    return found
+
+
+def _row(it: ExchangeInfo, form: Format | None) -> Mapping[str, object]:
+    row: dict[str, object] = msgspec.to_builtins(it)
+    if chosen(form) == "table":
+        row |= {"name": it.name or _DEFAULT, "arguments": _text(it.arguments)}
+    return row
+
+
+def _binding_row(it: BindingInfo) -> Mapping[str, object]:
+    row: dict[str, object] = msgspec.to_builtins(it)
+    return row | {"source": it.source or _DEFAULT, "arguments": _text(it.arguments)}
+
+
+def _text(arguments: object) -> str:
+    return msgspec.json.encode(arguments).decode() if arguments else ""
