@@ -76,7 +76,7 @@ ONLY_ASYNC: dict[type, set[str]] = {api.AsyncStem: {"blocking"}}
 SET_BY_INIT = {"topics", "groups", "queues"}
 """Attributes of the async stems that their protocol declares as properties."""
 OWN: dict[type, set[str]] = {
-    EmbeddedStem: {"config", "path", "recovery"}
+    EmbeddedStem: {"config", "path", "recovery", "delay", "publish_delayed"}
     # For the async stem, which drives the same parts.
     | {"bulk", "check_open", "create_unknown", "forget", "join_queue", "reaper", "register"}
     | {"close_now", "open_queue", "open_subscription", "try_publish", "with_settings"},

@@ -37,3 +37,13 @@ def test_the_example_of_acks_that_nobody_waits_for_runs(memory: mainstem.Embedde
 
     assert sent == [{"id": 1}, {"id": 2}]
     assert memory.queues.show("orders", "emails").ready == 0
+
+
+def test_the_example_of_delayed_events_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    exec(compile(example("Delayed events"), str(GUIDE), "exec"), {})
+
+    assert capsys.readouterr().out == "in a second\n"

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Generic, Literal, TypeVar
 from weakref import WeakSet
 
@@ -61,6 +62,26 @@ class BlockingStem(Closing, Generic[S, Q]):
     ) -> Position:
         """Append one event; return its position once it has the durability of its topic."""
         return self._publish(topic, make_event(value, key, headers, timestamp_ms), partition)
+
+    def schedule(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        delay_s: float | None = None,
+        at: datetime | None = None,
+        key: Key = None,
+        headers: HeadersLike = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Publish one event later: ``delay_s`` seconds from now, or ``at`` a time with a time zone.
+
+        Returns once it is stored; it survives a power cut, and is published once. While no program
+        has the log open, it waits. It holds up no other event. An unknown topic is created now; if
+        the topic is deleted meanwhile, the event is dropped.
+        """
+        self._schedule(topic, make_event(value, key, headers, timestamp_ms), delay_s, at, partition)
 
     def subscribe(
         self,
@@ -150,6 +171,16 @@ class BlockingStem(Closing, Generic[S, Q]):
 
     @abstractmethod
     def _publish(self, topic: str, event: Event, partition: int | None) -> Position: ...
+
+    @abstractmethod
+    def _schedule(
+        self,
+        topic: str,
+        event: Event,
+        delay_s: float | None,
+        at: datetime | None,
+        partition: int | None,
+    ) -> None: ...
 
     @abstractmethod
     def _partitions(self, topic: str) -> int: ...

@@ -5,6 +5,7 @@ and all implementations with them, member by member.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Literal, Protocol, Self, runtime_checkable
 
@@ -258,6 +259,25 @@ class Stem(Context, Protocol):
 
     def publish_many(self, topic: str, events: Values, *, partition: int | None = None) -> int:
         """Append many events in large batches; return their number once all are durable."""
+
+    def schedule(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        delay_s: float | None = None,
+        at: datetime | None = None,
+        key: Key = None,
+        headers: HeadersLike = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Publish one event later: ``delay_s`` seconds from now, or ``at`` a time with a time zone.
+
+        Returns once it is stored; it survives a power cut, and is published once. While no program
+        has the log open, it waits. It holds up no other event. An unknown topic is created now; if
+        the topic is deleted meanwhile, the event is dropped.
+        """
 
     def subscribe(
         self,
@@ -554,6 +574,20 @@ class AsyncStem(AsyncContext, Protocol):
         self, topic: str, events: AsyncValues, *, partition: int | None = None
     ) -> int:
         """Append many events in large batches; return their number once all are durable."""
+
+    async def schedule(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        delay_s: float | None = None,
+        at: datetime | None = None,
+        key: Key = None,
+        headers: HeadersLike = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Publish one event later; the rules are those of ``Stem.schedule``."""
 
     def subscribe(
         self,

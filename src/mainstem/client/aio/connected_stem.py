@@ -8,6 +8,7 @@ closing it.
 
 import asyncio
 from collections.abc import AsyncIterable, Callable
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import TypeVar
@@ -43,6 +44,16 @@ class AsyncConnectedStem(LoopStem[ConnectedStem, AsyncConnectedSubscription, Asy
             return await self._deliver(topic, event, partition, anew=False)
         except (UnknownTopic, UnknownPartition):
             return await self._deliver(topic, event, partition, anew=True)
+
+    async def _schedule(
+        self,
+        topic: str,
+        event: Event,
+        delay_s: float | None,
+        at: datetime | None,
+        partition: int | None,
+    ) -> None:
+        self._stem.schedule(topic, event.value, delay_s=delay_s, at=at)
 
     async def _publish_many(self, topic: str, events: AsyncValues, partition: int | None) -> int:
         publish = partial(self._stem.publish_many, topic, partition=partition)

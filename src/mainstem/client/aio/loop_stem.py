@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from datetime import datetime
 from functools import partial
 from typing import Generic, Literal, TypeVar
 
@@ -58,6 +59,22 @@ class LoopStem(AsyncClosing, Generic[B, S, Q]):
         """Append many events in large batches; return their number once all are durable."""
         return await self._publish_many(topic, events, partition)
 
+    async def schedule(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        delay_s: float | None = None,
+        at: datetime | None = None,
+        key: Key = None,
+        headers: HeadersLike = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Publish one event later; the rules are those of ``Stem.schedule``."""
+        event = make_event(value, key, headers, timestamp_ms)
+        await self._schedule(topic, event, delay_s, at, partition)
+
     def subscribe(
         self,
         *topics: str,
@@ -106,6 +123,16 @@ class LoopStem(AsyncClosing, Generic[B, S, Q]):
 
     @abstractmethod
     async def _publish(self, topic: str, event: Event, partition: int | None) -> Position: ...
+
+    @abstractmethod
+    async def _schedule(
+        self,
+        topic: str,
+        event: Event,
+        delay_s: float | None,
+        at: datetime | None,
+        partition: int | None,
+    ) -> None: ...
 
     @abstractmethod
     async def _publish_many(

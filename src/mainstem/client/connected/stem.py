@@ -2,6 +2,8 @@
 
 import atexit
 from collections.abc import Callable
+from datetime import datetime
+from typing import NoReturn
 from weakref import WeakSet
 
 from mainstem.client.blocking_stem import BlockingStem
@@ -14,7 +16,7 @@ from mainstem.client.connected.writer import ConnectedAppender
 from mainstem.client.queue_options import QueueOptions
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.client.values import Values, event_of
-from mainstem.core.errors import Closed, MainstemError, UnknownPartition, UnknownTopic
+from mainstem.core.errors import Closed, MainstemError, UnknownPartition, UnknownTopic, Unsupported
 from mainstem.core.event import Event, Position
 from mainstem.remote.admin import Admin
 from mainstem.remote.cluster import Cluster, Setting
@@ -87,6 +89,19 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         if anew:
             self._producers.forget(topic)
         return DeliveryReport(self._producers.to(topic), topic, event, partition, told)
+
+    def _schedule(
+        self,
+        topic: str,
+        event: Event,
+        delay_s: float | None,
+        at: datetime | None,
+        partition: int | None,
+    ) -> NoReturn:
+        raise Unsupported(
+            "the Kafka protocol cannot delay events: open the log with mainstem.open, or publish "
+            "to a mainstem server over AMQP, to an exchange of the type x-delayed-message"
+        )
 
     def publish_many(self, topic: str, events: Values, *, partition: int | None = None) -> int:
         """Append many events in large batches; return how many, once all are durable.

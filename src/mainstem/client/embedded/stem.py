@@ -3,14 +3,17 @@
 import atexit
 import os
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import NoReturn, Protocol
 from weakref import WeakSet
 
 import msgspec
 
-from mainstem.broker.door import HeldPublish, Published
+from mainstem.broker.door import DelayedEvent, Durable, HeldPublish, Published
 from mainstem.client.blocking_stem import BlockingStem
+from mainstem.client.due_times import due_time_ms
+from mainstem.client.embedded.delay_clock import DelayClock
 from mainstem.client.embedded.feed import Feed
 from mainstem.client.embedded.groups import EmbeddedGroups
 from mainstem.client.embedded.publishing import Bulk, Wait
@@ -42,7 +45,9 @@ def open_stem(path: str | os.PathLike[str], **config: object) -> "EmbeddedStem":
     """
     directory = None if path == IN_MEMORY else Path(path)
     settings = load_config(directory, os.environ, config)
-    return EmbeddedStem(open_node(directory, settings))
+    stem = EmbeddedStem(open_node(directory, settings))
+    stem.publish_delayed()
+    return stem
 
 
 def open_briefly(path: Path) -> "EmbeddedStem":
@@ -91,6 +96,9 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         # Bound once, and replaced on close, so that publishing needs no check.
         self._append: Callable[[str, Sequence[Event], int | None], Published]
         self._append = node.broker.publish
+        self._delay_clock = DelayClock(
+            node.broker.delays, node.broker.when_due_earlier, node.now_ms
+        )
         _open_stems.add(self)
         # A program that does not close the stem still commits what its consumers finished.
         atexit.register(self.close_now, failed=True)
@@ -118,6 +126,33 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
             published = self._append(topic, (event,), partition)
         published.durable.wait()
         return published.position
+
+    def publish_delayed(self) -> None:
+        """Publish events that were delayed before the log was opened when they are due."""
+        if self._broker.delays.waiting().events:
+            self._delay_clock.start()
+
+    def _schedule(
+        self,
+        topic: str,
+        event: Event,
+        delay_s: float | None,
+        at: datetime | None,
+        partition: int | None,
+    ) -> None:
+        due_ms = due_time_ms(delay_s, at, self.node.now_ms())
+        self.delay(topic, event, due_ms, partition).wait()
+
+    def delay(self, topic: str, event: Event, due_ms: int, partition: int | None) -> Durable:
+        """Store an event that is published when it is due, without waiting for durability."""
+        self.check_open()
+        self._delay_clock.start()
+        delayed = (DelayedEvent(event, due_ms, topic, partition),)
+        try:
+            return self._broker.delays.append((), delayed, ()).durable
+        except UnknownTopic:
+            self.create_unknown(topic)
+            return self._broker.delays.append((), delayed, ()).durable
 
     def publish_many(self, topic: str, events: Values, *, partition: int | None = None) -> int:
         """Append many events in large batches; return how many, once all are durable.
@@ -236,6 +271,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         self._refuse("the stem has been closed; open it again")
         _open_stems.discard(self)
         self._reaper.stop()
+        self._delay_clock.stop()
         for writer in list(self._writers):
             writer.close_for("the stem has been closed; open it again")
         refused: MainstemError | None = None

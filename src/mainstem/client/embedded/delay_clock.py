@@ -1,0 +1,63 @@
+"""Publishes delayed events of an embedded log when they are due; a server has a clock for that."""
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+_LOOK_S = 1.0
+"""The longest wait, as the time of day may be set."""
+
+
+class Delays(Protocol):
+    """The delayed events of a log."""
+
+    def next_deadline(self) -> int | None:
+        """Return when ``tick`` is due; None if it waits, or nothing does."""
+
+    def tick(self) -> None:
+        """Publish some of the events that are due."""
+
+
+class DelayClock:
+    """A thread that runs while the stem is open, once anything is delayed."""
+
+    def __init__(
+        self,
+        delays: Delays,
+        when_due_earlier: Callable[[Callable[[], None]], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._delays, self._listen, self._now_ms = delays, when_due_earlier, now_ms
+        self._signal = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Start the thread, unless it runs."""
+        with self._lock:
+            if self._thread is None and not self._is_stopped:
+                self._listen(self._signal.set)
+                self._thread = threading.Thread(
+                    target=self._run, name="mainstem-delays", daemon=True
+                )
+                self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread: what is due from now on is published when the log is open again."""
+        with self._lock:
+            self._is_stopped = True
+            thread = self._thread
+        self._signal.set()
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while not self._is_stopped:
+            self._signal.clear()
+            due_ms = self._delays.next_deadline()
+            wait_s = _LOOK_S if due_ms is None else (due_ms - self._now_ms()) / 1000
+            if wait_s > 0 and not self._is_stopped:
+                self._signal.wait(min(wait_s, _LOOK_S))
+            else:
+                self._delays.tick()
