@@ -14,13 +14,13 @@ from mainstem.log.port import PartitionId, Slice
 MAX_BYTES = 32 * 1024 * 1024
 """Limit for the caches of all queues together; the latest batch is kept whatever its size."""
 _EVENT_BYTES, _HEADER_BYTES = 300, 150
-"""Memory overhead per event beside key and value, and per header beside name and value."""
+"""Estimated memory per event besides its key and value, and per header besides name and value."""
 
 Head = tuple[PartitionId, bytes]
 
 
 class BatchCache:
-    """The events of batches by partition and header; used under the queues' lock."""
+    """Caches decoded batches by partition and batch header; used under the queues' lock."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes

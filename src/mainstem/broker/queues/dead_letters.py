@@ -1,7 +1,8 @@
-"""Dead letters: events that a queue gives up on are published to the topic ``<topic>.dead``.
+"""Dead letters: failed, expired or excess events, published to the topic ``<topic>.dead``.
 
-A queue may name a route instead. A head that knows routes (AMQP and its exchanges) registers a
-router for them. Without a router, events with a route wait.
+A queue's ``dead_letter_route`` sends them elsewhere: to what a router makes of that name. A head
+with routes of its own (AMQP with its exchanges) registers the router. Without a router, such dead
+letters wait.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,18 +25,18 @@ from mainstem.log.port import PartitionId, WritableBatch
 CreateTopic = Callable[[str, TopicSettings], object]
 
 _HEADERS_BYTES = 64 * 1024
-"""Room for the headers that a dead letter adds to an event of the maximum size."""
+"""Space for the headers that a dead letter adds to an event of the maximum size."""
 
 
 class Death(NamedTuple):
-    """Why an event is dead: the kind of reason, and the reason in words."""
+    """Why an event becomes a dead letter: the cause, and an explanation for people."""
 
     cause: Cause
     reason: str
 
 
 class DeadEvent(NamedTuple):
-    """A dead event that is routed to other topics."""
+    """A dead event to be routed, and where it comes from."""
 
     topic: str
     queue: str
@@ -53,7 +54,9 @@ class RoutedEvent(NamedTuple):
 
 
 DeadLetterRouter = Callable[[str, DeadEvent], Sequence[RoutedEvent]]
-"""Maps a dead event and a route to events; an empty result drops it. Must not block."""
+"""Maps a route name and a dead event to the events to append; an empty result drops the dead event.
+Must not block.
+"""
 
 
 class Letters(NamedTuple):
@@ -61,7 +64,7 @@ class Letters(NamedTuple):
 
     batches: list[tuple[PartitionId, WritableBatch]]
     missed: dict[int, int]
-    """By partition, how many events were deleted before they could become dead letters."""
+    """Number of events per partition that were deleted before they could become dead letters."""
 
 
 NO_LETTERS = Letters([], {})
@@ -77,7 +80,7 @@ class DeadLetters:
         self.router: DeadLetterRouter | None = None
 
     def make(self, live: LiveQueue, dead: Mapping[int, Mapping[int, Death]]) -> Letters:
-        """Return dead letters for events, given by partition and offset with the reason."""
+        """Return dead letters for events, given by partition and offset with their ``Death``."""
         letters = Letters([], {})
         for number, deaths in dead.items():
             # Read all events together, so that each batch is decoded only once.

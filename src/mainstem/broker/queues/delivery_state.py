@@ -1,4 +1,4 @@
-"""A queue's window on one partition: events in flight, to be redelivered, and not yet read.
+"""A queue's state in one partition: events in flight, to be redelivered, and not yet read.
 
 How this works: every unsettled event below ``next`` has an entry. An entry is in one of these
 states, and only ``out`` (in flight) has an owner:
@@ -23,12 +23,12 @@ from mainstem.broker.queues.records import WindowChange, WindowSet, runs
 
 _LONG_KEY = 64
 _FEW = 32
-"""A window with at most this many entries is written whole, as a change would be hardly smaller."""
+"""With at most this many entries the whole state is written: a change would hardly be smaller."""
 _MANY_CHANGES = 10_000
 
 
 class Back(NamedTuple):
-    """An event given back: its delivery count, and when it is due for redelivery."""
+    """A returned event: its delivery count, and when it is due for redelivery."""
 
     deliveries: int
     due_ms: int = 0
@@ -57,13 +57,15 @@ class Entry:
         self.reason = ""
         """Why the last delivery failed."""
         self.was_out = deliveries > 0
-        """Whether it was handed out before, even if that did not count as a delivery."""
+        """Whether it was delivered before, including deliveries that did not count (released
+        ones).
+        """
         self.redelivered = False
-        """Whether it was handed out before the current delivery."""
+        """Whether it was delivered before the current delivery."""
 
 
 class Window:
-    """A queue's state in one partition; used under the queues' lock."""
+    """A queue's delivery state in one partition; used under the queues' lock."""
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class Window:
         alarm: Alarm | None = None,
     ) -> None:
         self.next = at.next
-        """Offset of the first event that was not yet taken into the window."""
+        """Offset of the first event that has never had an entry."""
         self.missed = at.missed
         self.max_deliveries = max_deliveries
         self.entries: dict[int, Entry] = {}
@@ -90,15 +92,18 @@ class Window:
         self.spent: set[int] = set()
         """Events delivered too often, which must become dead letters."""
         self.lines: dict[bytes, list[int]] | None = {} if keyed and not at.left else None
-        """The entries of each key, as a heap; None if the order ignores keys or keys are unknown.
+        """Entries of each key as a heap of offsets; None if the order ignores keys, or before
+        ``know_keys``.
 
-        The lowest offset of a heap is always an entry; later ones may be settled already.
+        The lowest offset of a heap is always an entry; the others may be settled already.
         """
         self.keyed = keyed
         self.given = 0
         """Number of deliveries since the queue was opened."""
         self.unsure = 0
-        """Events below this offset may have been in flight when the previous process ended."""
+        """Events below this offset count as redelivered, as a crashed process may have delivered
+        them.
+        """
         self.head_ms: int | None = None
         """When the oldest waiting event expires, in wall-clock time; None if never."""
         self.seen: int | None = None
@@ -107,7 +112,7 @@ class Window:
         """Offsets of events appended while a consumer waited for them; see ``is_awaited``."""
         self._ready: list[int] = []
         self._changed: set[int] | None = set()
-        """Offsets changed since the window was last written; None if there are too many to list."""
+        """Offsets changed since the state was last written; None if there are too many to list."""
         for left in at.left:
             for offset in range(left.first, left.last + 1):
                 entry = self.entries[offset] = Entry(left.deliveries, left.due_ms)
@@ -126,20 +131,20 @@ class Window:
 
     @property
     def lacks_keys(self) -> bool:
-        """Whether ``know_keys`` must be called before events are taken."""
+        """Whether ``know_keys`` must be called before events are delivered."""
         return self.keyed and self.lines is None
 
     def record(self, changes: Mapping[int, Back | None] = {}, missed: int = 0) -> WindowSet:
-        """Return the whole window as it will be after changes; a change of None settles the event.
+        """Return the whole state, with changes applied, as a record; a None settles the event.
 
-        ``missed``: how many of the events were deleted before they could be worked on.
+        ``missed``: how many of the events were deleted before they were settled.
         """
         after = ((at, changes.get(at, entry)) for at, entry in self.entries.items())
         left = runs((at, it.deliveries, it.due_ms) for at, it in after if it is not None)
         return WindowSet(self.next, left, self.missed + missed)
 
     def change(self, changes: Mapping[int, Back | None], missed: int = 0) -> WindowChange | None:
-        """Return the changes as a record; None if writing the whole window is better."""
+        """Return the changes as a record; None if the whole state should be written instead."""
         if self._changed is None or len(self.entries) - len(changes) <= _FEW:
             return None
         left: list[tuple[int, int, int]] = []
@@ -154,11 +159,11 @@ class Window:
         return WindowChange(self.next, runs(left), settled, self.missed + missed)
 
     def written(self) -> None:
-        """Note that the window's current state has been written."""
+        """Forget the list of changed offsets: the current state has been written."""
         self._changed = set()
 
     def apply(self, changes: Mapping[int, Back | None], reasons: Mapping[int, str] = {}) -> None:
-        """Apply changes: settle events (None) or give them back."""
+        """Apply changes by offset: None settles the event, ``Back`` returns it to the queue."""
         for offset, change in changes.items():
             entry = self.entries[offset]
             self._note(offset)
@@ -171,14 +176,14 @@ class Window:
                 self._wait(offset, entry)
 
     def add(self, offset: int, key: bytes | None) -> bool:
-        """Add a fresh event; return whether it may be delivered now."""
+        """Add an event read for the first time; return whether it may be delivered now."""
         entry = self.entries[offset] = Entry(key=_short(key))
         self._note(offset)
         self.next = offset + 1
         return self._line_up(offset, entry)
 
     def give(self, offset: int, owner: str, lease: int, until_ms: int | None) -> Entry:
-        """Put an event in flight with an owner, locked until a time; None: until it is settled."""
+        """Put an event in flight with an owner until a time; None: until the owner settles it."""
         entry = self.entries[offset]
         self._note(offset)
         entry.owner, entry.lease = owner, lease
@@ -212,16 +217,16 @@ class Window:
         return None
 
     def put_back(self, offset: int) -> None:
-        """Put back an offset that was popped but not delivered."""
+        """Undo ``ready`` for an offset that was not delivered."""
         heapq.heappush(self._ready, offset)
 
     def is_awaited(self, offset: int) -> bool:
-        """Tell whether a consumer waited when an event was appended, and nobody had it since."""
+        """Tell whether a consumer awaited the event, and it was not delivered yet."""
         entry = self.entries.get(offset)
         return offset in self.awaited and (entry is None or not entry.was_out)
 
     def due(self, now_ms: int) -> bool:
-        """Make delayed events ready that are due; return whether there were any."""
+        """Make delayed events ready whose delay has ended; return whether there were any."""
         is_any = False
         while (offset := self.delays.take(now_ms)) is not None:
             self.entries[offset].due_ms = 0
@@ -238,7 +243,7 @@ class Window:
         return found
 
     def lost(self, start: int) -> None:
-        """Count events deleted before they were settled; those in flight may still be settled."""
+        """Settle waiting events below the log's start as missed; those in flight stay in flight."""
         gone = [at for at, entry in self.entries.items() if at < start and entry.owner is None]
         self.missed += len(gone)
         self.apply(dict.fromkeys(gone))
@@ -247,15 +252,15 @@ class Window:
             self.next = start
 
     def cut(self, end: int) -> None:
-        """Remove everything from an offset on, because the log was truncated there."""
+        """Drop all entries from ``end`` on, because the log was truncated there."""
         self.apply(dict.fromkeys([at for at in self.entries if at >= end]))
         self.next = min(self.next, end)
         self.seen = None
 
     def know_keys(self, keys: Mapping[int, bytes | None]) -> None:
-        """Set the keys of all entries; entries whose event no longer exists are settled."""
+        """Set the keys of all entries, and settle entries whose event no longer exists."""
         self.apply(dict.fromkeys([at for at in self.entries if at not in keys]))
-        # After the line above, so that deleted events never enter a line.
+        # After ``apply``, so that deleted events are not added to ``lines``.
         self.lines = {}
         for offset, entry in self.entries.items():
             entry.key = _short(keys[offset])
@@ -302,7 +307,7 @@ class Window:
         return entry.key is None or self.lines is None or self.lines[entry.key][0] == offset
 
     def _wait(self, offset: int, entry: Entry) -> None:
-        """Queue an entry that is not in flight: as spent, delayed or ready."""
+        """Put an entry that is not in flight among the spent, delayed or ready ones."""
         if self.max_deliveries is not None and entry.deliveries >= self.max_deliveries:
             self.spent.add(offset)
         elif entry.due_ms:
@@ -335,13 +340,16 @@ class Window:
             del self.lines[entry.key]
 
     def _is_of(self, offset: int, key: bytes) -> bool:
-        """Tell whether an offset's entry has this key; after a truncation it may have another."""
+        """Tell whether an entry has this key.
+
+        After a truncation its offset may have another one.
+        """
         entry = self.entries.get(offset)
         return entry is not None and entry.key == key
 
 
 def _short(key: bytes | None) -> bytes | None:
-    """Return a key, or its hash if long: long keys would make the window as large as the events."""
+    """Return a key, or its hash if long: long keys would make this state as large as the events."""
     if key is None or len(key) <= _LONG_KEY:
         return key
     return blake2b(key, digest_size=_LONG_KEY).digest()

@@ -1,4 +1,4 @@
-"""State of queues for listings: per partition, and in total."""
+"""State of queues for listings: in each partition, and totals."""
 
 import msgspec
 
@@ -34,7 +34,7 @@ class QueueState(msgspec.Struct, frozen=True):
     settings: QueueSettings
     windows: tuple[WindowState, ...]
     owners: dict[str, int]
-    """Number of events in flight per owner."""
+    """Number of events in flight of each owner."""
     redelivered: int = 0
     """Number of redeliveries since the process started."""
     dead: int = 0
@@ -42,7 +42,7 @@ class QueueState(msgspec.Struct, frozen=True):
 
 
 def described(live: LiveQueue) -> QueueState:
-    """Return a queue's current state."""
+    """Return the current state of an open queue."""
     tails = {number: live.keep_within(number).tail for number in live.windows}
     owners: dict[str, int] = {}
     for window in live.windows.values():

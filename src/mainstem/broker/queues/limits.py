@@ -30,14 +30,17 @@ class WaitingLimits:
     def __init__(self, settings: QueueSettings) -> None:
         self.settings = settings
         self._sizes: dict[int, deque[tuple[int, int]]] = {}
-        """Offsets and sizes of the waiting events, by partition."""
+        """Offset and size of each waiting event, by partition."""
         self._counted_to: dict[int, int] = {}
         self._bytes = 0
 
     def has_expired(
         self, windows: Mapping[int, Window], heads: Mapping[int, Event | None], now_ms: int
     ) -> bool:
-        """Set ``head_ms`` of each window by its oldest event; return whether one has expired."""
+        """Set the windows' ``head_ms`` from their oldest waiting events.
+
+        Return whether one expired.
+        """
         for number, window in windows.items():
             head = heads[number]
             window.head_ms = None if head is None else expiry_ms(self.settings, head, window)

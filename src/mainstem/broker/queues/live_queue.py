@@ -1,4 +1,4 @@
-"""A queue in memory: its windows, its readers, and the callbacks of waiting consumers."""
+"""An open queue in memory: delivery state, readers, and the callbacks of waiting consumers."""
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ class Unsettled(NamedTuple):
 
 
 class Load:
-    """Record batches delivered together, and the offsets in them, within limits."""
+    """Record batches and offsets collected for one delivery, within limits."""
 
     def __init__(self, max_events: int, max_bytes: int, *, least: bool) -> None:
         self._max_events = max_events
@@ -60,13 +60,13 @@ class Load:
         return [self._stored[base] for base in sorted(self._stored)]
 
     def fits(self, base: int, batch: memoryview) -> bool:
-        """Tell whether a batch fits; once one does not, the load is full."""
+        """Tell whether a batch fits; after the first that does not, the load counts as full."""
         is_first = self._least and not self._stored
         self._is_over = not (is_first or base in self._stored or len(batch) <= self.room)
         return not self._is_over
 
     def add(self, base: int, batch: memoryview, offsets: Iterable[int]) -> None:
-        """Add a batch, by its base offset, with the offsets to deliver of it."""
+        """Add a batch at its base offset, and which of its offsets to deliver."""
         if base not in self._stored:
             self._stored[base] = batch
             self.room -= len(batch)
@@ -102,10 +102,10 @@ class LiveQueue:
         self._turn = 0
         self._limits: WaitingLimits | None = None
         self._growth: dict[int, Callback] = {}
-        """Callbacks that cancel the watches for appended events, by partition."""
+        """Functions that cancel the watch for appended events, by partition."""
 
     def fit(self, topic: Topic, fold: QueueFold) -> None:
-        """Add windows for new partitions of the topic; drop those of partitions it does not have.
+        """Add state for new partitions of the topic; drop state of partitions that do not exist.
 
         The topic can lose partitions if the disk failed before their creation was durable.
         """
@@ -119,7 +119,7 @@ class LiveQueue:
             self._readers[at.number] = self._reader(at.number, window.next)
 
     def be_unsure(self) -> None:
-        """Treat events as redelivered that may have been in flight when the last process ended."""
+        """Mark events that a crashed process may have delivered as redelivered."""
         for number, window in self.windows.items():
             most = window.next + self.settings.max_unsettled
             window.unsure = min(self.bounds(number).end, most)
@@ -130,7 +130,7 @@ class LiveQueue:
         return any(window.start < window.unsure for window in self.windows.values())
 
     def alter(self, settings: QueueSettings) -> list[Callback]:
-        """Apply changed settings; return the callbacks to wake."""
+        """Apply changed settings; return the waiting consumers' callbacks, to be called."""
         if settings == self.settings:
             return []
         self.settings = settings
@@ -141,11 +141,11 @@ class LiveQueue:
         return self.take_waiting()
 
     def out_with(self, owner: str) -> int:
-        """Return how many events are in flight with an owner."""
+        """Return the number of events in flight with an owner."""
         return sum(window.owners.get(owner, 0) for window in self.windows.values())
 
     def in_turn(self, partitions: Collection[int]) -> list[int]:
-        """Return the existing ones of these partitions, starting with another one on each call."""
+        """Return those of the partitions that exist, rotated by one on each call."""
         numbers = [number for number in partitions if number in self.windows]
         if self.settings.order is Order.PRIORITY:
             return sorted(numbers, reverse=True)
@@ -190,7 +190,7 @@ class LiveQueue:
                     if chosen := self._take_in(number, batch, header, limit):
                         load.add(header.base_offset, batch, chosen)
         except MainstemError:
-            # Events taken so far must be delivered; the next call raises the error again.
+            # The events collected so far must be delivered; the next call raises the error again.
             if not load.offsets:
                 raise
         finally:
@@ -224,7 +224,7 @@ class LiveQueue:
         return self._log.bounds(PartitionId(self.key.topic_id, number))
 
     def keep_within(self, number: int) -> Bounds:
-        """Count events deleted before they were settled; return the partition's bounds."""
+        """Settle events that the log has deleted as missed; return the partition's bounds."""
         window = self.windows[number]
         bounds = self.bounds(number)
         if bounds.start > window.start:
@@ -235,11 +235,11 @@ class LiveQueue:
         return bounds
 
     def again(self, number: int, offsets: Iterable[int]) -> dict[int, Event]:
-        """Read events that were delivered before; deleted ones are left out."""
+        """Return events that were read before, by offset; deleted ones are left out."""
         return self._readers[number].again(offsets)
 
     def move(self, number: int, at: WindowSet) -> None:
-        """Drop a partition's window and continue from another offset."""
+        """Replace a partition's state by one that continues at another offset."""
         keyed, most = self.settings.order is Order.KEY, self.settings.max_deliveries
         self.windows[number] = Window(at, most, keyed=keyed, alarm=self._alarm)
         self.begin(number)
@@ -253,11 +253,11 @@ class LiveQueue:
         self.begin(number)
 
     def begin(self, number: int) -> None:
-        """Move the reader to the window's ``next``."""
+        """Make the reader continue at the first offset that has no entry yet."""
         self._readers[number].begin(self.windows[number].next)
 
     def expire(self, monotonic_ms: int, now_ms: int) -> bool:
-        """Give back events with expired locks; release due delays. Return whether any changed."""
+        """Return events with expired locks, and end due delays; return whether any changed."""
         is_changed = False
         for window in self.windows.values():
             if window.entries:
@@ -309,7 +309,7 @@ class LiveQueue:
         return found
 
     def _is_head_fresh(self, number: int) -> bool:
-        """Tell whether the oldest waiting event is the next one of the reader."""
+        """Tell whether the oldest waiting event is one that was not read yet."""
         window = self.windows[number]
         return window.out == len(window.entries)
 
@@ -333,7 +333,7 @@ class LiveQueue:
                 )
 
     def _grew(self, number: int, grown: Callback) -> None:
-        """Forget the watch that fired; called from any thread."""
+        """Drop the watch of a partition whose append it reported; called from any thread."""
         self._growth.pop(number, None)
         grown()
 
@@ -344,14 +344,14 @@ class LiveQueue:
         self._growth.clear()
 
     def wait_ms(self, monotonic_ms: int, now_ms: int) -> int | None:
-        """Return the time until the next expiry or due delay in ms; None if there is none."""
+        """Return the ms until a lock, delay or time to live ends; None if none is running."""
         lock_ms, delay_ms, _ = self.deadlines()
         clocks = ((lock_ms, monotonic_ms), (delay_ms, now_ms))
         waits = [due - now for due, now in clocks if due is not None]
         return max(0, min(waits)) if waits else None
 
     def watch(self, wake: Callback, partitions: Collection[int]) -> Callback:
-        """Call ``wake`` when an event is given back, or appended where all events were read."""
+        """Call ``wake`` when an event is returned, or appended where all events were read."""
         self._watches += 1
         token = self._watches
         self._waiting[token] = wake
@@ -377,7 +377,10 @@ class LiveQueue:
         return unwatch
 
     def take_waiting(self) -> list[Callback]:
-        """Remove and return the waiting callbacks; the caller calls them without the lock."""
+        """Remove and return the waiting callbacks.
+
+        The caller calls them after releasing the lock.
+        """
         waiting, self._waiting = self._waiting, {}
         return list(waiting.values())
 
@@ -409,7 +412,7 @@ class LiveQueue:
                 yield window, fresh
 
     def _fresh(self, number: int) -> Event | None:
-        """Return the next fresh event; None if there is none, or the window is full."""
+        """Return the next fresh event; None if there is none, or ``max_unsettled`` is reached."""
         window, reader = self.windows[number], self._readers[number]
         window.seen = None
         if len(window.entries) >= self.settings.max_unsettled:
@@ -425,7 +428,7 @@ class LiveQueue:
             event = reader.take()
         if event is None:
             window.next = max(window.next, reader.offset)
-            # The events there belong to an open transaction; its end marker will be appended.
+            # The events there belong to an open transaction; its end marker will wake the queue.
             window.seen = max(tail, window.next)
         return event
 
@@ -455,7 +458,7 @@ class LiveQueue:
             load.add(base, batch, [offset])
 
     def _fresh_batches(self, number: int, max_bytes: int) -> list[memoryview] | None:
-        """Return fresh batches; None if there are none, or the window is full."""
+        """Return fresh batches; None if there are none, or ``max_unsettled`` is reached."""
         window, reader = self.windows[number], self._readers[number]
         window.seen = None
         if len(window.entries) >= self.settings.max_unsettled:
@@ -479,7 +482,7 @@ class LiveQueue:
     def _take_in(
         self, number: int, batch: memoryview, header: BatchHeader, limit: int
     ) -> list[int]:
-        """Add a fresh batch's events to the window; return the offsets to deliver now."""
+        """Add entries for a newly read batch; return the offsets to deliver now."""
         window, chosen = self.windows[number], list[int]()
         fresh = keys_of(batch) if window.keyed else dict.fromkeys(offsets_of(batch))
         for offset, key in fresh.items():

@@ -57,7 +57,7 @@ MAX_BYTES = 1024 * 1024
 
 
 class Settled(NamedTuple):
-    """When settlements become durable, and the refused ones by their index in the request."""
+    """When settlements become durable, and the errors of the refused ones by index."""
 
     durable: Durable
     refused: dict[int, MainstemError]
@@ -93,7 +93,7 @@ class Queues:
         self._registry = QueueRegistry(state, transactions, create_topic, crashed=crashed)
         self._settler = self._registry.settler
         self.registry = self._registry
-        """For code that maintains all queues, such as retention."""
+        """The open queues, for broker modules that maintain all of them, such as retention."""
         self.fold = self._registry.fold
         self._leases = first_lease
         self.tick = self._registry.tick
@@ -102,7 +102,7 @@ class Queues:
         self.cut = self._registry.cut
         self.close = self._registry.close
 
-    # Which there are
+    # Create, change, delete and list queues
 
     def create(
         self,
@@ -132,15 +132,15 @@ class Queues:
         self._registry.dead_letters.router = router
 
     def watch_deletions(self, watcher: str, deleted: Callable[[str], None]) -> None:
-        """Call ``deleted`` with the name of each queue that is deleted, also with its topic."""
+        """Call ``deleted`` with the name of each deleted queue, also if its topic was deleted."""
         self._registry.deletions[watcher] = deleted
 
     def lay_over(self, overlay: Overlay) -> None:
-        """Register a function that overrides the settings of queues by name."""
+        """Register a function that overrides queue settings by queue name."""
         self._registry.overlay = overlay
 
     def overlay_changed(self, name: str) -> None:
-        """Apply changed overrides to the open queues of a name at once."""
+        """Apply changed overrides to the open queues of this name at once."""
         with self._registry.turn():
             for key in self.fold.named(name):
                 self._registry.alter(key)
@@ -211,7 +211,7 @@ class Queues:
         return count, durable
 
     def check_offset(self, topic: str, partition: int, offset: int) -> None:
-        """Check that an offset exists to continue at; raises OffsetOutOfRange, UnknownPartition."""
+        """Raise OffsetOutOfRange or UnknownPartition if a queue cannot continue at an offset."""
         start, tail = self._state.log.bounds(self._state.at(topic, partition))[:2]
         if not start <= offset <= tail:
             place = f"partition {partition} of topic {topic!r}"
@@ -235,7 +235,7 @@ class Queues:
             return described(live)
 
     def every(self, name: str | None = None) -> list[QueueState]:
-        """Return every queue, or those of one name, by topic and name."""
+        """Return the state of every queue, or of those with one name, ordered by topic and name."""
         with self._registry.lock:
             keys = list(self.fold) if name is None else self.fold.named(name)
             found = [(self._state.topics.by_id(key.topic_id), key.name) for key in keys]
@@ -271,7 +271,7 @@ class Queues:
         noted: bool = False,
         locked: bool = True,
     ) -> list[Delivery]:
-        """Deliver events to an owner: if any are available, at least one whatever its size.
+        """Deliver available events to an owner: at least one, whatever its size, if there is one.
 
         ``credit``: the maximum number in flight with this owner, including these.
         ``locked``: an unsettled delivery goes to another owner after ``lock_ms``; otherwise it
@@ -487,7 +487,7 @@ class Queues:
         return self.settle(topic, name, owner, kept).refused
 
     def leave(self, topic: str, name: str, owner: str, *, failed: bool = False) -> Durable:
-        """Give back all deliveries of an owner; ``failed``: they count as deliveries."""
+        """Return all deliveries of an owner to the queue; ``failed``: they count as deliveries."""
         with self._registry.turn():
             live = self._registry.opened(topic, name)
             plan = Plan()
@@ -521,7 +521,7 @@ class Queues:
 
 
 def _runs(given: Sequence[tuple[int, int]]) -> list[AcquiredRecords]:
-    """Group consecutive offsets with equal delivery counts."""
+    """Group consecutive offsets with equal delivery counts into runs."""
     found: list[AcquiredRecords] = []
     first, alike = given[0]
     last = first - 1

@@ -1,4 +1,4 @@
-"""Reads a partition for a queue: fresh events in order, redeliveries by offset."""
+"""Reads a partition for a queue: new events in order, redeliveries by offset."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -14,7 +14,7 @@ _READ_BYTES = 64 * 1024
 
 
 class PartitionReader:
-    """A partition's events; holds at most one slice of the log in memory."""
+    """Reads a partition's events; holds at most one slice of the log in memory."""
 
     def __init__(
         self,
@@ -35,11 +35,11 @@ class PartitionReader:
         self._uncommitted = uncommitted
         self._events: Iterator[Event] = iter(())
         self._ahead: Event | None = None
-        """The event that ``peek`` returned, and ``take`` has not."""
+        """The event that ``peek`` returned and ``take`` has not returned yet."""
         self._last = 0
         """The last offset of the slice in memory."""
         self.offset = offset
-        """Next offset to read; earlier ones were returned or are not deliverable."""
+        """Next offset to read; lower ones were returned already or cannot be delivered."""
 
     def begin(self, offset: int) -> None:
         """Continue at another offset."""
@@ -54,7 +54,7 @@ class PartitionReader:
         return self._ahead
 
     def take(self) -> Event | None:
-        """Return the next event, None if there is none yet. Raises OffsetOutOfRange."""
+        """Return the next event, or None if there is none yet; raises OffsetOutOfRange."""
         if (ahead := self._ahead) is not None:
             self._ahead = None
             return ahead
@@ -82,7 +82,7 @@ class PartitionReader:
         return list(visible(view, found.aborted)), max(offset, end)
 
     def again(self, offsets: Iterable[int]) -> dict[int, Event]:
-        """Return events that were read before; deleted ones are left out."""
+        """Return events that were read before, by offset; deleted ones are left out."""
         found: dict[int, Event] = {}
         batch: Mapping[int, Event] = {}
         last = -1
@@ -108,7 +108,7 @@ class PartitionReader:
         return found
 
     def stored_at(self, offset: int) -> memoryview | None:
-        """Return the record batch that contains an offset, or the next one; None at the end."""
+        """Return the record batch that contains an offset, or the next batch; None at the end."""
         stored = self._stored(offset)
         return None if stored is None else next(batches(stored.tobytes()))
 
@@ -131,7 +131,7 @@ class PartitionReader:
 
 
 def offsets_of(batch: memoryview) -> Collection[int]:
-    """Return the offsets of a batch's events; decodes it only if some are missing."""
+    """Return the offsets of a batch's events; decodes the batch only if its offsets have gaps."""
     header = read_header(batch)
     if header.count == header.last_offset_delta + 1:
         return range(header.base_offset, header.last_offset + 1)

@@ -28,7 +28,7 @@ class Order(StrEnum):
     NONE = "none"
     """By offset, except for redeliveries."""
     KEY = "key"
-    """An event waits until all earlier events of its key are settled."""
+    """By offset, but an event waits until all earlier events of its key are settled."""
     PRIORITY = "priority"
     """One partition per priority: events of higher partitions come first."""
 
@@ -37,26 +37,34 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A queue's settings, chosen at creation."""
 
     lock_ms: int = 30_000
-    """How long a consumer may hold a delivery before it goes to another consumer."""
+    """How long a delivery stays locked to its consumer; then it goes to another consumer."""
     max_deliveries: int | None = 5
-    """Failed deliveries after which an event becomes a dead letter; none retries for ever."""
+    """Failed deliveries after which an event becomes a dead letter; none: it is retried for
+    ever.
+    """
     dead_letters: bool = True
-    """Whether such events go to the topic ``<topic>.dead``; otherwise they are dropped."""
+    """Whether failed events go to the topic ``<topic>.dead``; otherwise they are dropped."""
     max_unsettled: int = 2_000
     """Limit per partition on events in flight, to be redelivered, or waiting for their key."""
     order: Order = Order.NONE
     uncommitted: bool = False
     """Whether events of open transactions are delivered before their commit or abort."""
     ttl_ms: int | None = None
-    """Time to live: events not delivered this long after publishing expire; none: never."""
+    """Time to live: an event not delivered this long after it was published expires; none:
+    never.
+    """
     ttl_header: str = ""
-    """Name of a header with the event's own time to live in milliseconds; the lower one counts."""
+    """Name of a header with the event's own time to live in milliseconds; the lower of the two
+    applies.
+    """
     max_length: int | None = None
     """Maximum number of waiting events; the oldest ones beyond it become dead letters."""
     max_bytes: int | None = None
     """Maximum bytes of waiting events; the oldest ones beyond it become dead letters."""
     dead_letter_route: str = ""
-    """Where dead letters go instead of ``<topic>.dead``: a name that a head's router knows."""
+    """Where dead letters go instead of ``<topic>.dead``: a name that a protocol head resolves (for
+    AMQP, exchange and routing key).
+    """
 
     @property
     def is_limited(self) -> bool:
@@ -91,7 +99,7 @@ class QueueKey(msgspec.Struct, frozen=True, array_like=True, tag="subscription")
 
 
 class WindowKey(msgspec.Struct, frozen=True, array_like=True, tag="window"):
-    """Compaction key of a queue's window on a partition."""
+    """Compaction key of a queue's state in one partition."""
 
     name: str
     topic_id: str
@@ -104,9 +112,10 @@ class WindowKey(msgspec.Struct, frozen=True, array_like=True, tag="window"):
 
 
 class ChangeKey(msgspec.Struct, frozen=True, array_like=True, tag="change"):
-    """Compaction key of one change to a window since it was last written whole.
+    """Compaction key of one change to a queue's state in a partition.
 
-    Changes are numbered from 0 after each whole window, which replaces all earlier records.
+    Changes are numbered from 0 after each record of the whole state, which replaces all earlier
+    records.
     """
 
     name: str
@@ -120,7 +129,7 @@ class RunKey(msgspec.Struct, frozen=True, array_like=True, tag="run"):
 
 
 class QueueSet(msgspec.Struct, frozen=True, tag_field="kind", tag="subscription/1"):
-    """The queue exists, with these settings."""
+    """A queue exists, with these settings."""
 
     settings: QueueSettings
     created_ms: int
@@ -139,11 +148,11 @@ class UnsettledRange(NamedTuple):
 
 
 class WindowSet(msgspec.Struct, frozen=True, tag_field="kind", tag="window/1", omit_defaults=True):
-    """A queue's whole window on a partition."""
+    """A queue's whole state in one partition."""
 
     next: int
     left: tuple[UnsettledRange, ...] = ()
-    """In offset order, without overlap, all below ``next``."""
+    """Unsettled events below ``next``, in offset order and without overlap."""
     missed: int = 0
     """Number of offsets deleted before they were settled."""
 
@@ -156,17 +165,17 @@ class WindowSet(msgspec.Struct, frozen=True, tag_field="kind", tag="window/1", o
 class WindowChange(
     msgspec.Struct, frozen=True, tag_field="kind", tag="window-change/1", omit_defaults=True
 ):
-    """What changed in a window since it was last written, where the whole would be larger."""
+    """A change of a queue's state in one partition; written where the whole would be larger."""
 
     next: int
     left: tuple[UnsettledRange, ...] = ()
-    """Unsettled events that are new, or whose state has changed."""
+    """Unsettled events that are new or whose delivery count or due time changed."""
     settled: tuple[tuple[int, int], ...] = ()
     """First and last offset of each run of events that have been settled."""
     missed: int = 0
 
     def applied(self, to: WindowSet) -> WindowSet:
-        """Return the window after this change."""
+        """Return the state after this change."""
         left = {at: each for each in to.left for at in range(each.first, each.last + 1)}
         for first, last in self.settled:
             for offset in range(first, last + 1):
@@ -220,14 +229,14 @@ class Delivery(msgspec.Struct, frozen=True):
     count: int
     """Delivery count, including this one."""
     lease: int
-    """Distinguishes this delivery from other deliveries of the same event."""
+    """Number that distinguishes this delivery from other deliveries of the same event."""
     until_ms: int | None
     """When the lock expires unless renewed, on the broker's monotonic clock.
 
-    None if its owner keeps it until it settles it or leaves.
+    None if the delivery has no lock: its owner keeps it until it settles it or leaves.
     """
     redelivered: bool = False
-    """Whether it may have been handed out before, even if that did not count as a delivery."""
+    """Whether it may have been delivered before, including deliveries that did not count."""
 
 
 class AcquiredRecords(NamedTuple):
@@ -243,7 +252,9 @@ class AcquiredBatches(NamedTuple):
 
     partition: int
     batches: list[memoryview]
-    """Whole record batches in offset order; events outside ``runs`` are not delivered."""
+    """Whole record batches in offset order; events whose offset is not in ``runs`` are not
+    delivered.
+    """
     runs: list[AcquiredRecords]
     """The delivered offsets, in order."""
 
@@ -256,13 +267,15 @@ class Outcome(StrEnum):
     NACK = "nack"
     """Failed: redelivered, or a dead letter after the last delivery allowed."""
     RELEASE = "release"
-    """Not tried: redelivered, and this delivery does not count."""
+    """Not processed: redelivered, and this delivery does not count."""
     REJECT = "reject"
-    """Can never succeed: becomes a dead letter at once."""
+    """Can never be processed: becomes a dead letter at once."""
     RENEW = "renew"
     """Still in progress: the owner keeps it for another ``lock_ms`` from now."""
     ABSENT = "absent"
-    """The owner found no event at this offset: settled; no error if it is not in flight."""
+    """The owner found no event at this offset; settles it, without an error if it is not in
+    flight.
+    """
 
 
 class Cause(StrEnum):
@@ -284,7 +297,9 @@ class Settlement(NamedTuple):
     offset: int
     outcome: Outcome = Outcome.ACK
     lease: int | None = None
-    """None matches any delivery of the event in flight with the owner."""
+    """The delivery's lease; None matches any delivery of the event that is in flight with the
+    owner.
+    """
     delay_ms: int = 0
     """How long a nacked event waits for its redelivery."""
     reason: str = ""

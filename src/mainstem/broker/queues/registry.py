@@ -1,9 +1,9 @@
-"""Open queues: found by name, used under one lock, with their timers.
+"""Open queues: finds them by name, holds the lock they share, and runs their timers.
 
-How this works: a queue is opened, with its stored windows, when it is first used. All queues share
+How this works: a queue is opened, with its stored state, when it is first used. All queues share
 one lock. It is taken before the broker's own lock and never while that one is held, so that reading
-and decoding events under it delays no group or transaction. Callbacks to wake are collected under
-the lock and called without it.
+and decoding events under it delays no group or transaction. Callbacks that wake consumers are
+collected under the lock and called without it.
 """
 
 import threading
@@ -78,9 +78,9 @@ class QueueRegistry:
         self._spent: dict[QueueKey, LiveQueue] = {}
         """Queues with dead letters that could not be written yet."""
         self.deletions: dict[str, Callable[[str], None]] = {}
-        """What is called with the name of each deleted queue, by who watches."""
+        """Functions to call with the name of each deleted queue, by watcher."""
         self.overlay: Overlay = lambda _, own: own
-        """Settings by queue name that override a queue's own settings."""
+        """Returns a queue's effective settings from its name and its own settings."""
         journal = Journal[Key, Value](
             state.log,
             QUEUES,
@@ -94,7 +94,7 @@ class QueueRegistry:
         self._grown = {key for key in self.fold if self.is_limited(key)}
         """Queues with limits that may have received events since the last check."""
         self._looks = Deadlines[_Place]()
-        """When to check them, on the monotonic clock."""
+        """When to check the limits of queues that received events, on the monotonic clock."""
         self._looked_ms: dict[QueueKey, int] = {}
         run = self.fold.run
         stopped = () if run is None else run.unsure
@@ -104,7 +104,7 @@ class QueueRegistry:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Take the lock; after releasing it, make the collected calls."""
+        """Hold the lock; after releasing it, call the callbacks collected meanwhile."""
         calls: list[Callback] = []
         try:
             with self.lock:
@@ -116,7 +116,7 @@ class QueueRegistry:
         finally:
             make(calls)
 
-    # Under the lock
+    # The following are called under the lock
 
     def known(self, topic: str, name: str) -> QueueKey:
         """Return the key of a queue; raises UnknownTopic, UnknownQueue."""
@@ -140,7 +140,7 @@ class QueueRegistry:
             self.settler.calls += live.alter(settings)
 
     def settled_to(self, at: PartitionId, tail: int) -> int:
-        """Return the first unsettled offset of a queue in a partition; takes the lock."""
+        """Return the lowest unsettled offset over all queues in a partition; takes the lock."""
         with self.lock:
             starts = []
             for key in self.fold.on_topic(at.topic_id):
@@ -156,7 +156,7 @@ class QueueRegistry:
         return settings is not None and settings.is_limited
 
     def opened(self, topic: str, name: str) -> LiveQueue:
-        """Return a queue, opened if needed, with windows for all partitions of its topic."""
+        """Return a queue, opened if needed, with state for all partitions of its topic."""
         key = self.known(topic, name)
         found = self._state.topics.get(topic)
         live = self._live.get(key)
@@ -207,7 +207,7 @@ class QueueRegistry:
         return durable
 
     def expire(self, live: LiveQueue) -> None:
-        """Give back expired deliveries, write dead letters, and wake waiting consumers."""
+        """Return expired deliveries, write dead letters, and wake waiting consumers."""
         is_changed = live.expire(self._monotonic_ms(), self._now_ms())
         if self.settler.bury_spent(live) or is_changed:
             self.settler.calls += live.take_waiting()
@@ -232,12 +232,13 @@ class QueueRegistry:
         self._grown.add(key)
         self._state.alarm()
 
-    # Time, and topics that change
+    # Timers, and changes of topics
 
     def tick(self) -> None:
-        """Give back expired deliveries, and write dead letters.
+        """Return expired deliveries to their queues, and write dead letters.
 
-        Handles a bounded number per call; the rest stays due, so that others get their turn.
+        Handles a bounded number per call and the rest in later calls, so that other queues get
+        their turn.
         """
         with self.turn():
             due = dict(islice(self._spent.items(), MAX_AT_ONCE))
@@ -293,7 +294,7 @@ class QueueRegistry:
         return self.opened(topic.name, key.name)
 
     def _note_returned(self) -> None:
-        """Schedule checks of queues with limits to which events were given back."""
+        """Schedule checks of limited queues to which events were returned."""
         while self.settler.given_back:
             self._grew(self.settler.given_back.pop())
         while self.settler.kept:
@@ -307,7 +308,8 @@ class QueueRegistry:
         for key, live in self._used.items():
             place = (key.name, key.topic_id)
             if self._live.get(key) is not live:
-                # The queue was deleted; a new one of the same name and topic is another object.
+                # The queue was deleted; one created later with the same name and topic is another
+                # object.
                 if key not in self._live:
                     for deadlines in (self._locks, self._delays, self._looks):
                         deadlines.clear(place)
@@ -350,16 +352,16 @@ class QueueRegistry:
         return live.take_waiting()
 
     def _told(self, key: QueueKey) -> list[Callback]:
-        """Return the callbacks that tell of a deleted queue."""
+        """Return the callbacks that report a deleted queue to its watchers."""
         return [partial(each, key.name) for each in self.deletions.values()]
 
     def cut(self, partition: PartitionId) -> None:
-        """Update windows after a partition was truncated, before anything new is appended."""
+        """Truncate queue state after a partition was truncated, before anything is appended."""
         with self.turn():
             self._cut(partition.topic_id)
 
     def _put_right(self) -> None:
-        """Delete queues of missing topics; truncate windows to what survived a power cut."""
+        """Delete queues of missing topics; truncate the others to what survived a power cut."""
         ids = {topic.id for topic in self._state.topics}
         # A full disk must not prevent opening the log; the next start tries again.
         with suppress(StorageFull):
@@ -371,10 +373,10 @@ class QueueRegistry:
             self.settler.tell_gates(self.fold.windows(key))
 
     def _cut(self, topic_id: str) -> None:
-        """Truncate windows that extend beyond the end of their partition.
+        """Truncate queue state that extends beyond the end of its partition.
 
-        Windows survive a power cut, but events of ``disk`` and ``memory`` topics may not. New
-        events would reuse the offsets of lost ones and be taken for settled.
+        Queue state survives a power cut, but events of ``disk`` and ``memory`` topics may not. New
+        events would reuse the offsets of lost ones and be treated as settled.
         """
         topic = self._state.topics.by_id(topic_id)
         if topic is None:
@@ -391,9 +393,9 @@ class QueueRegistry:
                     change = WindowKey(key.name, key.topic_id, at.number)
                     self.settler.write([QueueChange(change, window.record())])
                 if live is not None and at.number in live.windows:
-                    # The reader's buffer may hold events that were truncated.
+                    # The reader's buffer may hold truncated events.
                     live.windows[at.number].seen = None
                     live.begin(at.number)
             if live := self._live.get(key):
-                # Consumers that watch the tail must watch the new one.
+                # Consumers that watch the old tail must watch the new one.
                 self.settler.calls += live.take_waiting()

@@ -1,7 +1,7 @@
-"""Replays the queues' journal: which queues exist, and their windows.
+"""Replays the queues' journal: which queues exist, and their state per partition (windows).
 
 A window is written when events in it are settled, not when they are delivered (except after a
-crash, see ``queues``). So reads cost no writes, and a restart redelivers at most the events in
+crash, see ``queues``). So deliveries cost no writes, and a restart redelivers at most the events in
 flight. A record holds the whole window or the changes to it. Changes are numbered from 0 after each
 whole window, and a whole window is written again before there are too many. Compaction keeps the
 latest record of each key, and thus the latest whole window with all later changes. Changes from
@@ -32,7 +32,7 @@ _BEGINNING = WindowSet(0)
 
 
 class _Written:
-    """A stored window: the last whole one, and the changes since."""
+    """A window as stored: the last record of the whole window, and the changes since."""
 
     __slots__ = ("changes", "numbers", "whole")
 
@@ -40,7 +40,7 @@ class _Written:
         self.whole: WindowSet | None = None
         self.changes: list[WindowChange] = []
         self.numbers = 0
-        """How many change numbers have a record in the journal."""
+        """Number of change records that the journal holds for this window."""
 
     def now(self) -> WindowSet:
         """Return the window with all changes applied."""
@@ -82,7 +82,7 @@ class QueueFold:
         return list(self._by_topic.get(topic_id, ()))
 
     def named(self, name: str) -> list[QueueKey]:
-        """Return the queues of a name, on all topics."""
+        """Return the queues with a name, on all topics."""
         return list(self._by_name.get(name, ()))
 
     def names(self) -> set[str]:
@@ -94,7 +94,7 @@ class QueueFold:
         return list(self._by_topic)
 
     def window(self, key: QueueKey, partition: int) -> WindowSet:
-        """Return a queue's window; a partition added later starts at 0."""
+        """Return a queue's window in a partition; that of a partition added later starts at 0."""
         found = self._windows.get(key, {}).get(partition)
         return _BEGINNING if found is None else found.now()
 
@@ -108,7 +108,7 @@ class QueueFold:
     def change(
         self, key: QueueKey, partition: int, value: WindowChange | None
     ) -> QueueChange | None:
-        """Return the record of a change to a window; None if it must be written whole."""
+        """Return the change to a window as a record; None if the whole window must be written."""
         found = self._windows.get(key, {}).get(partition)
         if value is None or found is None or found.whole is None:
             return None
@@ -124,7 +124,7 @@ class QueueFold:
         starts: Mapping[int, int],
         now_ms: int,
     ) -> list[QueueChange]:
-        """Return the records that create a queue at some offsets, or change its settings."""
+        """Return the records that create a queue at these start offsets, or change its settings."""
         check_group(key.name, "queue")
         settings.check()
         was = self._known.get(key)
@@ -151,7 +151,7 @@ class QueueFold:
         return [*gone, QueueChange(key, None)]
 
     def strays(self, topic_ids: Container[str]) -> list[QueueKey]:
-        """Return the queues whose topic is not among these."""
+        """Return the queues whose topic is not among these topic ids."""
         return [
             key
             for topic_id, keys in self._by_topic.items()

@@ -37,33 +37,33 @@ from mainstem.log.port import Durable, PartitionId, WritableBatch
 _NEVER_SETTLED = "it was delivered that often and never settled"
 _CAUSES = {
     Cause.EXPIRED: "it was not delivered in its time to live",
-    Cause.LENGTH: "too many events, or too large ones, waited behind it",
+    Cause.LENGTH: "its queue exceeded its limit of waiting events or bytes",
 }
 
 
 class Plan:
-    """Changes to a queue that a request asks for, not yet appended."""
+    """The changes to a queue that a request makes, not yet appended."""
 
     def __init__(self) -> None:
         self.changes: dict[int, dict[int, Back | None]] = {}
-        """By partition and offset; None settles the event."""
+        """Changes by partition and offset; None settles the event."""
         self.reasons: dict[int, dict[int, str]] = {}
         self.dead: dict[int, dict[int, Death]] = {}
         """The settled events that become dead letters, and why."""
         self.renewed: list[tuple[int, int]] = []
 
     def set(self, partition: int, offset: int, change: Back | None, reason: str = "") -> None:
-        """Plan to settle an event (None), or to give it back."""
+        """Add to the plan: settle an event (None), or return it to the queue."""
         self.changes.setdefault(partition, {})[offset] = change
         self.reasons.setdefault(partition, {})[offset] = reason
 
     def bury(self, partition: int, offset: int, cause: Cause, reason: str) -> None:
-        """Plan to settle an event as a dead letter."""
+        """Add to the plan: settle an event as a dead letter."""
         self.set(partition, offset, None)
         self.dead.setdefault(partition, {})[offset] = Death(cause, reason)
 
     def expire(self, event: Event) -> None:
-        """Plan to settle an expired event, which nobody holds, as a dead letter."""
+        """Add to the plan: settle an expired event that is not in flight as a dead letter."""
         self.bury(event.partition, event.offset, Cause.EXPIRED, _CAUSES[Cause.EXPIRED])
 
     def add(self, other: "Plan") -> None:
@@ -87,7 +87,7 @@ class Prepared(NamedTuple):
     records: list[QueueChange]
     letters: Letters
     frees: bool
-    """Whether waiting consumers may get events by it."""
+    """Whether the plan may make events available to waiting consumers."""
 
 
 class Settler:
@@ -108,7 +108,7 @@ class Settler:
         self.calls: list[Callback] = []
         """Callbacks to call after the lock is released."""
         self.given_back: list[QueueKey] = []
-        """Queues with limits to which events were given back."""
+        """Queues with limits to which events were returned."""
         self.kept: list[QueueKey] = []
         """Queues whose dead letters could not be written."""
         self.settled_topics: set[str] = set()
@@ -179,7 +179,7 @@ class Settler:
                 reason = window.entries[offset].reason or _NEVER_SETTLED
                 plan.bury(number, offset, Cause.DELIVERIES, reason)
             # If they cannot be read or written, they stay spent and the next request tries again:
-            # this must not fail requests for other events.
+            # the error must not fail requests for other events.
             with suppress(MainstemError):
                 self.carry_out(live, plan)
                 is_any = is_any or bool(plan.changes)
@@ -193,12 +193,12 @@ class Settler:
         return bool(plan.changes) and self.carry_out_or_put_back(live, plan)
 
     def carry_out_or_put_back(self, live: LiveQueue, plan: Plan) -> bool:
-        """Write dead letters of events not in flight; return whether that succeeded.
+        """Append a plan for events not in flight; return whether it succeeded.
 
-        On failure the events keep waiting, like events delivered too often, and are tried again.
+        On failure the events keep waiting and are tried again, like events delivered too often.
         """
         try:
-            # Lazy is enough: events that a power cut restores are over the limits again.
+            # Lazy is enough: if a power cut restores these events, they exceed the limits again.
             self.carry_out_all([(live, plan)], lazy=True)
         except MainstemError:
             for number, changes in plan.changes.items():
@@ -210,14 +210,15 @@ class Settler:
         return True
 
     def carry_out(self, live: LiveQueue, plan: Plan) -> Durable:
-        """Append a plan, all or nothing, and apply it; on StorageFull nothing is changed.
+        """Append a plan, all or nothing, and apply it; raises StorageFull with nothing changed.
 
-        Dead letters are part of the same append, so an event is settled only with its letter.
+        The same append holds the dead letters, so an event is settled only together with its dead
+        letter.
         """
         return self.carry_out_all([(live, plan)])
 
     def carry_out_all(self, plans: Sequence[Planned], *, lazy: bool = False) -> Durable:
-        """Carry out plans for several queues, all or none, in one append.
+        """Append and apply plans for several queues, all or none, in one append.
 
         ``lazy``: nobody waits for durability; see the log's ``append``.
         """
@@ -234,9 +235,10 @@ class Settler:
         return durable
 
     def carry_out_with(self, plans: Sequence[Planned], append: Append[Answer]) -> Answer:
-        """Carry out several plans in one append with other batches, made by ``append``.
+        """Append and apply plans with other batches in one append, made by ``append``.
 
-        ``append`` gets the plans' batches. It returns its answer and whether it appended anything.
+        ``append`` receives the plans' batches. It returns its answer and whether it appended
+        anything.
         """
         prepared = [self._prepare(live, plan) for live, plan in plans if plan.changes]
         letters, changes = list[tuple[PartitionId, WritableBatch]](), list[QueueChange]()
@@ -283,7 +285,7 @@ class Settler:
     def note_settled(self, topic_id: str) -> None:
         """Note a topic with ``delete_acked`` in which events were settled."""
         if not self.settled_topics:
-            # The first topic needs a new deadline for the next tick.
+            # The first such topic sets a new deadline for the next tick.
             self._state.alarm()
         self.settled_topics.add(topic_id)
 
@@ -317,7 +319,7 @@ class Settler:
         changes: Mapping[int, Back | None],
         missed: int = 0,
     ) -> QueueChange:
-        """Return the record for a changed window: the change, or the whole window."""
+        """Return the record of a changed window: the change alone, or the whole window."""
         window = live.windows[number]
         change = self._fold.change(live.key, number, window.change(changes, missed))
         return change or QueueChange(
@@ -339,14 +341,14 @@ class Settler:
         return durable
 
     def tell_gates(self, changes: Iterable[QueueChange]) -> None:
-        """Report the start of windows written whole to topics that limit their backlog."""
+        """Report each queue's first unsettled offset to topics that limit their backlog."""
         for key, value in changes:
             if isinstance(key, WindowKey):
                 start = value.start if isinstance(value, WindowSet) else None
                 self._tell(key.name, key.at, start)
 
     def _tell_gate(self, live: LiveQueue, numbers: Iterable[int]) -> None:
-        # The record may hold only a change; the live window knows the resulting start.
+        # The record may hold a change only; the window in memory has the resulting start.
         for number in numbers:
             at = PartitionId(live.key.topic_id, number)
             self._tell(live.key.name, at, live.windows[number].start)
@@ -368,7 +370,7 @@ def _place(live: LiveQueue, each: Settlement) -> str:
 
 
 def _frees(live: LiveQueue, plan: Plan) -> bool:
-    """Tell whether a plan may give events to waiting consumers."""
+    """Tell whether a plan may make events available to waiting consumers."""
     return live.settings.order is Order.KEY or any(
         len(live.windows[number].entries) >= live.settings.max_unsettled
         or any(change is not None for change in changes.values())

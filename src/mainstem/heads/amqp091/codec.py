@@ -1,19 +1,19 @@
-"""AMQP 0-9-1 frames: where they end, and those with content written in one go.
+"""AMQP 0-9-1 frames: finds where they end, and writes methods with their content.
 
 Reference: AMQP 0-9-1 (sections in brackets), as RabbitMQ speaks it.
 
 A frame is a type, a channel, the payload's size, the payload, and the octet 0xCE [2.3.5]. A
 message is a method frame, a content header frame (size and properties), and body frames [4.2.6].
 
-Messages are the hot path, so they are read (``session.py``) and written (here) by hand, with the
-bytes that need no decoding left as they are:
+Messages are the hot path, so they are read (``session.py``) and written (here) by hand, and bytes
+that need no decoding are passed on unchanged:
 
-``route``       exchange and routing key, two short strings as they stand in BasicPublish. They
-                stand just so in BasicDeliver, BasicGetOk and BasicReturn: keep them with a message,
-                use them as the key of a cache of routes, and pass them on.
-``properties``  flags and properties, as they stand in a content header (``properties.py``).
+``route``       exchange and routing key, two short strings. BasicPublish, BasicDeliver, BasicGetOk
+                and BasicReturn encode them alike: so they are kept with a message, passed on, and
+                are the key of the cache of routes.
+``properties``  flags and properties, encoded as in a content header (``properties.py``).
 
-All other methods are read and written by ``methods.py``.
+All other methods are encoded and decoded by ``methods.py``.
 """
 
 from struct import Struct
@@ -26,16 +26,16 @@ PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_END = 0xCE
 FRAME_OVERHEAD = 8
-"""Bytes of a frame beside its payload."""
+"""Bytes of a frame besides its payload."""
 MIN_FRAME_MAX = 4096
-"""What every peer takes [1.1, frame-min-size]."""
+"""Frame size that every peer must accept [1.1, frame-min-size]."""
 HEARTBEAT_FRAME = b"\x08\0\0\0\0\0\0\xce"
 HEAD = Struct(">BHI")
-"""Type, channel, and size of the payload."""
+"""Frame header: type, channel, and size of the payload."""
 
 _ENDED = b"\xce"
 _JOINED_BYTES = 16 * 1024
-"""Larger bodies are pieces of their own: copying them costs more than a longer list of pieces."""
+"""Larger bodies are sent as separate buffers: copying them costs more than a longer list."""
 _METHOD = Struct(">BHIHH")
 _TAG = Struct(">QB")
 _COUNT = Struct(">I")
@@ -45,10 +45,10 @@ _SETTLED = Struct(">BHIHHQBB")
 
 
 def frame_size(view: memoryview, frame_max: int) -> int | None:
-    """Return the size of the frame that begins here, None if more has to come to tell.
+    """Return the size of the frame that begins here, None if too few bytes have arrived.
 
-    AmqpError for one over the limit. As RabbitMQ does, clients are let off 8 bytes: some count only
-    the payload.
+    Raises AmqpError if it exceeds ``frame_max``. As in RabbitMQ, 8 bytes more are accepted, because
+    some clients count only the payload.
     """
     if len(view) < HEAD.size:
         return None
@@ -64,27 +64,27 @@ def frame_size(view: memoryview, frame_max: int) -> int | None:
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    """Write a frame."""
+    """Encode a frame."""
     return HEAD.pack(kind, channel, len(payload)) + payload + _ENDED
 
 
 def method_frame(channel: int, method: Method | Bare) -> bytes:
-    """Write a method that has no content."""
+    """Encode the frame of a method without content."""
     return frame(METHOD, channel, encode_method(method))
 
 
 def ack_frame(channel: int, delivery_tag: int, *, multiple: bool = False) -> bytes:
-    """Confirm a publish, or all up to it."""
+    """Encode BasicAck, which confirms a publish, or with ``multiple`` all publishes up to it."""
     return _SETTLED.pack(METHOD, channel, 13, 60, 80, delivery_tag, multiple, FRAME_END)
 
 
 def nack_frame(channel: int, delivery_tag: int, *, multiple: bool = False) -> bytes:
-    """Say that a publish, or all up to it, was not taken."""
+    """Encode BasicNack: a publish, or with ``multiple`` all up to it, was not stored."""
     return _SETTLED.pack(METHOD, channel, 13, 60, 120, delivery_tag, multiple, FRAME_END)
 
 
 def route_of(exchange: str, routing_key: str) -> bytes:
-    """Return an exchange and a routing key as they stand in a method."""
+    """Encode an exchange and a routing key as two short strings, as methods contain them."""
     return short_string(exchange) + short_string(routing_key)
 
 
@@ -98,13 +98,13 @@ def deliver_frames(
     body: bytes,
     frame_max: int,
 ) -> list[bytes | memoryview]:
-    """Write BasicDeliver with its content; ``consumer_tag`` as ``short_string`` writes it."""
+    """Encode BasicDeliver with its content; ``consumer_tag`` is an encoded short string."""
     method = _METHOD.pack(METHOD, channel, len(consumer_tag) + len(route) + 13, 60, 60)
     tag, size = _TAG.pack(delivery_tag, redelivered), len(body)
     if not 0 < size <= _JOINED_BYTES or size > frame_max - FRAME_OVERHEAD:
         said = b"".join((method, consumer_tag, tag, route))
         return _with_content(said, channel, properties, body, frame_max)
-    # As _with_content does, but in one step: nearly all messages are small.
+    # The same result as _with_content, but in one step: nearly all messages are small.
     header = _CONTENT.pack(FRAME_END, HEADER, channel, len(properties) + 12, 60, 0, size)
     first = _BODY.pack(FRAME_END, BODY, channel, size)
     parts = (method, consumer_tag, tag, route, header, properties, first, body, _ENDED)
@@ -121,7 +121,7 @@ def get_ok_frames(
     body: bytes,
     frame_max: int,
 ) -> list[bytes | memoryview]:
-    """Write BasicGetOk with its content."""
+    """Encode BasicGetOk with its content."""
     method = _METHOD.pack(METHOD, channel, len(route) + 17, 60, 71)
     tag, count = _TAG.pack(delivery_tag, redelivered), _COUNT.pack(message_count)
     said = b"".join((method, tag, route, count))
@@ -137,7 +137,7 @@ def return_frames(
     body: bytes,
     frame_max: int,
 ) -> list[bytes | memoryview]:
-    """Write BasicReturn with its content."""
+    """Encode BasicReturn with its content."""
     why = code.to_bytes(2, "big") + short_string(text)
     method = _METHOD.pack(METHOD, channel, len(why) + len(route) + 4, 60, 50)
     said = b"".join((method, why, route))
@@ -147,7 +147,7 @@ def return_frames(
 def _with_content(
     method: bytes, channel: int, properties: bytes, body: bytes, frame_max: int
 ) -> list[bytes | memoryview]:
-    """Write a method, given short of its end, the content header and the body."""
+    """Encode a method frame, given without its end octet, the content header and the body."""
     size, most = len(body), frame_max - FRAME_OVERHEAD
     header = _CONTENT.pack(FRAME_END, HEADER, channel, len(properties) + 12, 60, 0, size)
     if not size:

@@ -1,14 +1,14 @@
-"""What AMQP 0-9-1 clients are told when something is refused: a reply code and a text.
+"""Errors for AMQP 0-9-1 clients: a reply code and a text.
 
-A code closes the channel or the whole connection ("soft" and "hard" errors). RabbitMQ's texts are
-kept where it has some: clients and their tests look at them.
+A soft error closes the channel, a hard one the whole connection. Texts are RabbitMQ's where it has
+some, because clients and their tests compare them.
 """
 
 from enum import IntEnum
 
 
 class ReplyCode(IntEnum):
-    """The reply codes [AMQP 0-9-1, 1.1 Constants]; the names are part of the texts."""
+    """The reply codes [AMQP 0-9-1, 1.1 Constants]; error texts contain the names."""
 
     CONTENT_TOO_LARGE = 311
     NO_ROUTE = 312
@@ -48,25 +48,25 @@ _HARD = frozenset(
 
 
 class AmqpError(Exception):
-    """A request is refused; the channel, or for hard errors the connection, is closed."""
+    """A request is refused; closes the channel, or the connection if the error is hard."""
 
     def __init__(self, code: ReplyCode, detail: str, class_id: int = 0, method_id: int = 0) -> None:
         super().__init__(f"{code.name} - {detail}")
         self.code = code
         self.detail = detail
         self.class_id = class_id
-        """The class of the method that was refused, 0 if it was none."""
+        """Class id of the refused method; 0 if no method was refused."""
         self.method_id = method_id
 
     def about(self, class_id: int, method_id: int) -> "AmqpError":
-        """Say which method was refused, unless that was said; return this error."""
+        """Set the ids of the refused method, if not set already; return this error."""
         if not self.class_id:
             self.class_id, self.method_id = class_id, method_id
         return self
 
     @property
     def is_hard(self) -> bool:
-        """Whether the connection is closed, not only the channel."""
+        """Whether the error closes the connection, not only the channel."""
         return self.code in _HARD
 
     @property

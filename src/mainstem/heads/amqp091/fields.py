@@ -12,11 +12,11 @@ which differ from the specification's: ``s`` is a 16-bit integer, ``l`` and ``L`
 | D | Decimal | | A, F | list, dict |
 | V | None | | | |
 
-So what is written again, as headers are when one of them changes, has the types that it came with:
-in Java an Integer is no Long.
+Values written again, such as headers when one of them changes, keep the types that they were
+received with: in Java, Integer and Long differ.
 
-Every size is checked against what surrounds it before anything is read; how deep tables nest is
-limited. What cannot be read is SYNTAX_ERROR.
+Every size is checked against the enclosing value before anything is read, and nesting is limited.
+What cannot be decoded raises SYNTAX_ERROR.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,46 +28,46 @@ import msgspec
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 
 MAX_DEPTH = 64
-"""Tables and arrays inside one another."""
+"""How deep tables and arrays may nest."""
 MAX_SHORT_BYTES = 255
 
 
 class Octet(int):
-    """8 bits, ``b``."""
+    """Signed 8-bit integer, type ``b``."""
 
 
 class UnsignedOctet(int):
-    """8 bits, ``B``."""
+    """Unsigned 8-bit integer, type ``B``."""
 
 
 class Short(int):
-    """16 bits, ``s``."""
+    """Signed 16-bit integer, type ``s``."""
 
 
 class UnsignedShort(int):
-    """16 bits, ``u``."""
+    """Unsigned 16-bit integer, type ``u``."""
 
 
 class UnsignedInt(int):
-    """32 bits, ``i``."""
+    """Unsigned 32-bit integer, type ``i``."""
 
 
 class Long(int):
-    """64 bits, ``l``, also of a number that has room in 32."""
+    """64-bit integer, type ``l``, also for numbers that fit into 32 bits."""
 
 
 class Single(float):
-    """32 bits, ``f``."""
+    """32-bit float, type ``f``."""
 
 
 class Timestamp(msgspec.Struct, frozen=True, order=True):
-    """Seconds since 1970 in UTC, 64 bits unsigned."""
+    """Time in seconds since 1970 in UTC, an unsigned 64-bit integer."""
 
     seconds: int
 
 
 class Binary(bytes):
-    """Bytes of type ``x``; other bytes are written as a long string."""
+    """Bytes of type ``x``; plain Python bytes are written as a long string."""
 
 
 Value = (
@@ -82,7 +82,7 @@ Value = (
     | Sequence[object]
     | Mapping[str, object]
 )
-"""What a table holds; arrays and tables hold the same."""
+"""The values that a table can hold; arrays and nested tables hold the same."""
 Table = Mapping[str, Value]
 
 _U32 = Struct(">I")
@@ -126,16 +126,16 @@ _LETTERS: dict[type, int] = {
 
 
 def malformed(detail: str) -> AmqpError:
-    """Return the error of bytes that cannot be read."""
+    """Return the AmqpError for bytes that cannot be decoded."""
     return AmqpError(ReplyCode.SYNTAX_ERROR, detail)
 
 
-# Reading. All take the place of the first byte and the end of what surrounds it, and return the
-# value and the place behind it.
+# Decoding. Every function takes the position to start at and the end of the enclosing value, and
+# returns the value and the position after it.
 
 
 def read_short_string(data: bytes, at: int, end: int) -> tuple[str, int]:
-    """Read a string of at most 255 bytes."""
+    """Decode a string of at most 255 bytes."""
     if at >= end:
         raise malformed("a short string begins past the end")
     begin = at + 1
@@ -149,19 +149,19 @@ def read_short_string(data: bytes, at: int, end: int) -> tuple[str, int]:
 
 
 def read_long_string(data: bytes, at: int, end: int) -> tuple[bytes, int]:
-    """Read a string of any length, as bytes."""
+    """Decode a string of any length, as bytes."""
     begin, at = _sized(data, at, end)
     return data[begin:at], at
 
 
 def read_table(data: bytes, at: int, end: int) -> tuple[dict[str, Value], int]:
-    """Read a table with its length."""
+    """Decode a table that begins with its length."""
     begin, at = _sized(data, at, end)
     return read_bare_table(data, begin, at), at
 
 
 def read_bare_table(data: bytes, at: int, end: int, depth: int = 1) -> dict[str, Value]:
-    """Read a table that takes all the room there is; if a name comes again, the last one counts."""
+    """Decode a table without a length, up to ``end``; the last of several equal names applies."""
     found: dict[str, Value] = {}
     while at < end:
         name, at = read_short_string(data, at, end)
@@ -170,7 +170,7 @@ def read_bare_table(data: bytes, at: int, end: int, depth: int = 1) -> dict[str,
 
 
 def _sized(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return where something begins and ends whose length comes first."""
+    """Return where a value that is preceded by its length begins and ends."""
     begin = at + 4
     if begin > end:
         raise malformed("a length goes past the end")
@@ -204,7 +204,7 @@ def _fixed_value(letter: int, found: tuple[int, ...]) -> Value:
         return Timestamp(found[0])
     if letter == ord("D"):
         scale, unscaled = found
-        # Digits and exponent are kept as they are: no arithmetic, which would round.
+        # Digits and exponent are kept as they are: arithmetic would round.
         digits = tuple(map(int, str(abs(unscaled))))
         return Decimal((int(unscaled < 0), digits, -scale))
     number = _NUMBERS.get(letter)
@@ -237,11 +237,11 @@ def _sized_value(letter: int, data: bytes, begin: int, end: int, depth: int) -> 
     return values
 
 
-# Writing. ValueError for what has no place on the wire: it did not come from there.
+# Encoding. ValueError means that the wire format cannot hold a value, so it was never received.
 
 
 def short_string(text: str) -> bytes:
-    """Write a string of at most 255 bytes."""
+    """Encode a string of at most 255 bytes."""
     data = text.encode()
     if len(data) > MAX_SHORT_BYTES:
         raise ValueError(f"a short string has at most {MAX_SHORT_BYTES} bytes, not {len(data)}")
@@ -249,12 +249,12 @@ def short_string(text: str) -> bytes:
 
 
 def long_string(data: bytes) -> bytes:
-    """Write a string of any length."""
+    """Encode a string of any length."""
     return _U32.pack(len(data)) + data
 
 
 def table(values: Mapping[str, object]) -> bytes:
-    """Write a table with its length."""
+    """Encode a table, preceded by its length."""
     parts: list[bytes] = []
     for name, value in values.items():
         parts += (short_string(name), _written(value))
@@ -306,5 +306,5 @@ def _written_decimal(value: Decimal) -> bytes:
     unscaled = -unscaled if sign else unscaled
     if not -(2**31) <= unscaled < 2**31:
         raise ValueError(f"{value} has too many digits")
-    # The specification says unsigned; clients take it for signed.
+    # The specification says unsigned; clients decode it as signed.
     return _DECIMAL.pack(scale, unscaled)

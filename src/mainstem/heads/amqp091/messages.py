@@ -1,8 +1,9 @@
-"""Messages that clients publish: BasicPublish, its content header and body, put together.
+"""Messages that clients publish: assembles BasicPublish, content header and body.
 
-How this works: frames of a message may come one by one, on many channels at a time; each channel
-keeps what has come (``Channel.add_content``). But nearly always they come together, and many at
-once: ``take_run`` then reads a message in one step, without keeping anything.
+How this works: the frames of a message may arrive one by one, on many channels at a time; each
+channel keeps those that have arrived (``Channel.add_content``). But nearly always they arrive
+together, and many messages at once: ``take_run`` then decodes each message in one step, without
+keeping anything.
 """
 
 from functools import lru_cache
@@ -18,21 +19,21 @@ PUBLISH, ACK, REJECT, NACK = (b"\0\x3c\0" + bytes((each,)) for each in (40, 80, 
 _CONTENT = Struct(">BHIHHQ")
 TAG = Struct(">QB")
 _BEFORE_PROPERTIES = 19
-"""Bytes of a content header frame."""
+"""Bytes of a content header frame before the property flags."""
 _PART_BYTES = 128 * 1024
-"""A part of a body, as most clients cut them."""
+"""Size of the body frames that most clients send."""
 _SETTLE_BYTES = 21
-"""Of BasicAck, BasicNack and BasicReject; no message is shorter."""
+"""Size of a BasicAck, BasicNack or BasicReject frame; no message is shorter."""
 
 
 class Target(msgspec.Struct, frozen=True, gc=False):
-    """Where messages go: BasicPublish. Messages that say the same share it."""
+    """Where messages go, from BasicPublish; messages with equal bytes share one Target."""
 
     exchange: str
     routing_key: str
     mandatory: bool
     route: bytes
-    """Exchange and routing key as they came: what ``deliver_frames`` takes."""
+    """Exchange and routing key as received; ``deliver_frames`` takes them in this form."""
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False):
@@ -40,12 +41,14 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
 
     target: Target
     properties: bytes
-    """As they came; ``properties.decode_properties`` reads and checks them."""
+    """The encoded properties as received; ``properties.decode_properties`` decodes and checks
+    them.
+    """
     body: bytes
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Approximate size of the message in memory."""
         return len(self.body) + len(self.properties) + len(self.target.route)
 
 
@@ -53,7 +56,7 @@ Said = Publish | BasicAck | BasicNack | BasicReject
 
 
 class Channel:
-    """One channel, and the message that is coming on it."""
+    """One channel, and the incomplete message on it."""
 
     __slots__ = ("_came", "_left", "_parts", "_properties", "_target", "busy", "closing")
 
@@ -61,7 +64,7 @@ class Channel:
         self.closing = False
         """Whether we have sent Close."""
         self.busy = False
-        """Whether a message is coming, or it is closing."""
+        """Whether a message on it is incomplete, or the channel is closing."""
         self._begin()
 
     def _begin(self) -> None:
@@ -73,21 +76,21 @@ class Channel:
 
     @property
     def held(self) -> int:
-        """Bytes that are kept of a message that is coming, with room for its next part."""
+        """Bytes kept of the incomplete message, including space for its next part."""
         return self._came + len(self._properties or b"") + min(self._left, _PART_BYTES)
 
     def close(self) -> None:
-        """Keep nothing, and wait for CloseOk."""
+        """Drop the incomplete message, and wait for CloseOk."""
         self.closing = self.busy = True
         self._begin()
 
     def publish(self, said: bytes) -> None:
-        """Expect the content of BasicPublish, given from its exchange on."""
+        """Expect the content of a BasicPublish, given from its exchange field on."""
         self._target = target_of(said)
         self.busy = True
 
     def add_content(self, kind: int, frame: memoryview, max_bytes: int) -> Publish | None:
-        """Take a content header or a part of a body; return the message if it is whole."""
+        """Add a content header or a part of the body; return the message when it is complete."""
         assert self._target is not None
         if self._properties is None:
             self._properties = self._content_header(kind, frame, max_bytes)
@@ -121,7 +124,7 @@ class Channel:
         return bytes(frame[_BEFORE_PROPERTIES:-1])
 
     def _add_body(self, kind: int, part: memoryview) -> bytes:
-        """Take a part; return the body if it was the last one."""
+        """Add a part of the body; return the whole body if this was the last part."""
         if kind != codec.BODY:
             raise _unexpected("expected content body, got non content body frame instead")
         if len(part) > self._left:
@@ -138,9 +141,9 @@ class Channel:
 def take_run(  # noqa: C901 - calls are what costs most here
     data: bytes, channels: dict[int, Channel], max_bytes: int
 ) -> tuple[list[tuple[int, Said]], int]:
-    """Take messages and acknowledgements, and return them with their channels and their size.
+    """Decode messages and acknowledgements; return them by channel, and the bytes read.
 
-    Stops before anything else, what is not whole, and what is not right.
+    Stops before any other method, an incomplete message, and an invalid frame.
     """
     found: list[tuple[int, Said]] = []
     stop, at = len(data), 0
@@ -187,7 +190,7 @@ def take_run(  # noqa: C901 - calls are what costs most here
 def settled(
     ids: bytes, size: int, tag: int, bits: int
 ) -> BasicAck | BasicNack | BasicReject | None:
-    """Return an acknowledgement by class and method id, size and fields; None if it is none."""
+    """Return an acknowledgement by its class and method ids and fields; None for other methods."""
     if size == 13:
         if ids == ACK:
             return BasicAck(tag, bits & 1 == 1)
@@ -200,7 +203,7 @@ def settled(
 
 @lru_cache(4096)
 def target_of(said: bytes) -> Target:
-    """Parse BasicPublish from its exchange on: exchange, routing key, flags; raises AmqpError."""
+    """Decode the fields of BasicPublish, from the exchange on; raises AmqpError."""
     end = len(said) - 1
     try:
         exchange, at = fields.read_short_string(said, 0, end)

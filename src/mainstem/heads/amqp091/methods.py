@@ -1,8 +1,7 @@
-"""AMQP 0-9-1 methods: what each is made of, and how it is read and written.
+"""AMQP 0-9-1 methods: their fields, and how they are encoded and decoded.
 
-Reference: RabbitMQ's amqp0-9-1.extended.xml. Fields stand in the order of the wire; the annotation
-says the wire type. Bits that follow one another share an octet. Methods without fields are members
-of ``Bare``.
+Reference: RabbitMQ's amqp0-9-1.extended.xml. Fields are in wire order; the annotation is the wire
+type. Consecutive bits share an octet. Methods without fields are members of ``Bare``.
 """
 
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from mainstem.heads.amqp091 import fields
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 
 Ids = tuple[int, int]
-"""Of a class, and of a method in it."""
+"""Class id and method id."""
 Octet = Annotated[int, "octet"]
 Short = Annotated[int, "short"]
 Long = Annotated[int, "long"]
@@ -58,7 +57,7 @@ class Bare(Enum):
 
     @property
     def ids(self) -> Ids:
-        """Of its class, and its own."""
+        """Its class id and method id."""
         return self.value
 
 
@@ -74,7 +73,7 @@ class ConnectionStart(Method, frozen=True):
 
 
 class ConnectionStartOk(Method, frozen=True):
-    """Client → server: who it is."""
+    """Client → server: the client's properties and its credentials."""
 
     ids: ClassVar[Ids] = (10, 11)
     client_properties: Table = {}
@@ -84,7 +83,7 @@ class ConnectionStartOk(Method, frozen=True):
 
 
 class ConnectionSecure(Method, frozen=True):
-    """Server → client: a challenge; no mechanism here has one."""
+    """Server → client: a challenge; not sent, as no supported mechanism uses one."""
 
     ids: ClassVar[Ids] = (10, 20)
     challenge: LongStr = b""
@@ -107,7 +106,7 @@ class ConnectionTune(Method, frozen=True):
 
 
 class ConnectionTuneOk(Method, frozen=True):
-    """Client → server: limits that both keep."""
+    """Client → server: the limits that both sides must keep."""
 
     ids: ClassVar[Ids] = (10, 31)
     channel_max: Short = 0
@@ -132,7 +131,7 @@ class ConnectionOpenOk(Method, frozen=True):
 
 
 class ConnectionClose(Method, frozen=True):
-    """Both directions: ends the connection; names the method that was the reason, if any."""
+    """Both directions: ends the connection; names the method that caused it, if any."""
 
     ids: ClassVar[Ids] = (10, 50)
     reply_code: Short = 0
@@ -142,7 +141,7 @@ class ConnectionClose(Method, frozen=True):
 
 
 class ConnectionBlocked(Method, frozen=True):
-    """Server → client: nothing that is published is taken at the moment."""
+    """Server → client: published messages are not accepted for now."""
 
     ids: ClassVar[Ids] = (10, 60)
     reason: ShortStr = ""
@@ -157,35 +156,35 @@ class ConnectionUpdateSecret(Method, frozen=True):
 
 
 class ChannelOpen(Method, frozen=True):
-    """Client → server."""
+    """Client → server: opens a channel."""
 
     ids: ClassVar[Ids] = (20, 10)
     out_of_band: ShortStr = ""
 
 
 class ChannelOpenOk(Method, frozen=True):
-    """Server → client."""
+    """Server → client: the channel is open."""
 
     ids: ClassVar[Ids] = (20, 11)
     channel_id: LongStr = b""
 
 
 class ChannelFlow(Method, frozen=True):
-    """Both directions: stop or go on sending content."""
+    """Both directions: stop or resume sending content."""
 
     ids: ClassVar[Ids] = (20, 20)
     active: Bit = False
 
 
 class ChannelFlowOk(Method, frozen=True):
-    """Both directions: whether content flows now."""
+    """Both directions: whether content is being sent."""
 
     ids: ClassVar[Ids] = (20, 21)
     active: Bit = False
 
 
 class ChannelClose(Method, frozen=True):
-    """Both directions: ends a channel; names the method that was the reason, if any."""
+    """Both directions: ends a channel; names the method that caused it, if any."""
 
     ids: ClassVar[Ids] = (20, 40)
     reply_code: Short = 0
@@ -195,7 +194,7 @@ class ChannelClose(Method, frozen=True):
 
 
 class ExchangeDeclare(Method, frozen=True):
-    """Client → server."""
+    """Client → server: create an exchange, or check that it exists."""
 
     ids: ClassVar[Ids] = (40, 10)
     ticket: Short = 0
@@ -210,7 +209,7 @@ class ExchangeDeclare(Method, frozen=True):
 
 
 class ExchangeDelete(Method, frozen=True):
-    """Client → server."""
+    """Client → server: delete an exchange."""
 
     ids: ClassVar[Ids] = (40, 20)
     ticket: Short = 0
@@ -232,7 +231,7 @@ class ExchangeBind(Method, frozen=True):
 
 
 class ExchangeUnbind(Method, frozen=True):
-    """Client → server."""
+    """Client → server: remove a binding between two exchanges."""
 
     ids: ClassVar[Ids] = (40, 40)
     ticket: Short = 0
@@ -244,7 +243,7 @@ class ExchangeUnbind(Method, frozen=True):
 
 
 class QueueDeclare(Method, frozen=True):
-    """Client → server."""
+    """Client → server: create a queue, or check that it exists."""
 
     ids: ClassVar[Ids] = (50, 10)
     ticket: Short = 0
@@ -258,7 +257,7 @@ class QueueDeclare(Method, frozen=True):
 
 
 class QueueDeclareOk(Method, frozen=True):
-    """Server → client."""
+    """Server → client: the queue's name, and its numbers of messages and consumers."""
 
     ids: ClassVar[Ids] = (50, 11)
     queue: ShortStr = ""
@@ -267,7 +266,7 @@ class QueueDeclareOk(Method, frozen=True):
 
 
 class QueueBind(Method, frozen=True):
-    """Client → server."""
+    """Client → server: route messages from an exchange to a queue."""
 
     ids: ClassVar[Ids] = (50, 20)
     ticket: Short = 0
@@ -279,7 +278,7 @@ class QueueBind(Method, frozen=True):
 
 
 class QueuePurge(Method, frozen=True):
-    """Client → server."""
+    """Client → server: remove the waiting messages of a queue."""
 
     ids: ClassVar[Ids] = (50, 30)
     ticket: Short = 0
@@ -288,14 +287,14 @@ class QueuePurge(Method, frozen=True):
 
 
 class QueuePurgeOk(Method, frozen=True):
-    """Server → client."""
+    """Server → client: the number of removed messages."""
 
     ids: ClassVar[Ids] = (50, 31)
     message_count: Long = 0
 
 
 class QueueDelete(Method, frozen=True):
-    """Client → server."""
+    """Client → server: delete a queue."""
 
     ids: ClassVar[Ids] = (50, 40)
     ticket: Short = 0
@@ -306,14 +305,14 @@ class QueueDelete(Method, frozen=True):
 
 
 class QueueDeleteOk(Method, frozen=True):
-    """Server → client."""
+    """Server → client: the number of messages deleted with the queue."""
 
     ids: ClassVar[Ids] = (50, 41)
     message_count: Long = 0
 
 
 class QueueUnbind(Method, frozen=True):
-    """Client → server; has no nowait."""
+    """Client → server: remove a binding of a queue; has no nowait."""
 
     ids: ClassVar[Ids] = (50, 50)
     ticket: Short = 0
@@ -324,7 +323,7 @@ class QueueUnbind(Method, frozen=True):
 
 
 class BasicQos(Method, frozen=True):
-    """Client → server: how much may be unacknowledged."""
+    """Client → server: prefetch limits, the maximum of unacknowledged deliveries."""
 
     ids: ClassVar[Ids] = (60, 10)
     prefetch_size: Long = 0
@@ -333,7 +332,7 @@ class BasicQos(Method, frozen=True):
 
 
 class BasicConsume(Method, frozen=True):
-    """Client → server."""
+    """Client → server: start a consumer."""
 
     ids: ClassVar[Ids] = (60, 20)
     ticket: Short = 0
@@ -347,7 +346,7 @@ class BasicConsume(Method, frozen=True):
 
 
 class BasicConsumeOk(Method, frozen=True):
-    """Server → client."""
+    """Server → client: the consumer's tag."""
 
     ids: ClassVar[Ids] = (60, 21)
     consumer_tag: ShortStr = ""
@@ -362,14 +361,14 @@ class BasicCancel(Method, frozen=True):
 
 
 class BasicCancelOk(Method, frozen=True):
-    """Both directions: the consumer has ended."""
+    """Both directions: confirms that the consumer has ended."""
 
     ids: ClassVar[Ids] = (60, 31)
     consumer_tag: ShortStr = ""
 
 
 class BasicPublish(Method, frozen=True):
-    """Client → server; content follows."""
+    """Client → server: publish a message; content follows."""
 
     ids: ClassVar[Ids] = (60, 40)
     ticket: Short = 0
@@ -380,7 +379,7 @@ class BasicPublish(Method, frozen=True):
 
 
 class BasicReturn(Method, frozen=True):
-    """Server → client: a mandatory message that has no route; content follows."""
+    """Server → client: a mandatory message that could not be routed; content follows."""
 
     ids: ClassVar[Ids] = (60, 50)
     reply_code: Short = 0
@@ -390,7 +389,7 @@ class BasicReturn(Method, frozen=True):
 
 
 class BasicDeliver(Method, frozen=True):
-    """Server → client; content follows."""
+    """Server → client: a message for a consumer; content follows."""
 
     ids: ClassVar[Ids] = (60, 60)
     consumer_tag: ShortStr = ""
@@ -401,7 +400,7 @@ class BasicDeliver(Method, frozen=True):
 
 
 class BasicGet(Method, frozen=True):
-    """Client → server: one message, if there is one."""
+    """Client → server: request one message."""
 
     ids: ClassVar[Ids] = (60, 70)
     ticket: Short = 0
@@ -410,7 +409,7 @@ class BasicGet(Method, frozen=True):
 
 
 class BasicGetOk(Method, frozen=True):
-    """Server → client; content follows."""
+    """Server → client: the requested message; content follows."""
 
     ids: ClassVar[Ids] = (60, 71)
     delivery_tag: LongLong = 0
@@ -421,14 +420,14 @@ class BasicGetOk(Method, frozen=True):
 
 
 class BasicGetEmpty(Method, frozen=True):
-    """Server → client."""
+    """Server → client: the queue has no message."""
 
     ids: ClassVar[Ids] = (60, 72)
     cluster_id: ShortStr = ""
 
 
 class BasicAck(Method, frozen=True, gc=False):
-    """Client → server: a delivery is done; server → client: a publish is."""
+    """Client → server: a delivery is processed; server → client: a publish is confirmed."""
 
     ids: ClassVar[Ids] = (60, 80)
     delivery_tag: LongLong = 0
@@ -436,7 +435,7 @@ class BasicAck(Method, frozen=True, gc=False):
 
 
 class BasicReject(Method, frozen=True, gc=False):
-    """Client → server: a delivery is not wanted."""
+    """Client → server: reject or requeue one delivery."""
 
     ids: ClassVar[Ids] = (60, 90)
     delivery_tag: LongLong = 0
@@ -444,21 +443,21 @@ class BasicReject(Method, frozen=True, gc=False):
 
 
 class BasicRecoverAsync(Method, frozen=True):
-    """Client → server: as BasicRecover, without an answer."""
+    """Client → server: the same as BasicRecover, without a response."""
 
     ids: ClassVar[Ids] = (60, 100)
     requeue: Bit = False
 
 
 class BasicRecover(Method, frozen=True):
-    """Client → server: deliver again what is unacknowledged."""
+    """Client → server: redeliver all unacknowledged messages of the channel."""
 
     ids: ClassVar[Ids] = (60, 110)
     requeue: Bit = False
 
 
 class BasicNack(Method, frozen=True, gc=False):
-    """Client → server: deliveries are not wanted; server → client: a publish was not taken."""
+    """Client → server: reject or requeue deliveries; server → client: a publish was not stored."""
 
     ids: ClassVar[Ids] = (60, 120)
     delivery_tag: LongLong = 0
@@ -467,7 +466,7 @@ class BasicNack(Method, frozen=True, gc=False):
 
 
 class ConfirmSelect(Method, frozen=True):
-    """Client → server: confirm what is published from now on."""
+    """Client → server: confirm all messages published from now on."""
 
     ids: ClassVar[Ids] = (85, 10)
     nowait: Bit = False
@@ -504,7 +503,7 @@ _BARE: dict[Ids, Bare] = {each.ids: each for each in Bare}
 
 
 def decode_method(payload: bytes) -> Method | Bare:
-    """Read a method frame's payload; AmqpError if it is none that exists, or malformed."""
+    """Decode a method frame's payload; raises AmqpError if the method is unknown or malformed."""
     if len(payload) < 4:
         raise fields.malformed("a method frame without a class and method id")
     ids = _IDS.unpack_from(payload)
@@ -548,7 +547,7 @@ def _values(layout: tuple[tuple[str, str], ...], payload: bytes) -> tuple[list[o
 
 
 def encode_method(method: Method | Bare) -> bytes:
-    """Write a method frame's payload."""
+    """Encode a method frame's payload."""
     parts = [_IDS.pack(*method.ids)]
     if isinstance(method, Bare):
         return parts[0]

@@ -11,12 +11,12 @@ PUBLISHED = Metric(
 UNROUTABLE = Metric(
     "mainstem_amqp_unroutable_messages_total",
     "counter",
-    "Published messages that no queue was bound for: returned or dropped.",
+    "Published messages without a route to a queue: returned or dropped.",
 )
 REFUSED = Metric(
     "mainstem_amqp_refused_messages_total",
     "counter",
-    "Published messages that were not taken because a queue was full (x-overflow).",
+    "Published messages that were refused because a queue was full (x-overflow).",
 )
 DELIVERED = Metric(
     "mainstem_amqp_delivered_messages_total", "counter", "Messages sent to AMQP clients."
@@ -24,31 +24,31 @@ DELIVERED = Metric(
 STALE = Metric(
     "mainstem_amqp_stale_acks_total",
     "counter",
-    "Acknowledgements of deliveries that were gone: their queue was deleted, or moved.",
+    "Acknowledgements without effect: the queue was deleted, purged or moved to an offset.",
 )
 ERRORS = Metric(
     "mainstem_amqp_errors_total",
     "counter",
-    "Channels and connections that were closed with an error, by its reply code.",
+    "Channels and connections closed with an error, by reply code.",
     ("code",),
 )
 CHANNELS = Metric("mainstem_amqp_channels", "gauge", "Channels open now.")
-CONSUMERS = Metric("mainstem_amqp_consumers", "gauge", "Consumers of AMQP clients now.")
+CONSUMERS = Metric("mainstem_amqp_consumers", "gauge", "Consumers of AMQP clients.")
 
 METRICS = (PUBLISHED, UNROUTABLE, REFUSED, DELIVERED, STALE, ERRORS, CHANNELS, CONSUMERS)
 
 
 class Counts:
-    """What has happened since the head started."""
+    """Counters of events since the head started."""
 
     def __init__(self) -> None:
-        # There from the beginning, as rates can only be told of what was zero before.
+        # All label values exist from the beginning, as a rate needs an initial zero.
         self.errors: Counter[str] = Counter({"PRECONDITION_FAILED": 0})
         self.published = self.unroutable = self.refused = self.delivered = self.stale = 0
         self.channels = self.consumers = 0
 
     def samples(self) -> Iterator[tuple[Metric, Sample]]:
-        """Return them as metrics; from any thread."""
+        """Yield the metrics with their values; may be called from any thread."""
         for code, count in list(self.errors.items()):
             yield ERRORS, ((code,), count)
         yield PUBLISHED, ((), self.published)

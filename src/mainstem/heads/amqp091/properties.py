@@ -1,7 +1,7 @@
-"""Properties of a message, as a content header carries them.
+"""Message properties, as a content header carries them.
 
-What a publisher sent is passed on to consumers as the bytes that came. So decode them before a
-message is taken, even if nothing in them matters: what cannot be read would break its consumers.
+Consumers get the publisher's properties as the same bytes. So decode them before a message is
+accepted, even if no property is used: malformed ones would break its consumers.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,13 @@ from mainstem.heads.amqp091.errors import AmqpError
 
 NO_PROPERTIES = b"\0\0"
 _CACHED_BYTES = 128
-"""Publishers repeat themselves; what is longer has an id or a time in it and does not recur."""
+"""Properties up to this size are cached, as publishers repeat them; longer ones usually contain an
+id or a time and do not repeat.
+"""
 
 
 class Properties(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a message says of itself; None is what it does not say. The headers are not changed."""
+    """A message's properties; None for absent ones. The headers must not be modified."""
 
     content_type: str | None = None
     content_encoding: str | None = None
@@ -73,7 +75,7 @@ _WRITE: dict[str, Callable[..., bytes]] = {
 
 
 def decode_properties(raw: bytes) -> Properties:
-    """Read flags and properties, all that follows the body size; AmqpError if malformed."""
+    """Decode flags and properties, the rest of a content header; raises AmqpError if malformed."""
     return _cached(raw) if len(raw) <= _CACHED_BYTES else _decode(raw)
 
 
@@ -106,7 +108,7 @@ def _properties(raw: bytes) -> Properties:
 
 
 def encode_properties(properties: Properties) -> bytes:
-    """Write flags and properties."""
+    """Encode flags and properties."""
     flags = 0
     parts = [b""]
     for flag, name in _FLAGS:

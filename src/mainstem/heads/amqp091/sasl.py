@@ -1,6 +1,6 @@
-"""User and password in StartOk, by mechanism.
+"""Decodes the user and password in StartOk, for each SASL mechanism.
 
-An error does not show what came: there may be a password in it.
+Error texts do not contain the received bytes, as there may be a password in them.
 """
 
 from mainstem.heads.amqp091 import fields
@@ -11,12 +11,12 @@ MECHANISMS = ("PLAIN", "AMQPLAIN", "ANONYMOUS")
 
 
 def credentials(mechanism: str, response: bytes) -> tuple[str, bytes]:
-    """Return user and password; AmqpError if the mechanism is unknown or the response malformed."""
+    """Return user and password; AmqpError for unknown mechanisms and malformed responses."""
     if mechanism not in MECHANISMS:
         detail = f"unknown authentication mechanism '{mechanism}'"
         raise AmqpError(ReplyCode.COMMAND_INVALID, detail, *ConnectionStartOk.ids)
     if mechanism == "ANONYMOUS":
-        # What it says is for traces only [RFC 4505].
+        # ANONYMOUS carries a text that is for traces only [RFC 4505].
         return "", b""
     user, password = _plain(response) if mechanism == "PLAIN" else _amqplain(response)
     try:
@@ -26,7 +26,7 @@ def credentials(mechanism: str, response: bytes) -> tuple[str, bytes]:
 
 
 def _plain(response: bytes) -> tuple[bytes, bytes]:
-    """Read SASL PLAIN [RFC 4616]; a name to act as is refused, as RabbitMQ does."""
+    """Decode SASL PLAIN [RFC 4616]; an authorization identity is refused, as in RabbitMQ."""
     parts = response.split(b"\0")
     if len(parts) != 3 or parts[0]:
         raise _malformed("PLAIN", "not NUL, user, NUL, password")
@@ -34,7 +34,7 @@ def _plain(response: bytes) -> tuple[bytes, bytes]:
 
 
 def _amqplain(response: bytes) -> tuple[bytes, bytes]:
-    """Read a table without its length."""
+    """Decode AMQPLAIN, a table without its length."""
     said = fields.read_bare_table(response, 0, len(response))
     found = []
     for name in ("LOGIN", "PASSWORD"):

@@ -58,7 +58,7 @@ CLOSE_MS = 10_000
 INITIAL_FRAME_MAX = 8192
 """Largest frame before Tune, as in RabbitMQ 4.1, where SASL tokens may be long."""
 RUN_BYTES = 64 * 1024
-"""Most bytes that ``receive_run`` takes; larger messages are no faster this way."""
+"""Maximum number of bytes that ``receive_run`` decodes; with larger messages it is no faster."""
 
 
 class Phase(StrEnum):
@@ -277,7 +277,7 @@ class Session:
         return codec.method_frame(0, Bare.CONNECTION_UNBLOCKED)
 
     def is_open(self, channel: int) -> bool:
-        """Return whether a channel is open and we have not sent Channel.Close on it."""
+        """Tell whether a channel is open and we have not sent Channel.Close on it."""
         found = self._channels.get(channel)
         return found is not None and not found.closing
 
@@ -292,7 +292,7 @@ class Session:
         return self._unfinished
 
     def has(self, capability: str) -> bool:
-        """Return whether the client announced a capability, an extension of the specification."""
+        """Tell whether the client announced a capability, an extension of the specification."""
         return capability in self._capabilities
 
     # Time
@@ -380,7 +380,7 @@ class Session:
         return Login(method.mechanism, user, password, method.client_properties)
 
     def _tuned(self, method: methods.ConnectionTuneOk) -> None:
-        """Apply the client's limits; its 0, which means no limit, means our limit."""
+        """Apply the client's limits from TuneOk; a 0, which means no limit, selects our limit."""
         ours = self._settings
         _check_limit("frame_max", method.frame_max, codec.MIN_FRAME_MAX, ours.frame_max)
         _check_limit("channel_max", method.channel_max, 1, ours.channel_max)
@@ -447,7 +447,7 @@ class Session:
         return number, self._asked(number, decode_method(payload))
 
     def _asked(self, number: int, method: Method | Bare) -> Method | Bare:
-        """Return the method if it is allowed on an open channel."""
+        """Return the method if it is allowed on this channel; raises AmqpError otherwise."""
         if isinstance(method, methods.ChannelClose):
             del self._channels[number]
         elif isinstance(method, methods.ChannelOpen):

@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 in terms of the broker.
+"""Maps AMQP 0-9-1 to the broker.
 
 | theirs | ours |
 |---|---|

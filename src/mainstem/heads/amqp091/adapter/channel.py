@@ -45,7 +45,7 @@ class Transaction:
     def __init__(self) -> None:
         self.routed: list[Routed] = []
         self.size = 0
-        """Size of the published messages in bytes."""
+        """Total size of the published messages in bytes."""
         self.settled: list[tuple[Unacked, Outcome]] = []
         self.calls: list[Callable[[], None]] = []
         """Calls that send returned messages and direct replies, made at commit."""
@@ -97,7 +97,7 @@ class AmqpChannel:
             self._transaction.routed.append(routed)
 
     def at_commit(self, message: Publish, call: Callable[[], None]) -> None:
-        """Call a function on behalf of a message: now, or when the open transaction commits."""
+        """Call ``call`` now, or at commit if a transaction is open."""
         if self._transaction is None:
             call()
             return
@@ -115,7 +115,7 @@ class AmqpChannel:
         connection.in_transactions += size
 
     def settle(self, said: methods.BasicAck | methods.BasicNack | methods.BasicReject) -> None:
-        """Settle deliveries, or add that to the open transaction."""
+        """Settle deliveries, or add the settlements to the open transaction."""
         match said:
             case methods.BasicAck():
                 outcome, multiple = Outcome.ACK, said.multiple
@@ -227,7 +227,7 @@ class AmqpChannel:
             self._connection.publisher.when_durable(carry_out, gone)
 
     def _wait_for(self, unseen: Sequence[Unseen], call: Callable[[], None]) -> None:
-        """Call a function once appended messages are visible, after SEEN_MS at the latest."""
+        """Call ``call`` when the appended messages are visible, after SEEN_MS at the latest."""
         left = len(unseen)
 
         def seen() -> None:

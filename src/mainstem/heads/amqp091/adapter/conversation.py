@@ -24,7 +24,9 @@ _logger = logging.getLogger("mainstem.heads.amqp091")
 
 MIN_RUN_BYTES = 4 * 1024
 QUICK_S = 0.05
-"""Runs of frames stay large while one takes less than this, as other connections wait meanwhile."""
+"""The next run of frames may be larger if the last took less time than this; other connections wait
+meanwhile.
+"""
 
 
 class AmqpConversation:
@@ -37,7 +39,7 @@ class AmqpConversation:
         self.id = service.new_connection_id()
         self.vhost = "/"
         self.waiting: set[Callable[[], None]] = set()
-        """Calls that end the waiting of publishes and requests at once."""
+        """Calls that make waiting publishes and requests stop waiting at once."""
         self.publisher = Publisher(self)
         self._channels: dict[int, AmqpChannel] = {}
         self.consumers = 0
@@ -49,7 +51,7 @@ class AmqpConversation:
         self._run_bytes = MIN_RUN_BYTES
         """How many bytes of frames are handled at once; larger if the last run was quick."""
         self._held: Later | None = None
-        """Set if the next request has to wait until the current one is complete."""
+        """Set while the next request must wait until the current one is complete."""
         self._unfinished = Unfinished(service.unfinished, outbox)
         self._is_closed = False
         self._act_as(service.context.auth.peer(outbox.peer, tls=outbox.is_tls))
@@ -116,13 +118,13 @@ class AmqpConversation:
         return self.outbox.heard_ms if is_read else now_ms
 
     def drain(self) -> Answer:
-        """Close the connection because the server stops."""
+        """Close the connection, because the server stops."""
         detail = "broker forced connection closure with reason 'shutdown'"
         error = AmqpError(ReplyCode.CONNECTION_FORCED, detail)
         return (self.session.refused(error, 0, self.service.clock_ms()),)
 
     def stop_waiting(self) -> None:
-        """Retry publishes and requests that wait for space in a topic one last time."""
+        """Let publishes and requests that wait for space in a topic try one last time."""
         for give_up in list(self.waiting):
             give_up()
 

@@ -1,4 +1,4 @@
-"""What AMQP clients are told of each class of failure of the broker."""
+"""AMQP errors for each class of broker error."""
 
 from mainstem.core.errors import Failure, MainstemError
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
@@ -22,5 +22,5 @@ CODES = {
 
 
 def refusal(error: MainstemError, ids: Ids = (0, 0)) -> AmqpError:
-    """Return an error of the broker as the client is told of it."""
+    """Return the AMQP error for a broker error."""
     return AmqpError(CODES[error.failure], str(error), *ids)

@@ -1,4 +1,4 @@
-"""The AMQP head: every connection of an AMQP client, over one broker."""
+"""The AMQP head: serves all AMQP client connections on one broker."""
 
 import time
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def start(context: HeadContext, settings: AmqpSettings, listener: "socket.socket") -> Server:
-    """Serve AMQP clients at an address that was taken."""
+    """Serve AMQP clients on a listener that is already bound."""
     service = Service(context, settings, lambda: int(time.monotonic() * 1000))
     ExchangeOperations(service).offer()
 

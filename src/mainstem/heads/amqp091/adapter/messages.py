@@ -1,4 +1,4 @@
-"""Messages as events, and events as messages.
+"""Converts AMQP messages to events, and events to messages.
 
 | message | event |
 |---|---|
@@ -7,8 +7,9 @@
 | exchange and routing key, if there is an exchange | ``amqp-exchange``, ``amqp-routing-key`` |
 | exchange, routing key, properties, all as they came | the header ``mainstem-native`` |
 
-AMQP consumers are given what stands in ``mainstem-native``; everybody else reads the other headers.
-An event of another protocol has no such header: its properties are made of its headers.
+AMQP consumers get the exchange, routing key and properties of ``mainstem-native``; all other
+readers use the other headers. An event published over another protocol has no such header: its AMQP
+properties are derived from its headers.
 """
 
 from functools import lru_cache
@@ -39,22 +40,22 @@ _TEXTS = {
     "user-id": "user_id",
     "app-id": "app_id",
 }
-"""Properties that are text, by the header in which others read them."""
+"""Text properties, by the name of the event header that carries them."""
 _NUMBERS = {"delivery-mode": "delivery_mode", "priority": "priority", "timestamp": "timestamp"}
 _SHORT_BYTES = fields.MAX_SHORT_BYTES
 
 
 Content = tuple[bytes, bytes]
-"""Route and properties, both as they stand in frames."""
+"""Route and properties, both encoded as in frames."""
 
 
 def event_of(message: Publish) -> Event:
-    """Return what a message publishes; AmqpError if its properties are malformed."""
+    """Return the event for a message; raises AmqpError if its properties are malformed."""
     return Event(message.body, None, headers_of(message.target.route, message.properties))
 
 
 def headers_of(route: bytes, properties: bytes) -> Headers:
-    """Return the headers of the event that a message becomes."""
+    """Return the event headers for a message."""
     if len(properties) <= _CACHED_BYTES:
         return _cached_headers(route, properties)
     return _headers(route, properties)
@@ -84,7 +85,7 @@ _cached_headers = lru_cache(4096)(_headers)
 
 
 def _text(value: object) -> bytes | None:
-    """Return a value of a table as others read it, None if it is not for them."""
+    """Return a header value as text for other protocols; None if it has no such form."""
     match value:
         case str():
             return value.encode()
@@ -97,7 +98,7 @@ def _text(value: object) -> bytes | None:
 
 
 def content_of(event: Event, queue: str) -> Content:
-    """Return an event as a message; ``queue`` is whose, if the event does not say its route."""
+    """Return an event as a message; without a stored route it uses ``queue`` as the routing key."""
     for name, value in event.headers:
         if name == NATIVE_HEADER and value is not None and value.startswith(_NATIVE):
             at = len(_NATIVE)
@@ -108,7 +109,7 @@ def content_of(event: Event, queue: str) -> Content:
 
 
 def _foreign_properties(event: Event) -> Properties:
-    """Return the properties of an event that another protocol has published."""
+    """Derive AMQP properties from an event of another protocol."""
     known: dict[str, object] = {}
     table: dict[str, fields.Value] = {}
     for name, value in event.headers:

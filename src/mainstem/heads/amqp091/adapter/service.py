@@ -1,4 +1,4 @@
-"""What all AMQP connections share: the topology, the queues, and who is connected."""
+"""Shared by all AMQP connections: the topology, the queues, and the list of connections."""
 
 from collections.abc import Callable
 from secrets import token_bytes, token_urlsafe
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
 
 SERVER_PROPERTIES: Table = {
-    # Clients tell by product and version what a server can do (kombu: how it means basic.qos).
+    # Clients derive a server's features from product and version (kombu: the meaning of basic.qos).
     "product": "RabbitMQ",
     "version": "4.1.0",
     "platform": f"mainstem {mainstem.__version__}",
@@ -41,7 +41,7 @@ SERVER_PROPERTIES: Table = {
 
 
 class Service:
-    """What connections are made of."""
+    """What every AMQP connection is created with."""
 
     def __init__(
         self, context: HeadContext, settings: AmqpSettings, clock_ms: Callable[[], int]
@@ -49,13 +49,13 @@ class Service:
         self.context = context
         self.settings = settings
         self.clock_ms = clock_ms
-        """Monotonic."""
+        """The monotonic clock, in ms."""
         self.properties = SERVER_PROPERTIES
         self.counts = Counts()
         self.connections: set[AmqpConversation] = set()
         self.replies = Replies()
         self.unfinished = ReceiveBudget(incomplete_messages.MAX_BYTES)
-        """What all connections may keep of messages that are not whole yet."""
+        """Memory limit for the incomplete messages of all connections together."""
         self.definitions = context.broker.definitions.open("amqp")
         self.topology = Topology(self.definitions, token_bytes)
         self.queues = DeclaredQueues(self)
@@ -64,14 +64,14 @@ class Service:
         self._ids = 0
 
     def new_connection_id(self) -> str:
-        """Return an id that no other connection has, nor had in another run of the server."""
+        """Return a connection id that is unique, also across restarts of the server."""
         self._ids += 1
         return f"amqp {self.context.run_id}-{self._ids}"
 
     def new_consumer_tag(self) -> str:
-        """Return a tag for a consumer that has none."""
+        """Return a tag for a consumer whose client chose none."""
         return f"amq.ctag-{self.new_token()}"
 
     def new_token(self) -> str:
-        """Return what nobody can guess."""
+        """Return a random token that cannot be guessed."""
         return token_urlsafe(16)

@@ -1,1 +1,1 @@
-"""From a message that arrives to its confirm."""
+"""Publishing: from a received message to its confirm."""

@@ -1,7 +1,7 @@
-"""Publisher confirms of one channel: every number once, in as few frames as can be.
+"""Publisher confirms of one channel: confirms each delivery tag once, in as few frames as possible.
 
-Numbers may be confirmed in any order. A frame for all up to a number is only sent if none of them
-was confirmed before: some clients take a number that comes twice for an error.
+Messages may be confirmed in any order. A frame that confirms all tags up to one is sent only if
+none of them was confirmed before, because some clients treat a repeated tag as an error.
 """
 
 from collections.abc import Sequence
@@ -10,23 +10,23 @@ from mainstem.heads.amqp091.codec import ack_frame, nack_frame
 
 
 class Confirms:
-    """Numbers the messages of a channel, and confirms them."""
+    """Numbers the published messages of a channel, and confirms them."""
 
     def __init__(self, channel: int) -> None:
         self._channel = channel
         self._last = 0
         self._first_open = 1
-        """The lowest number that is not confirmed."""
+        """The lowest tag that is not confirmed."""
         self._ahead: set[int] = set()
-        """Numbers above that are confirmed already."""
+        """Tags above ``_first_open`` that are already confirmed."""
 
     def next(self) -> int:
-        """Return the number of the next message."""
+        """Return the delivery tag of the next published message."""
         self._last += 1
         return self._last
 
     def ack(self, numbers: Sequence[int]) -> list[bytes]:
-        """Confirm messages, given in order."""
+        """Return the frames that confirm messages, given in ascending order."""
         if not numbers:
             return []
         first, last = numbers[0], numbers[-1]
@@ -39,7 +39,7 @@ class Confirms:
         return [ack_frame(self._channel, each) for each in numbers]
 
     def nack(self, numbers: Sequence[int]) -> list[bytes]:
-        """Say that messages were not taken."""
+        """Return the frames that report messages as not stored."""
         self._note(numbers)
         return [nack_frame(self._channel, each) for each in numbers]
 

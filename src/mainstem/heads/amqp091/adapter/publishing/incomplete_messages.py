@@ -1,19 +1,21 @@
-"""Messages that are not whole yet: what connections keep of them is limited together.
+"""Memory limit for incomplete messages, shared by all connections.
 
 How this works: as with incomplete frames (``transport/receive_budget.py``), the connection that has
-held something for longest may always keep more, so that its message becomes whole; the others wait
-while the budget is used up. Who is waited for, and sends nothing, is disconnected.
+held memory longest may always use more, so that its message can be completed. The others wait while
+the budget is used up. If the connection they wait for sends nothing, it is disconnected.
 """
 
 from mainstem.heads.conversation import Later, Outbox
 from mainstem.heads.transport.receive_budget import ReceiveBudget
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Of all connections; a single one may have more (``amqp.max_unfinished_bytes``)."""
+"""Limit for all connections together; a single connection may have more
+(``amqp.max_unfinished_bytes``).
+"""
 
 
 class Unfinished:
-    """What one connection keeps of messages that are coming."""
+    """Memory used by the incomplete messages of one connection."""
 
     def __init__(self, budget: ReceiveBudget, outbox: Outbox) -> None:
         self._budget = budget
@@ -22,7 +24,7 @@ class Unfinished:
         self._wait: Later | None = None
 
     def keep(self, size: int) -> Later | None:
-        """Keep so many bytes in total; take no more before a Later that is returned is settled."""
+        """Set the memory in use; stop reading from the client until a returned Later is settled."""
         before, self._size = self._size, size
         if not size:
             if before:
@@ -35,22 +37,22 @@ class Unfinished:
 
     @property
     def waits(self) -> bool:
-        """Whether nothing is taken from the client at the moment."""
+        """Whether the client is not read from, because the budget is used up."""
         return self._wait is not None
 
     def release(self) -> None:
-        """Keep nothing: the connection ends."""
+        """Release all memory, because the connection ends."""
         self._size, self._wait = 0, None
         self._budget.release(self)
 
-    # Called by the budget.
+    # Called by the receive budget.
 
     def room_again(self) -> None:
-        """Take more, if there is room for it now."""
+        """Resume reading if the budget has room again."""
         if self._wait is not None and self._budget.hold(self, self._size):
             wait, self._wait = self._wait, None
             wait.settle(())
 
     def close(self, reason: str) -> None:
-        """Disconnect, as others wait."""
+        """Disconnect, because other connections wait for this one's memory."""
         self._outbox.close(reason)

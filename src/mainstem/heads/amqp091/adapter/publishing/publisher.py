@@ -1,10 +1,11 @@
-"""Publishing on one connection: routed, appended once per read, confirmed when that is durable.
+"""Publishes the messages of one connection: routes each, appends them together, confirms them.
 
-How this works: messages that were read together are routed one by one, and appended together, for
-whatever channel and queue. So one append, and one wait for its sync, serves many. A message is in
-all queues that it is routed to, or in none, unless it is too large for so many: then it is appended
-to some after others, and confirmed with the last. What must be seen after it on the same connection
-(BasicGet, the number of messages in a queue) waits until everything published before is durable.
+How this works: messages that were read together are routed one by one and appended together, for
+all channels and queues. So one append, and one wait for its sync, serves many. A message is in all
+queues that it is routed to, or in none. The exception is a message too large for so many queues: it
+is appended to some of them after others, and confirmed after the last. Methods that must see
+earlier messages of the connection (BasicGet, the message count of a queue) wait until everything
+published before is durable.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,55 +61,57 @@ _FINAL = frozenset(
         Failure.UNSUPPORTED,
     }
 )
-"""What would be refused again, and is an error of the channel."""
+"""Errors that a retry would not avoid; they close the channel."""
 _EXPIRY_DIGITS = 15
 _PLACE_BYTES = 1000
-"""What a message costs beside its body, in each of its queues."""
+"""Estimated bytes per message and queue besides its body."""
 PORTION_BYTES = 2 * 1024 * 1024
-"""What is appended at once; other connections have their turn before the next portion."""
+"""Bytes appended at once; other connections are served before the next portion."""
 MAX_TOGETHER_BYTES = 8 * 1024 * 1024
-"""What a message may take in all its queues together for all or none of them to get it."""
+"""A message whose copies exceed this in total is appended to its queues one part after another, not
+all or nothing.
+"""
 
 
 class Routed(NamedTuple):
-    """A message that is to be appended."""
+    """A routed message, to be appended."""
 
     channel: "AmqpChannel"
     number: int
-    """To be confirmed; 0 if that was not asked for."""
+    """Delivery tag to confirm; 0 if the channel has no publisher confirms."""
     event: Event
     places: Sequence[tuple[str, int]]
-    """Topics and partitions."""
+    """Topics and partitions to append it to."""
     waits: bool
-    """Whether it is confirmed only once it is durable."""
+    """Whether it is confirmed only after it is durable."""
     delayed: Sequence[DelayedEvent] = ()
     """The same for each exchange that delays it."""
 
     @property
     def size(self) -> int:
-        """About how many bytes are appended."""
+        """Approximate number of bytes to append."""
         return (len(self.places) + len(self.delayed)) * (
             len(self.event.value or b"") + _PLACE_BYTES
         )
 
 
 class Publisher:
-    """Appends what one connection publishes."""
+    """Appends the messages that one connection publishes."""
 
     def __init__(self, connection: "AmqpConversation") -> None:
         self._connection = connection
         self._pending: list[Routed] = []
         self._pending_bytes = 0
         self._later: Later | None = None
-        """Settled once all that is pending is appended; None if it is appended at once."""
+        """Settled when all pending messages are appended; None if none are pending."""
         self._is_blocked = False
         self.last: Durable = AT_ONCE
-        """Once this is durable, everything appended before is."""
+        """The latest append; when it is durable, all earlier ones are too."""
 
-    # Messages in
+    # Receiving
 
     def publish(self, channel: "AmqpChannel", message: Publish) -> None:
-        """Route a message, and keep it until ``flush``; AmqpError closes the channel."""
+        """Route a message and keep it until ``flush``; an AmqpError closes the channel."""
         number = 0 if channel.confirms is None else channel.confirms.next()
         routed = self.route(channel, number, message)
         if routed is not None:
@@ -116,7 +119,10 @@ class Publisher:
             self._pending_bytes += routed.size
 
     def route(self, channel: "AmqpChannel", number: int, message: Publish) -> Routed | None:
-        """Return a message with where it goes, None if it goes nowhere: it is dealt with then."""
+        """Return a message with its destinations.
+
+        None if it needs no append, as it is handled already.
+        """
         connection = self._connection
         target, properties = message.target, message.properties
         said = decode_properties(properties)
@@ -165,7 +171,10 @@ class Publisher:
         ]
 
     def _queues(self, target: Target, said: Properties) -> list[DeclaredQueue]:
-        """Return where a message goes; AmqpError if there is no such exchange."""
+        """Return the queues that a message is routed to.
+
+        AmqpError if the exchange does not exist.
+        """
         connection = self._connection
         service, vhost = connection.service, connection.vhost
         topology, queues = service.topology, service.queues
@@ -180,8 +189,11 @@ class Publisher:
     def _is_refused(
         self, channel: "AmqpChannel", number: int, queues: Sequence[DeclaredQueue]
     ) -> bool:
-        """Refuse a message if one of its queues is full: it is in all of them, or in none."""
-        # What came before counts.
+        """Refuse a message for all its queues if one of them is full.
+
+        Return whether it was refused.
+        """
+        # Earlier messages count towards the limit, so they are appended first.
         self.flush()
         if not any(each.refuses and each.is_full(self._connection.door) for each in queues):
             return False
@@ -191,7 +203,7 @@ class Publisher:
         return True
 
     def _with_reply_name(self, channel: "AmqpChannel", said: Properties) -> Properties:
-        """Return properties that name the channel to be answered."""
+        """Return properties whose reply_to is the channel's own direct-reply name."""
         name = self._connection.service.replies.name_of(channel)
         if name is None:
             detail = "fast reply consumer does not exist"
@@ -199,7 +211,7 @@ class Publisher:
         return msgspec.structs.replace(said, reply_to=name)
 
     def _reply(self, channel: "AmqpChannel", number: int, message: Publish) -> None:
-        """Send an answer straight to who waits for it."""
+        """Send a reply to the channel that waits for it, without a queue."""
         if not self._connection.service.replies.send(message.target.routing_key, message):
             self._unroutable(channel, number, message)
         elif number and channel.confirms is not None:
@@ -226,13 +238,13 @@ class Publisher:
     # Appending
 
     def flush(self) -> Later | None:
-        """Append what was published so far; a Later if not all of it could be appended yet."""
+        """Append the pending messages; return a Later if some could not be appended yet."""
         if self._later is None and self._pending:
             self._append(self._portion(), None)
         return self._later
 
     def _portion(self, most: int = PORTION_BYTES) -> list[Routed]:
-        """Take out messages that are appended together, not many at once."""
+        """Remove and return pending messages to append together, up to a size limit."""
         pending = self._pending
         if self._pending_bytes <= most:
             self._pending, self._pending_bytes = [], 0
@@ -248,7 +260,10 @@ class Publisher:
         return pending[:count]
 
     def _first_places(self) -> Routed:
-        """Take out a message for some of its many queues; it is confirmed with the last one."""
+        """Return the first message for some of its many queues.
+
+        It is confirmed with its last part.
+        """
         first = self._pending[0]
         count = max(1, len(first.places) * MAX_TOGETHER_BYTES // first.size)
         taken = first._replace(number=0, places=first.places[:count], delayed=())
@@ -259,14 +274,14 @@ class Publisher:
     def _append(
         self, part: Sequence[Routed], held: HeldPublish | None, *, singly: bool = False
     ) -> None:
-        """Append messages together, or ``singly`` if one of them was refused."""
+        """Append messages together, or one by one (``singly``) after one of them was refused."""
         while part:
             now = part[:1] if singly else part
             try:
                 found = self._publish(now, held)
             except MainstemError as error:
                 if len(now) > 1:
-                    # The others are not to blame.
+                    # The other messages may still be accepted.
                     singly, held = True, None
                     continue
                 self._refuse(now[0], error)
@@ -284,7 +299,7 @@ class Publisher:
             self._end_wait()
 
     def _append_more(self) -> None:
-        """Append the next portion once the one before is written, so that memory holds only one."""
+        """Append the next portion when the last one is durable, so that memory holds only one."""
         context = self._connection.service.context
         if self.last.done:
             context.after(0, self._go_on)
@@ -295,7 +310,7 @@ class Publisher:
         self._append(self._portion(), None)
 
     def _hold(self) -> None:
-        """Take nothing more from the client: it would overtake what is pending."""
+        """Stop reading from the client: newer messages would overtake the pending ones."""
         if self._later is None:
             self._later = Later()
             self._later.hold()
@@ -340,7 +355,7 @@ class Publisher:
         self._connection.service.context.when_room(self._connection.waiting, held, again)
 
     def _refuse(self, routed: Routed, error: MainstemError) -> None:
-        """Say that a message was not taken: by a nack if that was asked for, and may help."""
+        """Report that a message was not stored: by BasicNack if a retry may help, or an error."""
         channel = routed.channel
         may_pass = error.failure not in _FINAL
         if routed.number and channel.confirms is not None and may_pass:
@@ -380,10 +395,13 @@ class Publisher:
             if channel.confirms is not None and channel.is_open:
                 self._connection.send(channel.confirms.ack(each))
 
-    # What depends on it
+    # Waiting for durability
 
     def when_durable(self, call: Callable[[], None], durable: Durable | None = None) -> None:
-        """Call once everything published so far, and ``durable``, is; an error ends all of it."""
+        """Call ``call`` when all publishes so far and ``durable`` are durable.
+
+        An error closes the connection.
+        """
         promises = [each for each in (self.last, durable) if each is not None and not each.done]
         if not promises:
             call()
@@ -419,7 +437,7 @@ class Publisher:
 
 
 def _check_expiration(said: str) -> None:
-    """Refuse a time to live that is none."""
+    """Raise AmqpError for an expiration that is not a valid time to live."""
     if not (said.isascii() and said.removeprefix("-").isdecimal()):
         why = "no_integer"
     elif said.startswith("-"):
@@ -433,7 +451,7 @@ def _check_expiration(said: str) -> None:
 
 
 def _entries(routed: Sequence[Routed]) -> list[TopicEvents]:
-    """Return messages by where they go."""
+    """Return messages grouped by topic and partition."""
     entries: dict[tuple[str, int], list[Event]] = {}
     for each in routed:
         for place in each.places:

@@ -1,8 +1,9 @@
-"""Direct reply-to: answers that go straight to the channel that asked, and into no queue.
+"""Direct reply-to: replies that are sent straight to the requesting channel, without a queue.
 
-How this works: a client consumes from ``amq.rabbitmq.reply-to``, which is no queue, and names that
-in ``reply_to``. Each such channel has a name of its own, which its messages carry instead; what is
-published under that name by the default exchange is sent to the channel if it is still there.
+How this works: a client consumes from ``amq.rabbitmq.reply-to``, which is not a queue, and gives
+that name as ``reply_to``. Each such channel has a unique name, which replaces it in the published
+messages. A message published with that name to the default exchange is sent to the channel if it is
+still open.
 """
 
 from typing import TYPE_CHECKING
@@ -16,19 +17,19 @@ if TYPE_CHECKING:
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 REPLY_PREFIX = f"{REPLY_TO}."
-"""How the names begin under which channels are answered."""
+"""Prefix of the unique reply names of channels."""
 
 
 class Replies:
-    """Who waits for answers, by the name under which they are published."""
+    """The channels that wait for replies, by their reply name."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, AmqpChannel] = {}
         self._tags: dict[AmqpChannel, tuple[str, bytes, str]] = {}
-        """The tag of each channel's consumer, as text and in a frame, and its name."""
+        """By channel: its consumer's tag, as text and encoded, and its reply name."""
 
     def consume(self, channel: "AmqpChannel", tag: str, name: str, *, no_ack: bool) -> None:
-        """Let a channel be answered."""
+        """Start a channel's consumer of replies."""
         if not no_ack:
             detail = "reply consumer cannot acknowledge"
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, 60, 20)
@@ -39,32 +40,32 @@ class Replies:
         self._tags[channel] = (tag, short_string(tag), name)
 
     def name_of(self, channel: "AmqpChannel") -> str | None:
-        """Return what ``amq.rabbitmq.reply-to`` means on a channel, None if it does not consume."""
+        """Return a channel's reply name, None if it does not consume replies."""
         found = self._tags.get(channel)
         return None if found is None else found[2]
 
     def has(self, channel: "AmqpChannel", tag: str) -> bool:
-        """Tell whether a channel's consumer of answers has a tag."""
+        """Tell whether a channel's consumer of replies has this tag."""
         found = self._tags.get(channel)
         return found is not None and found[0] == tag
 
     def cancel(self, channel: "AmqpChannel", tag: str) -> None:
-        """Answer a channel no more, if this is its tag."""
+        """End a channel's consumer of replies, if it has this tag."""
         if self.has(channel, tag):
             self.forget(channel)
 
     def forget(self, channel: "AmqpChannel") -> None:
-        """Answer a channel no more."""
+        """End a channel's consumer of replies."""
         found = self._tags.pop(channel, None)
         if found is not None:
             del self._by_name[found[2]]
 
     def knows(self, name: str) -> bool:
-        """Tell whether somebody waits under a name."""
+        """Tell whether a channel waits for replies under this name."""
         return name in self._by_name
 
     def send(self, name: str, message: Publish) -> bool:
-        """Send an answer; False if nobody waits for it."""
+        """Send a reply; return False if no channel waits for it."""
         channel = self._by_name.get(name)
         if channel is None:
             return False

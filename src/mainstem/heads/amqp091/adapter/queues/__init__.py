@@ -1,1 +1,1 @@
-"""Queues in use: on topics of the broker, delivered to consumers, dead-lettered."""
+"""Declared queues: stored as topics of the broker, delivered to consumers, dead-lettered."""

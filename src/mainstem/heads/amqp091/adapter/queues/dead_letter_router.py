@@ -1,6 +1,7 @@
-"""Sends dead letters of queues through their exchanges, in the append that settles them.
+"""Routes dead letters of queues through their exchanges, in the append that settles them.
 
-Called by the broker with its queues locked: it looks at the topology and calls nothing.
+The broker calls it while it holds the queues' lock, so it reads the topology and calls nothing
+else.
 """
 
 from collections.abc import Sequence
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class DeadLetterRouter:
-    """Finds the queues of dead letters."""
+    """Finds the queues that a dead letter is routed to."""
 
     def __init__(self, service: "Service") -> None:
         self._service = service
 
     def __call__(self, route: str, dead: DeadEvent) -> Sequence[RoutedEvent]:
-        """Return the events that a dead one becomes: one for each queue that it is routed to."""
+        """Return one event for each queue that a dead letter is routed to."""
         service = self._service
         queue = service.queues.at(dead.topic, dead.queue)
         if queue is None:

@@ -1,10 +1,10 @@
-"""Dead letters as AMQP clients see them: their exchange, routing keys and headers.
+"""Dead letters as AMQP clients see them: exchange, routing keys and headers.
 
-How this works: a queue with ``x-dead-letter-exchange`` publishes there what it gives up. Where a
-message has been is in its header ``x-death``, an array of tables, the latest death first, with one
-entry for each queue and reason: a message that dies again in the same way only counts up. That is
-also how a circle is found: a message that would come to a queue for the second time, without any
-client having rejected it on the way, is dropped there.
+How this works: a queue with ``x-dead-letter-exchange`` publishes the messages that it gives up on
+to that exchange. The header ``x-death`` of a message is an array of tables, the latest death first,
+with one entry per queue and reason; a message that dies again in the same way increases the entry's
+count. The header also reveals cycles: a message that would return to a queue, and that no client
+has rejected since, is dropped there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,13 +21,13 @@ DEATHS = "x-death"
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A message that is to be published again."""
+    """A dead letter, ready to be published."""
 
     exchange: str
     routing_keys: Names
-    """The first is the message's own from now on; it is routed by all of them."""
+    """It is routed by all of them; the first replaces the message's own routing key."""
     properties: Properties
-    """With the headers that say where it has been, and without an expiration."""
+    """The message's properties with the ``x-death`` headers and without an expiration."""
 
 
 def dead_letter(
@@ -38,7 +38,9 @@ def dead_letter(
     reason: Cause,
     now_ms: int,
 ) -> DeadLetter | None:
-    """Return what a message becomes that a queue gives up, None if nothing.
+    """Return the dead letter for a message of a queue.
+
+    ``exchange`` and ``routing_key``: those it was last published or dead-lettered with.
 
     ``exchange`` and ``routing_key``: what it was published with, or dead-lettered with since.
     """
@@ -69,7 +71,7 @@ def dead_letter(
 
 
 def without_cycles(queues: Names, letter: DeadLetter, reason: Cause) -> Names:
-    """Return the queues that a dead letter may go to: none that it has gone through by itself."""
+    """Return the queues without those that the message died in and was not rejected since."""
     if reason is Cause.REJECTED:
         return queues
     deaths = _deaths(letter.properties.headers or {})
@@ -77,7 +79,7 @@ def without_cycles(queues: Names, letter: DeadLetter, reason: Cause) -> Names:
 
 
 def _is_cycle(queue: str, deaths: Sequence[fields.Table]) -> bool:
-    """Tell whether a message has died in a queue, and was not rejected since."""
+    """Tell whether a message died in a queue before, and was not rejected since."""
     for death in deaths:
         if death.get("reason") == Cause.REJECTED:
             return False
@@ -109,7 +111,7 @@ def _new_death(
 
 
 def _deaths(headers: fields.Table) -> list[fields.Table]:
-    """Return the deaths in a header that clients may have written, as far as they are any."""
+    """Return the valid entries of the ``x-death`` header, which clients may also have written."""
     found = headers.get(DEATHS)
     if isinstance(found, str | bytes) or not isinstance(found, Sequence):
         return []

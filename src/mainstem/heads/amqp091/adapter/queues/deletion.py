@@ -9,7 +9,10 @@ from mainstem.heads.amqp091.adapter.topology.topology import Topology
 
 
 def delete_queue(door: Door, topic: str, name: str) -> Durable | None:
-    """Delete a queue, its bindings, and the topic if it is the queue's own; None if not AMQP's."""
+    """Delete a queue, its bindings, and the topic if the queue owns it.
+
+    None if AMQP has no such queue.
+    """
     definitions = door.definitions.open("amqp")
     topology = Topology(definitions, token_bytes)
     for vhost in topology.vhosts():

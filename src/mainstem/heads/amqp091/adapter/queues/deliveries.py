@@ -1,4 +1,4 @@
-"""Deliveries of one channel: sent to its consumers, and settled by their tags."""
+"""Deliveries of one channel: sends them to consumers, and settles them by delivery tag."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 MAX_UNREAD_REPLIES = 16 * 1024 * 1024
-"""Bytes of replies that may wait for a client; there is no queue that would keep them."""
+"""Limit for replies that a client has not read, as no queue stores them."""
 
 
 class Consumer:
@@ -37,12 +37,12 @@ class Consumer:
         self.source: QueueConsumer
 
     def add_credit(self, count: int) -> None:
-        """Let so many more be sent, if there is a limit."""
+        """Allow this many more deliveries to the consumer, if it has a prefetch limit."""
         self.source.add_credit(count)
 
 
 class Unacked(NamedTuple):
-    """A delivery that is not acknowledged."""
+    """An unacknowledged delivery."""
 
     tag: int
     queue: "DeclaredQueue"
@@ -52,26 +52,26 @@ class Unacked(NamedTuple):
 
 
 class Deliveries:
-    """The tags of one channel."""
+    """The delivery tags of one channel."""
 
     def __init__(self, connection: "AmqpConversation", channel: int, owner: str) -> None:
         self._connection = connection
         self._channel = channel
         self.owner = owner
-        """Of all deliveries of this channel, in the broker's terms."""
+        """The broker's owner name for all deliveries of this channel."""
         self.session: SessionCredit = connection.service.context.dispatcher.session()
-        """What the consumers of the channel may be sent together."""
+        """The prefetch limit that the channel's consumers share."""
         self._last_tag = 0
         self._unacked: dict[int, Unacked] = {}
         self._unread_replies = 0
-        """Bytes of replies that came since the client stopped reading."""
+        """Bytes of replies since the client stopped reading."""
         self.used: dict[DeclaredQueue, None] = {}
-        """Queues of which something was delivered with acknowledgements."""
+        """Queues that delivered messages which need an acknowledgement."""
 
-    # Out
+    # Sending
 
     def send(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
-        """Send what a consumer has taken."""
+        """Send the deliveries that a consumer acquired."""
         connection = self._connection
         frame_max, channel, queue = connection.session.frame_max, self._channel, consumer.queue
         tag, unacked = self._last_tag, None if consumer.no_ack else self._unacked
@@ -96,13 +96,13 @@ class Deliveries:
         if unacked is not None:
             self.used[queue] = None
         else:
-            # They had to wait for the others of the channel, but count for nothing.
+            # Deliveries without acknowledgement do not count towards the prefetch limit.
             self.session.add_credit(len(deliveries))
         connection.service.counts.delivered += len(deliveries)
         connection.send(frames)
 
     def send_reply(self, tag: bytes, message: Publish) -> None:
-        """Send an answer that came by no queue; who does not read them is disconnected."""
+        """Send a direct reply; a client that does not read its replies is disconnected."""
         self._last_tag += 1
         outbox = self._connection.outbox
         if outbox.is_full:
@@ -129,7 +129,7 @@ class Deliveries:
         self._unread_replies = 0
 
     def get(self, queue: "DeclaredQueue", *, no_ack: bool) -> list[Piece] | None:
-        """Take one message; None if there is none."""
+        """Return the frames of the next message, None if there is none."""
         connection = self._connection
         queue.serve_consumers(connection.service.context)
         taken = connection.door.queues.acquire(*queue.place, self.owner, max_events=1, locked=False)
@@ -159,10 +159,13 @@ class Deliveries:
             )
         ]
 
-    # Back
+    # Settling
 
     def take(self, tag: int, *, multiple: bool) -> list[Unacked]:
-        """Take out what an acknowledgement is about; tag 0 with ``multiple`` means all."""
+        """Remove and return the deliveries that an acknowledgement covers.
+
+        0 with ``multiple``: all.
+        """
         if not multiple:
             found = self._unacked.pop(tag, None)
             if found is None:
@@ -174,13 +177,13 @@ class Deliveries:
         return [self._unacked.pop(each) for each in tags]
 
     def put_back(self, deliveries: Sequence[Unacked]) -> None:
-        """Let deliveries be settled once more: a transaction was rolled back."""
+        """Make deliveries unacknowledged again, because their transaction was rolled back."""
         found = {each.tag: each for each in deliveries} | self._unacked
-        # By their tags, so that one that means all before it finds them.
+        # Sorted by tag, so that an acknowledgement of all up to a tag includes them.
         self._unacked = dict(sorted(found.items()))
 
     def limit(self, prefetch: int | None) -> None:
-        """Limit what all consumers of the channel may have unacknowledged together."""
+        """Limit the unacknowledged deliveries of all the channel's consumers together."""
         used = sum(each.consumer is not None for each in self._unacked.values())
         self.session.limit(None if prefetch is None else prefetch - used)
 
@@ -188,7 +191,7 @@ class Deliveries:
         return list(takewhile(lambda each: each <= tag, self._unacked))
 
     def settle(self, deliveries: Sequence[Unacked], outcome: Outcome) -> None:
-        """Settle deliveries at the end of this turn, and let as many more be sent."""
+        """Settle deliveries at the end of this event-loop turn, and free their prefetch credit."""
         by_queue: dict[DeclaredQueue, list[Settlement]] = {}
         for _, queue, said, _ in deliveries:
             settled = said if outcome is Outcome.ACK else said._replace(outcome=outcome)
@@ -200,14 +203,14 @@ class Deliveries:
     def settlements(
         self, deliveries: Sequence[Unacked], outcome: Outcome
     ) -> list[QueueSettlements]:
-        """Return what settles deliveries in an append with other things."""
+        """Return the settlements of deliveries, for a transaction's append."""
         return [
             QueueSettlements(*queue.place, self.owner, [said._replace(outcome=outcome)])
             for _, queue, said, _ in deliveries
         ]
 
     def credit(self, deliveries: Sequence[Unacked]) -> None:
-        """Let as many more be sent as were settled."""
+        """Free the prefetch credit of settled deliveries."""
         counts: dict[Consumer, int] = {}
         for _, _, _, consumer in deliveries:
             if consumer is not None:
@@ -223,11 +226,11 @@ class Deliveries:
         )
 
     def _refused(self, error: MainstemError) -> None:
-        """Take no notice: the queue is gone, or was purged, and with it the delivery."""
+        """Count a settlement without effect: the queue or the delivery no longer exists."""
         self._connection.service.counts.stale += 1
 
     def give_back(self) -> None:
-        """Give back everything: the channel has gone, and it is delivered again."""
+        """Requeue all unacknowledged deliveries, because the channel has ended."""
         self._connection.service.context.settlements.flush()
         self._unacked.clear()
         used, self.used = list(self.used), {}
@@ -239,7 +242,7 @@ class Deliveries:
         try:
             context.broker.queues.leave(*queue.place, self.owner, failed=True)
         except (UnknownTopic, UnknownQueue):
-            # Deleted meanwhile, with all its messages.
+            # The queue was deleted with all its messages.
             return
         except MainstemError as error:
             if not is_retry:

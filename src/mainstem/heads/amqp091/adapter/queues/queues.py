@@ -1,8 +1,9 @@
-"""Queues as clients declare them: a topic, a queue on it, and who consumes.
+"""Declared queues: each has a topic, a broker queue on it, and consumers.
 
-How this works: a queue's record is in the topology; here is what the broker has of it. A queue that
-is not durable is a topic of durability ``disk``, which is deleted when the server starts again. But
-a topic that was there before its queue was declared is another protocol's, and never deleted here.
+How this works: the topology has each queue's record; this module has its topic and broker queue. A
+queue that is not durable has a topic of durability ``disk``, which is deleted when the server
+starts again. But a topic that existed before its queue was declared belongs to another protocol and
+is never deleted here.
 """
 
 import logging
@@ -32,52 +33,52 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mainstem.heads.amqp091")
 
 MAX_UNSETTLED = 100_000
-"""Messages of a priority that may be with consumers: RabbitMQ has no limit."""
+"""Limit on unacknowledged messages per priority, high because RabbitMQ has no limit."""
 EXPIRATION = "expiration"
 """The header with a message's own time to live."""
 TRANSIENT = "transient-topic"
-"""The kind of definitions that name the topics of queues that end with the server."""
+"""Kind of definition that names the topics of non-durable queues."""
 SHARED = "shared-topic"
-"""The kind of definitions that name topics that were there before a queue was declared on them."""
+"""Kind of definition that names topics which existed before a queue was declared on them."""
 _LONGEST_WAIT_MS = 3_600_000
 _SEGMENT_BYTES = 16 * 1024 * 1024
 _OVERHEAD_BYTES = 256 * 1024
-"""What properties and headers may add to the largest message."""
+"""Space that properties and headers may take beyond the maximum message size."""
 
 Unseen = tuple[str, int, int]
-"""A topic, a partition of it, and the last offset that is not to be seen yet."""
+"""A topic, a partition, and the last offset in it that is not visible yet."""
 
 
 class DeclaredQueue:
-    """A queue while the server runs."""
+    """A declared queue while the server runs."""
 
     def __init__(self, record: Queue) -> None:
         self.record = record
         self.name = record.name
         own = topic_of(record.vhost, record.name)
         self.place = (record.topic, own)
-        """Its topic, and its name there."""
+        """Its topic, and the name of its broker queue."""
         self.owns_topic = record.topic == own
-        """Whether the topic goes with the queue."""
+        """Whether the topic is deleted with the queue."""
         self.most_priority = record.settings.max_priority or 0
         self.consumers: dict[Consumer, None] = {}
         self.used_ms = 0
-        """When it was last used by anybody; on the head's clock."""
+        """When it was last used, on the head's monotonic clock."""
         said = record.settings
         self.refuses = said.max_length is not None and said.overflow is not Overflow.DROP_HEAD
-        """Whether messages are refused while it is full."""
+        """Whether it refuses messages while it is full."""
 
     def serve_consumers(self, context: "HeadContext") -> None:
-        """Give consumers that may have more what there is, before somebody else takes or counts."""
+        """Deliver available messages to consumers, before others take or count messages."""
         context.dispatcher.go_first(*self.place)
 
     def ready(self, door: Door) -> int:
-        """Return how many messages wait."""
+        """Return the number of messages that are not in flight."""
         state = door.queues.show(*self.place)
         return sum(each.unsettled - each.out for each in state.windows)
 
     def is_full(self, door: Door) -> bool:
-        """Tell whether a queue that refuses messages has no room, also for what is not durable."""
+        """Tell whether ``x-max-length`` is reached, counting messages that are not durable yet."""
         topic, name = self.place
         waits = sum(
             door.bounds(topic, each.partition).end - each.next + each.waiting
@@ -87,7 +88,7 @@ class DeclaredQueue:
 
     @property
     def settings(self) -> QueueSettings:
-        """How the broker's queue behaves."""
+        """The settings of the broker queue."""
         said = self.record.settings
         limit = said.delivery_limit
         drops = said.overflow is Overflow.DROP_HEAD
@@ -105,27 +106,32 @@ class DeclaredQueue:
 
     @property
     def _dead_letter_route(self) -> str:
-        """Return a name by which the router finds this queue again, and with it its exchange."""
+        """Route name under which the dead-letter router handles this queue.
+
+        Empty without an exchange.
+        """
         return "" if self.record.settings.dead_letter_exchange is None else "amqp"
 
 
 class DeclaredQueues:
-    """All queues of the head."""
+    """All declared queues of the AMQP head."""
 
     def __init__(self, service: "Service") -> None:
         self._service = service
         self._definitions = service.definitions
         self._queues: dict[tuple[str, str], DeclaredQueue] = {}
         self._by_own_name: dict[str, DeclaredQueue] = {}
-        """By the names that the broker's queues have, which are unique over all topics."""
+        """Queues by the name of their broker queue, which is unique over all topics."""
         self._gone: dict[str, Durable] = {}
-        """Topics whose deletion is not durable yet: their names are not free before."""
+        """Deletions that are not durable yet, by topic; until then the name cannot be used
+        again.
+        """
         self._shared = set(self._definitions.items(SHARED))
         service.context.broker.queues.watch_deletions("amqp", self._deleted_elsewhere)
         self._load()
 
     def _load(self) -> None:
-        """Open what is durable, and delete what ended with the server before this one."""
+        """Open the stored queues, and delete the topics of non-durable queues of an earlier run."""
         topology, broker = self._service.topology, self._service.context.broker
         for vhost in topology.vhosts():
             for record in topology.queues(vhost):
@@ -133,7 +139,8 @@ class DeclaredQueues:
                 if record.topic in self._shared:
                     queue.owns_topic = False
                 try:
-                    # A crash may have come between the definition and its topic.
+                    # A crash may have happened after storing the definition and before creating the
+                    # topic.
                     with suppress(TopicExists):
                         self._create_topic(broker, queue)
                     broker.queues.create(*queue.place, queue.settings)
@@ -157,11 +164,11 @@ class DeclaredQueues:
     # Expiry
 
     def _await_expiry(self, queue: DeclaredQueue) -> None:
-        """Delete a queue with ``x-expires`` once nobody has used it for that long."""
+        """Delete a queue with ``x-expires`` when it was not used for that long."""
         expires_ms = queue.record.settings.expires_ms
         if expires_ms is not None:
             due_ms = queue.used_ms + expires_ms - self._service.clock_ms()
-            # One so long that the loop cannot wait for it is looked at now and then.
+            # A timer has a maximum, so longer times are checked in steps.
             wait_ms = min(max(due_ms, 1), _LONGEST_WAIT_MS)
             self._service.context.after(wait_ms, lambda: self._look_at_expiry(queue))
 
@@ -182,14 +189,14 @@ class DeclaredQueues:
     def __iter__(self) -> Iterator[DeclaredQueue]:
         return iter(self._queues.values())
 
-    # Found
+    # Lookup
 
     def get(self, vhost: str, name: str) -> DeclaredQueue | None:
-        """Return a queue, None if there is none."""
+        """Return a queue, None if it does not exist."""
         return self._queues.get((vhost, name))
 
     def at(self, topic: str, name: str) -> DeclaredQueue | None:
-        """Return a queue by where the broker has it."""
+        """Return a queue by its topic and broker queue name."""
         queue = self._by_own_name.get(name)
         return queue if queue is not None and queue.place[0] == topic else None
 
@@ -210,11 +217,11 @@ class DeclaredQueues:
         return self._queues[connection.vhost, name]
 
     def gone(self, vhost: str, name: str) -> Durable:
-        """Return the future of a queue's deletion; after that its name can be used again."""
+        """Return when the deletion of a queue is durable; then its name can be used again."""
         return self._gone.get(topic_of(vhost, name), AT_ONCE)
 
     def unseen(self, vhost: str, name: str) -> list[Unseen]:
-        """Return where a queue has messages that nobody can see before they are durable."""
+        """Return where a queue has messages that are not visible, as they are not durable yet."""
         queue, broker = self._queues.get((vhost, name)), self._service.context.broker
         if queue is None:
             return []
@@ -226,11 +233,11 @@ class DeclaredQueues:
         return found
 
     def _deleted_elsewhere(self, name: str) -> None:
-        """Take note, from any thread, that a queue of this name was deleted, by whomever."""
+        """Handle the deletion of a broker queue by any protocol; called from any thread."""
         self._service.context.on_loop(partial(self._remove_lost, name))
 
     def _remove_lost(self, name: str) -> None:
-        """Remove a queue that another protocol, or an operator, has deleted."""
+        """Remove a queue whose broker queue was deleted by another protocol or an operator."""
         queue = self._by_own_name.get(name)
         if queue is None:
             return
@@ -244,7 +251,7 @@ class DeclaredQueues:
             _logger.warning("queue %r was deleted, and its definition stays: %s", queue.name, error)
 
     def _deleted(self, topic: str, durable: Durable) -> None:
-        """Take note that the name of a topic is free once its deletion is durable."""
+        """Keep the name of a topic reserved until its deletion is durable."""
         self._gone[topic] = durable
         on_loop = self._service.context.on_loop
         durable.then(lambda _: on_loop(partial(self._forget, topic, durable)))
@@ -253,12 +260,15 @@ class DeclaredQueues:
         if self._gone.get(topic) is durable:
             del self._gone[topic]
 
-    # Declared and deleted
+    # Declaring and deleting
 
     def declare(
         self, connection: "AmqpConversation", method: methods.QueueDeclare
     ) -> tuple[DeclaredQueue, Durable]:
-        """Declare a queue, or find it as it was declared; AmqpError if it is another."""
+        """Declare a queue, or return the existing one.
+
+        AmqpError if that was declared differently.
+        """
         topology = self._service.topology
         record, is_new = topology.decide_queue(
             connection.vhost,
@@ -291,7 +301,7 @@ class DeclaredQueues:
         if not queue.owns_topic:
             return
         if not queue.record.durable:
-            # Before its topic, so that no crash leaves that behind.
+            # Stored before the topic is created, so that a crash leaves no unknown topic behind.
             self._definitions.set(TRANSIENT, topic, b"")
         door.create_topic(topic, self._topic_settings(queue.record))
         if topic in self._shared:
@@ -299,10 +309,10 @@ class DeclaredQueues:
             self._definitions.delete(SHARED, topic)
 
     def _share(self, door: Door, queue: DeclaredQueue) -> None:
-        """Use a topic that is there already; AmqpError if it has no queue of this name.
+        """Use an existing topic for a queue; AmqpError if it has no broker queue of this name.
 
-        Such a queue was made by another protocol, or by a declaration that a crash cut short. So
-        nobody can have it for themselves, and it does not go by itself.
+        Such a broker queue was created by another protocol, or by a declaration that a crash
+        interrupted. So an exclusive or auto-delete queue is not possible on it.
         """
         topic = queue.place[0]
         if not queue.owns_topic:
@@ -328,7 +338,7 @@ class DeclaredQueues:
         durability = record.settings.durability
         if durability is None:
             default = self._service.context.defaults.durability
-            # What a durable queue has must be there after a restart.
+            # The topic and broker queue of a durable queue must survive a restart.
             keeps = record.durable and default is not Durability.MEMORY
             durability = default if keeps else Durability.DISK
         return TopicSettings(
@@ -342,7 +352,7 @@ class DeclaredQueues:
     def delete(
         self, connection: "AmqpConversation", name: str, *, if_unused: bool, if_empty: bool
     ) -> tuple[int, Durable]:
-        """Delete a queue; return how many messages waited. One that is not there has none."""
+        """Delete a queue; return its number of waiting messages, 0 if it does not exist."""
         topology = self._service.topology
         if topology.queue(connection.vhost, name) is None:
             return 0, connection.publisher.last
@@ -360,12 +370,12 @@ class DeclaredQueues:
         return ready, self._remove(connection.door, queue)
 
     def _remove(self, door: Door, queue: DeclaredQueue) -> Durable:
-        """Delete a queue, its bindings and its messages; its consumers are told."""
+        """Delete a queue with its bindings and messages, and cancel its consumers."""
         record = queue.record
         del self._queues[record.vhost, record.name]
         del self._by_own_name[queue.place[1]]
         durable = self._service.topology.remove_queue(record.vhost, record.name)
-        # It may have been deleted elsewhere.
+        # Another protocol may have deleted it meanwhile.
         with suppress(UnknownTopic, UnknownQueue):
             if queue.owns_topic:
                 self._deleted(queue.place[0], door.delete_topic(queue.place[0]))
@@ -376,7 +386,7 @@ class DeclaredQueues:
         return durable
 
     def delete_exclusive(self, connection: "AmqpConversation") -> list[MainstemError]:
-        """Delete the queues of a connection that has gone; return what went wrong."""
+        """Delete the exclusive queues of a connection that has ended; return the errors."""
         errors: list[MainstemError] = []
         for record in self._service.topology.owned_queues(connection.vhost, connection.id):
             queue = self._queues[record.vhost, record.name]
@@ -389,27 +399,27 @@ class DeclaredQueues:
     # Consumers
 
     def check_exclusive(self, queue: DeclaredQueue, consumer: "Consumer") -> None:
-        """Refuse a consumer beside an exclusive one, or an exclusive one beside others."""
+        """Raise if either the new consumer or an existing one is exclusive."""
         first = next(iter(queue.consumers), None)
-        # An exclusive one is alone, so the first tells of all.
+        # An exclusive consumer is the only one, so checking the first is enough.
         if first is not None and (first.exclusive or consumer.exclusive):
             detail = f"queue '{queue.name}' in vhost '{queue.record.vhost}' in exclusive use"
             raise AmqpError(ReplyCode.ACCESS_REFUSED, detail, *methods.BasicConsume.ids)
 
     def consume(self, queue: DeclaredQueue, consumer: "Consumer") -> None:
-        """Take note of a consumer."""
+        """Add a consumer to its queue."""
         queue.consumers[consumer] = None
         self._service.counts.consumers += 1
 
     def forget_consumer(self, consumer: "Consumer") -> None:
-        """Take note that a consumer has gone."""
+        """Remove a consumer from its queue."""
         if consumer in consumer.queue.consumers:
             del consumer.queue.consumers[consumer]
             consumer.queue.used_ms = self._service.clock_ms()
             self._service.counts.consumers -= 1
 
     def end_consumer(self, connection: "AmqpConversation", consumer: "Consumer") -> None:
-        """Take note that a consumer has gone, and delete the queue if it is to go with the last."""
+        """Remove a consumer from its queue; delete an auto-delete queue with its last consumer."""
         self.forget_consumer(consumer)
         queue = consumer.queue
         is_there = self._by_own_name.get(queue.place[1]) is queue
@@ -421,7 +431,7 @@ class DeclaredQueues:
 
 
 def _check_supported(record: Queue) -> None:
-    """Refuse what a queue cannot do here yet."""
+    """Raise for combinations of arguments that are not supported yet."""
     said = record.settings
     problem = ""
     if said.overflow is Overflow.REJECT_PUBLISH_DLX:

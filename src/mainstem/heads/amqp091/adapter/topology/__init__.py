@@ -1,1 +1,1 @@
-"""Exchanges, queues and bindings: declared, compared, matched, and the routes through them."""
+"""Exchanges, queues and bindings: declaration, comparison, matching, and routing."""

@@ -1,9 +1,9 @@
-"""Exchanges, queues and bindings: what is declared, and how it is written down.
+"""Exchanges, queues and bindings: what is declared, and how it is stored.
 
-How this works: what is durable is a definition of this head, of the kind ``exchange``, ``queue`` or
-``binding``. Its value is JSON that says its own version; arguments are in it as the bytes of an
-AMQP table, since JSON has too few types. Its key is a JSON array of names, or a hash of one that is
-too long.
+How this works: durable ones are stored as definitions of this head, of the kind ``exchange``,
+``queue`` or ``binding``. The value is JSON with a format version; arguments are stored as the bytes
+of an AMQP table, since JSON has too few types. The key is a JSON array of names, or a hash if that
+is too long.
 """
 
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ _MAX_KEY_LENGTH = 500
 
 
 class ExchangeType(StrEnum):
-    """How an exchange finds the bindings of a message."""
+    """How an exchange matches messages with its bindings."""
 
     DIRECT = "direct"
     FANOUT = "fanout"
     TOPIC = "topic"
     HEADERS = "headers"
     DELAYED = "x-delayed-message"
-    """As its ``x-delayed-type`` says, but later."""
+    """As its ``x-delayed-type``, but with a delay."""
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -50,25 +50,25 @@ class Exchange(msgspec.Struct, frozen=True):
 
     @property
     def matching(self) -> ExchangeType:
-        """How bindings are found, also for delayed messages."""
+        """How messages are matched with bindings; for delayed exchanges the ``x-delayed-type``."""
         if self.type is ExchangeType.DELAYED:
             return ExchangeType(str(self.arguments[DELAYED_TYPE]))
         return self.type
 
     @property
     def alternate(self) -> str | None:
-        """The exchange of what has no binding here."""
+        """The alternate exchange, which gets messages that match no binding."""
         found = self.arguments.get(ALTERNATE)
         return found if isinstance(found, str) else None
 
     @property
     def key(self) -> str:
-        """The key of its definition."""
+        """The key of its stored definition."""
         return _key(self.vhost, self.name)
 
     @property
     def stored(self) -> bytes:
-        """Its definition."""
+        """Its definition as stored."""
         return _encode(
             _StoredExchange(
                 self.vhost,
@@ -91,28 +91,28 @@ class Queue(msgspec.Struct, frozen=True):
     vhost: str
     name: str
     topic: str
-    """Where its messages are."""
+    """The topic that stores its messages."""
     durable: bool = True
     exclusive: str | None = None
-    """The connection that it belongs to, and ends with."""
+    """Id of the connection that it is exclusive to and is deleted with."""
     auto_delete: bool = False
     arguments: fields.Table = NO_ARGUMENTS
     settings: QueueArguments = QueueArguments()
-    """What the arguments mean."""
+    """Its arguments, parsed."""
 
     @property
     def priorities(self) -> int:
-        """How many priorities there are, 1 if messages have none."""
+        """The number of priorities; 1 if messages have none."""
         return 1 + (self.settings.max_priority or 0)
 
     @property
     def key(self) -> str:
-        """The key of its definition."""
+        """The key of its stored definition."""
         return _key(self.vhost, self.name)
 
     @property
     def stored(self) -> bytes:
-        """Its definition."""
+        """Its definition as stored."""
         arguments = fields.table(self.arguments)
         return _encode(_StoredQueue(self.vhost, self.name, self.topic, self.auto_delete, arguments))
 
@@ -121,7 +121,7 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 class DestinationKind(StrEnum):
-    """What messages may go to by a binding."""
+    """The destinations that a binding can have."""
 
     QUEUE = "queue"
     EXCHANGE = "exchange"
@@ -138,18 +138,18 @@ class Binding(msgspec.Struct, frozen=True):
     routing_key: str = ""
     arguments: fields.Table = NO_ARGUMENTS
     durable: bool = False
-    """If both its ends are."""
+    """Whether it is stored: only if both its source and its destination are durable."""
 
     @property
     def identity(self) -> "Identity":
-        """What makes it the same binding in its virtual host."""
+        """What identifies the binding in its virtual host."""
         ordered = dict(sorted(self.arguments.items()))
         written = fields.table(ordered) if ordered else b""
         return (self.source, self.destination_kind, self.destination, self.routing_key, written)
 
     @property
     def properties_key(self) -> str:
-        """How the management API calls it beside source and destination."""
+        """The name for it in RabbitMQ's management API, besides source and destination."""
         key = self.routing_key or "~"
         if not self.arguments:
             return key
@@ -157,13 +157,13 @@ class Binding(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The key of its definition."""
+        """The key of its stored definition."""
         *names, arguments = self.identity
         return _key(self.vhost, *names, arguments.hex())
 
     @property
     def stored(self) -> bytes:
-        """Its definition."""
+        """Its definition as stored."""
         return _encode(
             _StoredBinding(
                 self.vhost,
@@ -211,7 +211,7 @@ _decode = msgspec.json.Decoder(_StoredExchange | _StoredQueue | _StoredBinding).
 
 
 def load(value: bytes) -> Declared:
-    """Read a definition."""
+    """Decode a stored definition."""
     stored = _decode(value)
     arguments, _ = fields.read_table(stored.arguments, 0, len(stored.arguments))
     match stored:

@@ -1,4 +1,4 @@
-"""Values of arguments and headers, compared as RabbitMQ does, and its texts where they differ."""
+"""Compares arguments and headers as RabbitMQ does; errors for differences have its texts."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -8,17 +8,17 @@ from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 
 
 def named(kind: str, name: str, vhost: str) -> str:
-    """Return how texts speak of an exchange or a queue."""
+    """Return how error texts name an exchange or a queue."""
     return f"{kind} '{name}' in vhost '{vhost}'"
 
 
 def refused(detail: str, code: ReplyCode = ReplyCode.PRECONDITION_FAILED) -> AmqpError:
-    """Return a refusal, of a precondition if nothing else is said."""
+    """Return an AmqpError, of code PRECONDITION_FAILED by default."""
     return AmqpError(code, detail)
 
 
 def comparable(value: object) -> Hashable:
-    """Return what is equal for equal values: numbers of any width, but not 1 and True and "1"."""
+    """Return a comparable form: numbers of any width are equal, but not 1, True and "1"."""
     match value:
         case str():
             return value.encode()
@@ -29,7 +29,7 @@ def comparable(value: object) -> Hashable:
     for kind in (bool, int, float, Decimal):
         if isinstance(value, kind):
             return kind, value
-    # Nothing at all, or a time.
+    # Void, or a timestamp.
     return type(value), value
 
 
@@ -63,7 +63,7 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
 
 
 def check_property(what: str, name: str, current: object, received: object) -> None:
-    """Raise if a property is not as it was declared."""
+    """Raise AmqpError if a property differs from the one declared before."""
     if current != received:
         raise _inequivalent(what, name, _bare(current), _bare(received))
 
@@ -71,7 +71,7 @@ def check_property(what: str, name: str, current: object, received: object) -> N
 def check_arguments(
     what: str, current: fields.Table, received: fields.Table, names: Iterable[str]
 ) -> None:
-    """Raise if one of these arguments is not as it was declared."""
+    """Raise AmqpError if one of the named arguments differs from the one declared before."""
     for name in names:
         is_there, is_given = name in current, name in received
         if not (is_there or is_given):

@@ -1,14 +1,14 @@
-"""Which bindings of one exchange a message has: direct, fanout, topic and headers.
+"""Matches messages with the bindings of one exchange: direct, fanout, topic and headers.
 
-How this works: a matcher keeps the destinations of an exchange's bindings in buckets, one for all
-bindings that match the same messages, and returns the buckets of a message.
+How this works: a matcher keeps the destinations of bindings in buckets, one bucket for all bindings
+that match the same messages. ``match`` returns the buckets of a message.
 
-Topic bindings are a trie of words. A routing key is matched by walking all places of the trie that
-its words so far may have led to, each at most once per word: words times places of the trie at
-most, whatever the wildcards. That may still be much, so there is a limit (``MAX_PLACES``).
+Topic bindings are a trie of words. Matching a routing key walks all nodes that its words so far can
+reach, each at most once per word: at most words times nodes, whatever the wildcards. That can still
+be slow, so there is a limit (``MAX_PLACES``).
 
-Headers bindings are found by the headers that a message has, not by looking at all of them: one for
-``any`` stands under each of its headers, one for ``all`` under a single one, the rarest.
+Headers bindings are indexed by header, so that a message is compared with few of them: an ``any``
+binding is indexed under each of its headers, an ``all`` binding under its rarest one.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -20,12 +20,14 @@ from mainstem.heads.amqp091.adapter.topology.equivalence import comparable, refu
 
 X_MATCH = "x-match"
 MAX_PLACES = 50_000
-"""Places that a routing key may lead to on its way; it takes hundreds of ``#`` to get there."""
+"""Maximum number of trie nodes that one routing key may visit; reached only with hundreds of
+``#``.
+"""
 _MATCH_VALUES = frozenset({"all", "any", "all-with-x", "any-with-x"})
 
 
 class Bucket:
-    """Destinations of the same messages, and how many bindings each has here."""
+    """The destinations of bindings that match the same messages, with their number of bindings."""
 
     __slots__ = ("exchanges", "queues")
 
@@ -37,12 +39,12 @@ class Bucket:
         return bool(self.queues or self.exchanges)
 
     def add(self, binding: Binding) -> None:
-        """Add the destination of a binding."""
+        """Count a binding for its destination."""
         names = self._names(binding)
         names[binding.destination] = names.get(binding.destination, 0) + 1
 
     def remove(self, binding: Binding) -> None:
-        """Remove the destination of a binding, unless it has another one."""
+        """Remove a binding, and its destination if that has no other binding here."""
         names = self._names(binding)
         names[binding.destination] -= 1
         if not names[binding.destination]:
@@ -58,24 +60,24 @@ class Matcher(Protocol):
 
     @property
     def by_key(self) -> bool:
-        """Whether a message's routing keys count."""
+        """Whether matching depends on the routing key."""
 
     @property
     def by_headers(self) -> bool:
-        """Whether a message's headers count."""
+        """Whether matching depends on the headers."""
 
     def add(self, binding: Binding) -> None:
-        """Add a binding, which is not there yet."""
+        """Add a binding that was not added before."""
 
     def remove(self, binding: Binding) -> None:
-        """Remove a binding, which is there."""
+        """Remove a binding that was added before."""
 
     def match(self, keys: Sequence[str], headers: fields.Table) -> Iterable[Bucket]:
-        """Return the destinations of a message with these routing keys, none of them empty."""
+        """Return non-empty buckets with the destinations for these routing keys and headers."""
 
 
 class DirectMatcher:
-    """The binding's routing key is the message's."""
+    """Matches bindings whose routing key equals the message's."""
 
     by_key = True
     by_headers = False
@@ -95,12 +97,12 @@ class DirectMatcher:
             del self._buckets[binding.routing_key]
 
     def match(self, keys: Sequence[str], headers: fields.Table) -> Iterable[Bucket]:
-        """Return the destinations bound with one of the keys."""
+        """Return the destinations that are bound with one of the keys."""
         return [self._buckets[key] for key in keys if key in self._buckets]
 
 
 class FanoutMatcher:
-    """Every binding matches."""
+    """Matches every binding."""
 
     by_key = False
     by_headers = False
@@ -122,7 +124,7 @@ class FanoutMatcher:
 
 
 class _Place:
-    """A place in the trie: what may follow the words that lead here, and who is bound to them."""
+    """A node of the trie: the following words, and the destinations bound here."""
 
     __slots__ = ("any_word", "any_words", "bucket", "is_any_words", "words")
 
@@ -131,7 +133,7 @@ class _Place:
         self.any_word: _Place | None = None
         self.any_words: _Place | None = None
         self.is_any_words = is_any_words
-        """Whether a ``#`` leads here, so that any word leads here again."""
+        """Whether the last word is ``#``, so that any further word leads here too."""
         self.bucket = Bucket()
 
     @property
@@ -139,7 +141,7 @@ class _Place:
         return bool(self.words or self.any_word or self.any_words or self.bucket)
 
     def next(self, word: str) -> "_Place | None":
-        """Return where a word of a binding leads."""
+        """Return the child for a word of a binding, None if there is none."""
         match word:
             case "*":
                 return self.any_word
@@ -148,7 +150,7 @@ class _Place:
         return self.words.get(word)
 
     def grow(self, word: str) -> "_Place":
-        """Return where a word of a binding leads, from now on."""
+        """Return the child for a word of a binding; creates it if needed."""
         found = self.next(word)
         if found is not None:
             return found
@@ -163,7 +165,7 @@ class _Place:
         return grown
 
     def cut(self, word: str) -> None:
-        """Forget where a word of a binding leads."""
+        """Remove the child for a word of a binding."""
         match word:
             case "*":
                 self.any_word = None
@@ -174,7 +176,7 @@ class _Place:
 
 
 class TopicMatcher:
-    """The binding's words are the message's, ``*`` being one word and ``#`` any number of them."""
+    """Matches bindings word by word: ``*`` matches one word, ``#`` any number of words."""
 
     by_key = True
     by_headers = False
@@ -190,7 +192,7 @@ class TopicMatcher:
         place.bucket.add(binding)
 
     def remove(self, binding: Binding) -> None:
-        """Remove a binding, and the places that nothing else needs."""
+        """Remove a binding, and nodes that are no longer needed."""
         path: list[tuple[_Place, str]] = []
         place = self._root
         for word in _pattern(binding.routing_key):
@@ -231,25 +233,25 @@ class TopicMatcher:
 
 
 def _enter(places: dict[_Place, None], place: _Place | None) -> None:
-    """Add a place and, as ``#`` may be no word at all, those behind it."""
+    """Add a node and, since ``#`` also matches no word, the nodes after its ``#``."""
     while place is not None and place not in places:
         places[place] = None
         place = place.any_words
 
 
 def _words(key: str) -> list[str]:
-    """Return the words of a key; the empty one has none, as in RabbitMQ."""
+    """Split a routing key into words; an empty key has none, as in RabbitMQ."""
     return key.split(".") if key else []
 
 
 def _pattern(key: str) -> list[str]:
-    """Return the words of a binding; ``#`` behind ``#`` means nothing."""
+    """Split a binding's key into words; repeated ``#`` are merged."""
     words = _words(key)
     return [word for at, word in enumerate(words) if word != "#" or words[at - 1 : at] != ["#"]]
 
 
 class _Condition:
-    """What a headers binding asks for."""
+    """The headers that a binding requires."""
 
     __slots__ = ("bucket", "is_any", "present", "values")
 
@@ -270,12 +272,12 @@ class _Condition:
         self.bucket.add(binding)
 
     def is_met(self, values: set[tuple[str, Hashable]], names: Iterable[str]) -> bool:
-        """Tell whether all that is asked for is there."""
+        """Tell whether a message's headers satisfy the binding."""
         return self.values <= values and self.present.issubset(names)
 
 
 class HeadersMatcher:
-    """The message has the headers that the binding's arguments say."""
+    """Matches bindings by the headers that their arguments require."""
 
     by_key = False
     by_headers = True
@@ -293,7 +295,7 @@ class HeadersMatcher:
         places = [self._by_value.setdefault(each, {}) for each in condition.values]
         places += [self._by_name.setdefault(each, {}) for each in condition.present]
         if not condition.is_any:
-            # The rarest of its headers is enough to find it.
+            # Indexed under its rarest header only; that is enough to find it.
             places = [min(places, key=len)] if places else [self._always]
         for place in places:
             place[condition] = None
@@ -330,7 +332,7 @@ class HeadersMatcher:
 
 
 def check_binding(matching: ExchangeType, arguments: fields.Table) -> None:
-    """Raise AmqpError for arguments that mean nothing to an exchange."""
+    """Raise AmqpError for invalid arguments of a binding to an exchange of this type."""
     if matching is not ExchangeType.HEADERS or X_MATCH not in arguments:
         return
     how = arguments[X_MATCH]
@@ -344,7 +346,7 @@ def check_binding(matching: ExchangeType, arguments: fields.Table) -> None:
 
 
 def new_matcher(matching: ExchangeType) -> Matcher:
-    """Return a matcher without bindings."""
+    """Return an empty matcher for an exchange type."""
     match matching:
         case ExchangeType.FANOUT:
             return FanoutMatcher()

@@ -1,4 +1,4 @@
-"""Topics of queues: a name for any virtual host and queue, and back.
+"""Maps a virtual host and queue name to a topic name, and back.
 
 How this works: a queue's name may be any text of 255 bytes, a topic's name up to 249 of
 ``[A-Za-z0-9._-]``. What a topic cannot be called is written as ``._`` and two hex digits for each
@@ -28,7 +28,7 @@ _ESCAPES = re.compile(r"(?:\._[0-9a-f]{2})+")
 
 
 def topic_of(vhost: str, queue: str) -> str:
-    """Return the topic of a queue; no two queues have the same."""
+    """Return the topic of a queue; different queues have different topics."""
     topic = _escaped(queue)
     if vhost != DEFAULT_VHOST:
         topic = f"{_escaped(vhost)}{_SEPARATOR}{topic}"
@@ -39,19 +39,19 @@ def topic_of(vhost: str, queue: str) -> str:
 
 
 def queue_of(topic: str) -> tuple[str, str] | None:
-    """Return the virtual host and the queue that a topic is named after, None if it is not."""
+    """Return the virtual host and queue name that a topic name encodes; None if it encodes none."""
     vhost, separator, queue = topic.partition(_SEPARATOR)
     try:
         found = (_plain(vhost), _plain(queue)) if separator else (DEFAULT_VHOST, _plain(topic))
     except UnicodeDecodeError:
         return None
-    # What is written in another way than topic_of does is just a topic.
+    # A name that topic_of would have encoded differently belongs to some other topic.
     return found if topic_of(*found) == topic else None
 
 
 def _escaped(text: str) -> str:
     escaped = _UNSAFE.sub(lambda found: _escape(found[0]), text)
-    # Neither are these names of topics.
+    # Topics cannot have these names.
     if escaped in (".", "..") or escaped.startswith(INTERNAL_PREFIX):
         return _escape(escaped[0]) + escaped[1:]
     return escaped

@@ -1,4 +1,4 @@
-"""Arguments of queues: which there are, what they may be, and what they mean.
+"""Queue arguments: their names, valid values, and effects.
 
 | argument | |
 |---|---|
@@ -23,14 +23,14 @@ from mainstem.heads.amqp091 import fields
 from mainstem.heads.amqp091.adapter.topology.equivalence import check_arguments, refused, type_name
 
 MAX_EXPIRY_MS = 315_360_000_000
-"""Ten years, which is RabbitMQ's limit of times to live."""
+"""Ten years, RabbitMQ's maximum for times to live."""
 MAX_PRIORITY = 255
 QUORUM_DELIVERY_LIMIT = 20
-"""What quorum queues begin with since RabbitMQ 4.0."""
+"""Default delivery limit of quorum queues since RabbitMQ 4.0."""
 
 
 class Overflow(StrEnum):
-    """What happens to a queue that is full."""
+    """What happens when a queue is full (``x-overflow``)."""
 
     DROP_HEAD = "drop-head"
     REJECT_PUBLISH = "reject-publish"
@@ -38,14 +38,14 @@ class Overflow(StrEnum):
 
 
 class QueueType(StrEnum):
-    """What clients may ask for."""
+    """Values of ``x-queue-type``."""
 
     CLASSIC = "classic"
     QUORUM = "quorum"
 
 
 class QueueArguments(msgspec.Struct, frozen=True):
-    """What a queue's arguments say; None is what they do not say."""
+    """A queue's arguments, parsed; None for those not given."""
 
     message_ttl_ms: int | None = None
     expires_ms: int | None = None
@@ -57,14 +57,14 @@ class QueueArguments(msgspec.Struct, frozen=True):
     max_priority: int | None = None
     single_active_consumer: bool = False
     delivery_limit: int | None = None
-    """None if there is none."""
+    """None for no limit."""
     queue_type: QueueType = QueueType.CLASSIC
     topic: str | None = None
     durability: Durability | None = None
 
 
 def parse(what: str, arguments: fields.Table) -> QueueArguments:
-    """Read the arguments of a queue, ``what`` being how texts speak of it; raises AmqpError."""
+    """Parse a queue's arguments; raises AmqpError. ``what`` names the queue in error texts."""
     if "x-dead-letter-exchange" in arguments:
         _check_dead_letter_exchange(what, arguments["x-dead-letter-exchange"])
     found: dict[str, object] = {}
@@ -83,12 +83,12 @@ def parse(what: str, arguments: fields.Table) -> QueueArguments:
 
 
 def check_equivalent(what: str, current: fields.Table, received: fields.Table) -> None:
-    """Raise AmqpError if a queue is declared anew with other arguments."""
+    """Raise AmqpError if the arguments differ from those that the queue was declared with."""
     check_arguments(what, _typed(current), _typed(received), _COMPARED)
 
 
 def _typed(arguments: fields.Table) -> fields.Table:
-    """Return arguments that name the queue's type, as queues that do not are classic."""
+    """Return the arguments with an explicit ``x-queue-type``; the default is classic."""
     return {**arguments, "x-queue-type": arguments.get("x-queue-type") or QueueType.CLASSIC.value}
 
 
@@ -107,7 +107,7 @@ def _check_dead_letter_exchange(what: str, value: object) -> None:
 
 
 class _Bad(Exception):
-    """A value that an argument cannot have, in RabbitMQ's words."""
+    """An invalid argument value, with RabbitMQ's text."""
 
 
 def _integer(value: object) -> int:
@@ -172,7 +172,7 @@ def _overflow(value: object) -> Overflow:
 
 def _queue_type(value: object) -> QueueType:
     text = _text(value)
-    # Some management tools write these for a type that nobody chose.
+    # Some management tools send these for a queue type that was not chosen.
     if text in ("", "undefined"):
         return QueueType.CLASSIC
     try:

@@ -1,4 +1,4 @@
-"""What declarations are refused for, in RabbitMQ's words."""
+"""Checks that refuse declarations, with RabbitMQ's error texts."""
 
 from mainstem.heads.amqp091.adapter.topology import equivalence
 from mainstem.heads.amqp091.adapter.topology.declared import (
@@ -16,12 +16,12 @@ RESERVED = "amq."
 
 
 def stripped(name: str) -> str:
-    """Return a name as RabbitMQ takes it: without line breaks."""
+    """Return a name without line breaks, as RabbitMQ does."""
     return name.replace("\n", "").replace("\r", "")
 
 
 def exchange_type(text: str) -> ExchangeType:
-    """Return a type by its name."""
+    """Return an exchange type by its name; raises AmqpError."""
     try:
         return ExchangeType(text)
     except ValueError:
@@ -29,21 +29,21 @@ def exchange_type(text: str) -> ExchangeType:
 
 
 def check_not_default(name: str) -> None:
-    """Raise for the default exchange, which is as it is."""
+    """Raise AmqpError for the default exchange, which cannot be changed."""
     if name == DEFAULT_EXCHANGE:
         text = "operation not permitted on the default exchange"
         raise refused(text, ReplyCode.ACCESS_REFUSED)
 
 
 def check_not_reserved(kind: str, name: str) -> None:
-    """Raise for a name that is kept for the server."""
+    """Raise AmqpError for a name with the reserved prefix ``amq.``."""
     if name.startswith(RESERVED):
         text = f"{kind} name '{name}' contains reserved prefix 'amq.*'"
         raise refused(text, ReplyCode.ACCESS_REFUSED)
 
 
 def check_exchange_arguments(exchange: Exchange) -> None:
-    """Raise for arguments that an exchange cannot have."""
+    """Raise AmqpError for invalid arguments of an exchange."""
     if not isinstance(exchange.arguments.get(ALTERNATE, ""), str):
         kind = type_name(exchange.arguments[ALTERNATE])
         raise refused(f"invalid type '{kind}' for arg '{ALTERNATE}' in {exchange}")
@@ -57,7 +57,7 @@ def check_exchange_arguments(exchange: Exchange) -> None:
 
 
 def check_exchange_equivalent(current: Exchange, declared: Exchange) -> None:
-    """Raise if an exchange is declared anew in another way."""
+    """Raise AmqpError if an exchange was declared before with other properties."""
     what = str(current)
     equivalence.check_property(what, "type", current.type, declared.type)
     equivalence.check_property(what, "durable", current.durable, declared.durable)
@@ -70,7 +70,7 @@ def check_exchange_equivalent(current: Exchange, declared: Exchange) -> None:
 
 
 def check_quorum(queue: Queue, *, is_named: bool) -> None:
-    """Raise for a quorum queue that would not stay."""
+    """Raise AmqpError for a quorum queue that is exclusive, not durable, or named by the server."""
     if not is_named:
         raise refused("Cannot declare a server-named queue for type rabbit_quorum_queue")
     if queue.exclusive is not None:
@@ -80,13 +80,13 @@ def check_quorum(queue: Queue, *, is_named: bool) -> None:
 
 
 def check_access(queue: Queue, connection: str) -> None:
-    """Raise for an exclusive queue of another connection."""
+    """Raise AmqpError if the queue is exclusive to another connection."""
     if queue.exclusive not in (None, connection):
         raise locked(queue)
 
 
 def locked(queue: Queue) -> AmqpError:
-    """Return the refusal of an exclusive queue."""
+    """Return the AmqpError for an exclusive queue of another connection."""
     return refused(
         f"cannot obtain exclusive access to locked {queue}. It could be originally declared on "
         "another connection or the exclusive property value does not match that of the original "
@@ -96,5 +96,5 @@ def locked(queue: Queue) -> AmqpError:
 
 
 def not_found(kind: str, name: str, vhost: str) -> AmqpError:
-    """Return the refusal of what is not there."""
+    """Return the AmqpError for an exchange or queue that does not exist."""
     return refused(f"no {named(kind, name, vhost)}", ReplyCode.NOT_FOUND)

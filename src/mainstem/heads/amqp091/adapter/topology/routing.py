@@ -1,10 +1,10 @@
-"""Routing: which queues a message goes to, through all exchanges that are bound to one another.
+"""Routing: finds the queues that a message goes to, through all bound exchanges.
 
-How this works: an exchange's matcher finds the bindings of a message (``matching.py``). Exchanges
-that are bound to it are routed through in turn, each once, so circles do no harm; if nothing at all
-is bound to a message, it goes to the exchange's alternate. Routes that depend on exchange and
-routing key only, which nearly all do, are remembered until anything in the virtual host changes;
-those that depend on the exchange only (fanout) are found once for all routing keys.
+How this works: an exchange's matcher finds the bindings that match a message (``matching.py``).
+Exchanges bound to it are then routed through in turn, each once, so cycles do no harm. A message
+that matches no binding goes to the alternate exchange. Routes that depend on exchange and routing
+key only, as nearly all do, are cached until anything in the virtual host changes; those that depend
+on the exchange only (fanout) are computed once for all routing keys.
 """
 
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ from mainstem.heads.amqp091.adapter.topology.matching import Matcher, new_matche
 
 CC, BCC = "CC", "BCC"
 MAX_REMEMBERED = 100_000
-"""Routes and names in them, of one virtual host."""
+"""Maximum size of the route cache of one virtual host, in routes and queue names."""
 
 Names = tuple[str, ...]
 
 
 class Router:
-    """The routes of one virtual host."""
+    """Computes and caches the routes of one virtual host."""
 
     def __init__(self, exchanges: dict[str, Exchange], queues: dict[str, Queue]) -> None:
         self._exchanges = exchanges
@@ -40,7 +40,7 @@ class Router:
         self._room = MAX_REMEMBERED
 
     def add(self, binding: Binding) -> None:
-        """Route by one more binding."""
+        """Add a binding to the matcher of its exchange."""
         source = binding.source
         if source not in self._matchers:
             self._matchers[source] = new_matcher(self._exchanges[source].matching)
@@ -51,18 +51,18 @@ class Router:
         self._matchers[binding.source].remove(binding)
 
     def forget_exchange(self, name: str) -> None:
-        """Forget an exchange that has no bindings any more."""
+        """Remove the matcher of an exchange that has no bindings left."""
         self._matchers.pop(name, None)
 
     def forget_routes(self) -> None:
-        """Find every route anew, as something has changed."""
+        """Clear the route cache, as a definition has changed."""
         if self._remembered:
             self._remembered = {}
             self._by_exchange = {}
             self._room = MAX_REMEMBERED
 
     def remembered(self, route: bytes) -> Names | None:
-        """Return the queues of an exchange and routing key as they stand in BasicPublish."""
+        """Return the cached queues for an encoded exchange and routing key, None if not cached."""
         return self._remembered.get(route)
 
     def route(
@@ -74,7 +74,7 @@ class Router:
     ) -> Names:
         """Return the queues of a message, sorted; raises AmqpError for malformed CC or BCC.
 
-        ``raw``: exchange and routing key as they stand in BasicPublish, to be remembered by.
+        ``raw``: the encoded exchange and routing key, the key under which the route is cached.
         """
         copies = copy_keys(headers) if headers else ()
         if copies:
@@ -97,7 +97,7 @@ class Router:
     def route_keys(
         self, exchange: str, keys: Sequence[str], headers: fields.Table = NO_ARGUMENTS
     ) -> Names:
-        """Return the queues of a message with these routing keys, whatever its CC and BCC say."""
+        """Return the queues of a message with these routing keys; CC and BCC are ignored."""
         return self._routed(exchange, keys, headers)[0]
 
     def route_delayed(
@@ -159,14 +159,14 @@ class Router:
 
 
 def copy_keys(headers: fields.Table) -> Names:
-    """Return further routing keys of a message, as its headers CC and BCC say; raises AmqpError."""
+    """Return the additional routing keys in the headers CC and BCC; raises AmqpError."""
     if CC not in headers and BCC not in headers:
         return ()
     return (*_keys(headers, CC), *_keys(headers, BCC))
 
 
 def without_bcc(headers: fields.Table) -> fields.Table:
-    """Return the headers that consumers see."""
+    """Return the headers for consumers, which must not see BCC."""
     return {name: value for name, value in headers.items() if name != BCC}
 
 

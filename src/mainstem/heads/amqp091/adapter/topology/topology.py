@@ -1,15 +1,15 @@
-"""Exchanges, queues and bindings of all virtual hosts: declared, deleted, found.
+"""Exchanges, queues and bindings of all virtual hosts: declaration, deletion, lookup.
 
-How this works: a request is decided (``AmqpError`` if refused, and nothing has changed then),
-written down and applied, without waiting in between; the answer waits for the ``Durable`` that is
-returned. What is durable are definitions of this head, and what is not (transient and exclusive
-things, and bindings of them) is in memory only: a new ``Topology`` on the same definitions has all
-that is durable. Texts and their codes are RabbitMQ's.
+How this works: a request is checked (``AmqpError`` if refused, with nothing changed), stored and
+applied, without waiting in between; the caller sends the response when the returned ``Durable`` is
+done. Durable ones are stored as definitions of this head. The others (transient and exclusive
+queues, and their bindings) are in memory only. A new ``Topology`` on the same definitions has
+everything durable. Error texts and codes are RabbitMQ's.
 
-Of a queue this is only the record: whoever declares one creates its topic between ``decide_queue``
+This module has only the record of a queue: the caller creates its topic between ``decide_queue``
 and ``add_queue``, and deletes it after ``remove_queue``.
 
-For one thread: the event loop's.
+Not thread-safe: only the event loop calls it.
 """
 
 from base64 import urlsafe_b64encode
@@ -55,15 +55,15 @@ from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 
 
 class DecidedQueue(NamedTuple):
-    """What a declaration of a queue comes to."""
+    """The result of a queue declaration: the queue, and whether it is new."""
 
     queue: Queue
     is_new: bool
-    """Whether it has to be created and added."""
+    """Whether the queue must be created and added."""
 
 
 class Topology:
-    """What is declared, in all virtual hosts."""
+    """The exchanges, queues and bindings of all virtual hosts."""
 
     def __init__(self, definitions: HeadDefinitions, random_bytes: Callable[[int], bytes]) -> None:
         self._definitions = definitions
@@ -72,14 +72,14 @@ class Topology:
         self._is_stale = False
         self._load()
 
-    # What there is.
+    # Lookup.
 
     def vhost_exists(self, vhost: str) -> bool:
-        """Tell whether clients may open a virtual host: any, they exist by being used."""
+        """Return True: clients may open any virtual host, without creating it first."""
         return True
 
     def vhosts(self) -> list[str]:
-        """Return the virtual hosts that are used, and the default one."""
+        """Return the virtual hosts with definitions, and the default one."""
         return sorted({DEFAULT_VHOST, *self._vhosts})
 
     def exchanges(self, vhost: str) -> list[Exchange]:
@@ -91,7 +91,7 @@ class Topology:
         return list(self._vhost(vhost).queues.values())
 
     def bindings(self, vhost: str, *, implicit: bool = False) -> list[Binding]:
-        """Return all bindings, ``implicit``: also those of the default exchange, to each queue."""
+        """Return all bindings; ``implicit``: also those of the default exchange to each queue."""
         state = self._vhost(vhost)
         found = [_implicit(each) for each in state.queues.values()] if implicit else []
         return [*found, *state.bindings.values()]
@@ -108,22 +108,22 @@ class Topology:
         return self._vhost(vhost).bindings_to(kind, name)
 
     def exchange(self, vhost: str, name: str) -> Exchange | None:
-        """Return an exchange, None if there is none."""
+        """Return an exchange, None if it does not exist."""
         return self._vhost(vhost).exchanges.get(name)
 
     def queue(self, vhost: str, name: str) -> Queue | None:
-        """Return a queue, None if there is none."""
+        """Return a queue, None if it does not exist."""
         return self._vhost(vhost).queues.get(name)
 
     def find_exchange(self, vhost: str, name: str) -> Exchange:
-        """Return an exchange; raises AmqpError."""
+        """Return an exchange; AmqpError if it does not exist."""
         found = self.exchange(vhost, name)
         if found is None:
             raise not_found(Exchange.kind, name, vhost)
         return found
 
     def find_queue(self, vhost: str, name: str, connection: str | None = None) -> Queue:
-        """Return a queue that a connection may use; raises AmqpError. None may use them all."""
+        """Return a queue; AmqpError if it does not exist or is exclusive to another connection."""
         found = self.queue(vhost, name)
         if found is None:
             raise not_found(Queue.kind, name, vhost)
@@ -132,7 +132,7 @@ class Topology:
         return found
 
     def owned_queues(self, vhost: str, connection: str) -> list[Queue]:
-        """Return the exclusive queues of a connection, which go when it ends."""
+        """Return the exclusive queues of a connection, which are deleted with it."""
         return self._vhost(vhost).owned_by(connection)
 
     # Exchanges.
@@ -149,7 +149,7 @@ class Topology:
         internal: bool = False,
         arguments: fields.Table = NO_ARGUMENTS,
     ) -> Durable:
-        """Declare an exchange, or find it as declared; raises AmqpError."""
+        """Declare an exchange, or check it against the existing one; raises AmqpError."""
         name = stripped(name)
         if passive:
             check_not_default(name)
@@ -167,7 +167,7 @@ class Topology:
         return self._commit(added=[declared])
 
     def delete_exchange(self, vhost: str, name: str, *, if_unused: bool = False) -> Durable:
-        """Delete an exchange with its bindings; it is fine if it is not there."""
+        """Delete an exchange with its bindings; no error if it does not exist."""
         name = stripped(name)
         check_not_default(name)
         if name.startswith(RESERVED):
@@ -195,9 +195,9 @@ class Topology:
         auto_delete: bool = False,
         arguments: fields.Table = NO_ARGUMENTS,
     ) -> DecidedQueue:
-        """Decide on a declaration: the queue that is there, or the one to create and add.
+        """Return the existing queue for a declaration, or the one to create and add.
 
-        ``name``: "" for one that we choose. Changes nothing; raises AmqpError.
+        ``name``: "" for a generated name. Changes nothing; raises AmqpError.
         """
         name = stripped(name)
         if passive:
@@ -232,11 +232,11 @@ class Topology:
         return DecidedQueue(queue, is_new=True)
 
     def add_queue(self, queue: Queue) -> Durable:
-        """Add a queue that ``decide_queue`` has found to be new."""
+        """Add a queue that ``decide_queue`` returned as new."""
         return self._commit(added=[queue])
 
     def remove_queue(self, vhost: str, name: str) -> Durable:
-        """Remove a queue with its bindings; it is fine if it is not there."""
+        """Remove a queue with its bindings; no error if it does not exist."""
         state = self._vhost(vhost)
         found = state.queues.get(name)
         return AT_ONCE if found is None else self._commit(removed=state.with_bindings(found))
@@ -262,7 +262,7 @@ class Topology:
         return self._commit(added=[msgspec.structs.replace(binding, durable=durable)])
 
     def unbind(self, asked: Binding, connection: str | None = None) -> Durable:
-        """Remove a binding; it is fine if it is not there. Raises AmqpError."""
+        """Remove a binding; no error if it does not exist. Raises AmqpError."""
         binding = self._checked(asked)
         state = self._vhost(binding.vhost)
         found = state.bindings.get(binding.identity)
@@ -272,12 +272,12 @@ class Topology:
             self.find_queue(binding.vhost, binding.destination, connection)
         return self._commit(removed=state.with_sources(found))
 
-    # Routes.
+    # Routing.
 
     def remembered_route(self, vhost: str, route: bytes) -> Names | None:
-        """Return the queues of a message without CC and BCC, if they are known already.
+        """Return the cached queues for a message without CC and BCC, None if not cached.
 
-        ``route``: exchange and routing key as they stand in BasicPublish.
+        ``route``: the encoded exchange and routing key, as in BasicPublish.
         """
         state = self._vhosts.get(vhost)
         return None if state is None else state.router.remembered(route)
@@ -292,8 +292,8 @@ class Topology:
     ) -> Names:
         """Return the queues that a message is published to, sorted; raises AmqpError.
 
-        ``raw``: exchange and routing key as they stand in BasicPublish; given that,
-        ``remembered_route`` knows the route from now on, unless it depends on headers.
+        ``raw``: the encoded exchange and routing key; if given, the route is cached for
+        ``remembered_route``, unless it depends on headers.
         """
         self._check_open(vhost, exchange)
         return self._vhost(vhost).router.route(exchange, routing_key, headers, raw)
@@ -324,10 +324,10 @@ class Topology:
         try:
             return state.router.route_keys(exchange, tuple(keys), headers)
         except AmqpError:
-            # Its routing key matches too many wildcards, and there is nobody to be told.
+            # Its routing key matches too many wildcards, and there is no client to report that to.
             return ()
 
-    # Decided, written down, applied.
+    # Storing and applying.
 
     def _checked(self, binding: Binding) -> Binding:
         source, destination = stripped(binding.source), stripped(binding.destination)
@@ -368,13 +368,13 @@ class Topology:
             del self._vhosts[declared.vhost]
 
     def _vhost(self, vhost: str) -> VirtualHost:
-        """Return a virtual host to look at; one that is not used is not kept."""
+        """Return a virtual host for reading; one without definitions is not kept."""
         if self._is_stale:
             self._reload()
         return self._vhosts.get(vhost) or VirtualHost(vhost)
 
     def _check_kept(self, error: MainstemError | None) -> None:
-        """Go back to what is durable, if the log has stopped; called from any thread."""
+        """Mark the state for reloading if storing a change failed; called from any thread."""
         if error is not None:
             self._is_stale = True
 
@@ -384,7 +384,10 @@ class Topology:
                 self._put_if_whole(load(value))
 
     def _reload(self) -> None:
-        """Keep what is in memory only, as far as its ends are still there."""
+        """Reload the stored definitions.
+
+        Keep those in memory whose queues and exchanges still exist.
+        """
         self._is_stale = False
         before, self._vhosts = self._vhosts, {}
         self._load()

@@ -1,4 +1,4 @@
-"""One virtual host: its exchanges, queues and bindings, and what goes with what."""
+"""One virtual host: its exchanges, queues and bindings, and what is deleted together."""
 
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ _V = TypeVar("_V")
 
 
 class VirtualHost:
-    """What is declared in one virtual host. Only ``put`` and ``drop`` change it."""
+    """The definitions of one virtual host; only ``put`` and ``drop`` change them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -35,7 +35,7 @@ class VirtualHost:
 
     @property
     def is_used(self) -> bool:
-        """Whether anything was declared here."""
+        """Whether it has any definitions of clients."""
         return bool(self.queues or self.bindings or len(self.exchanges) > self._predeclared)
 
     def bindings_from(self, exchange: str) -> list[Binding]:
@@ -51,15 +51,15 @@ class VirtualHost:
         return list(self._owned.get(connection, {}).values())
 
     def declared(self) -> list[Declared]:
-        """Return all there is, bindings last."""
+        """Return all exchanges, queues and bindings, in this order."""
         return [*self.exchanges.values(), *self.queues.values(), *self.bindings.values()]
 
     def has_end(self, kind: DestinationKind, name: str) -> bool:
-        """Tell whether a binding may lead there."""
+        """Tell whether the destination of a binding exists."""
         return name in (self.queues if kind is DestinationKind.QUEUE else self.exchanges)
 
     def put(self, declared: Declared) -> None:
-        """Make something true that is not there yet."""
+        """Add an exchange, queue or binding."""
         match declared:
             case Exchange():
                 self.exchanges[declared.name] = declared
@@ -76,7 +76,7 @@ class VirtualHost:
         self.router.forget_routes()
 
     def drop(self, declared: Declared) -> None:
-        """Undo what is there; bindings go before their ends."""
+        """Remove an exchange, queue or binding; bindings must be removed before their ends."""
         match declared:
             case Exchange():
                 del self.exchanges[declared.name]
@@ -94,21 +94,21 @@ class VirtualHost:
         self.router.forget_routes()
 
     def with_bindings(self, gone: Exchange | Queue) -> list[Declared]:
-        """Return all that goes if something is deleted: bindings first, and it last."""
+        """Return all that is deleted with an exchange or queue: the bindings first, itself last."""
         first = list[Binding]()
         if isinstance(gone, Exchange):
             first += self.bindings_from(gone.name)
         return self._cascade(first, gone)
 
     def with_sources(self, binding: Binding) -> list[Declared]:
-        """Return all that goes if a binding is deleted."""
+        """Return all that is deleted with a binding, which may include auto-delete exchanges."""
         return self._cascade([binding], None)
 
     def _cascade(self, bindings: list[Binding], last: Exchange | Queue | None) -> list[Declared]:
-        """Add the exchanges that are deleted with the last binding from them, and so on."""
+        """Add auto-delete exchanges that lose their last binding, and so on with their bindings."""
         gone = {each.identity: each for each in bindings}
         ends: dict[End, Exchange | Queue] = {}
-        # Those of an exchange that goes itself say nothing of their source.
+        # Bindings from a deleted exchange delete no further sources.
         lost: list[Binding] = bindings if last is None else []
         if last is not None:
             ends[DestinationKind(last.kind), last.name] = last
