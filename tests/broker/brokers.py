@@ -13,16 +13,15 @@ from mainstem.log.commit.durable import Commit
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import (
     Appended,
+    Batches,
     Bounds,
     Log,
     PartitionId,
     Slice,
     TimedOffset,
-    WritableBatch,
 )
 
 NOW_MS = 1_700_000_000_000
-Batches = Sequence[tuple[PartitionId, WritableBatch]]
 """What a log is given to append."""
 
 

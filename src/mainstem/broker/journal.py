@@ -16,7 +16,7 @@ from mainstem.core.event import Event
 from mainstem.core.records import build, events
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.commit.durable import AT_ONCE
-from mainstem.log.port import Durable, Log, PartitionId, WritableBatch
+from mainstem.log.port import Batches, Durable, Log, PartitionId
 
 TOPICS = "__mainstem_topics"
 CURSORS = "__mainstem_cursors"
@@ -54,8 +54,6 @@ _EVENTS_PER_BATCH = 1_000
 _BATCH_BYTES = 1024 * 1024
 """A record usually takes less than a kilobyte, but a group member may take a megabyte."""
 
-Written = Sequence[tuple[PartitionId, WritableBatch]]
-"""Encoded changes, ready to append."""
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Key_co = TypeVar("Key_co", covariant=True)
@@ -89,7 +87,7 @@ class Journal(Generic[Key, Value]):
         log.ensure(self._partition, topic, SETTINGS)
 
     def append(
-        self, changes: Iterable[Change[Key, Value]], now_ms: int, beside: Written = ()
+        self, changes: Iterable[Change[Key, Value]], now_ms: int, beside: Batches = ()
     ) -> Durable:
         """Append changes together with the batches ``beside`` of other journals, all or nothing.
 
@@ -98,7 +96,7 @@ class Journal(Generic[Key, Value]):
         batches = (*beside, *self.batches(changes, now_ms))
         return self._log.append(batches).durable if batches else AT_ONCE
 
-    def batches(self, changes: Iterable[Change[Key, Value]], now_ms: int) -> Written:
+    def batches(self, changes: Iterable[Change[Key, Value]], now_ms: int) -> Batches:
         """Encode changes as batches, so that the caller can append them with other batches."""
         encode = self._encoder.encode
         written = [

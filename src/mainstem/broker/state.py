@@ -23,7 +23,7 @@ from mainstem.broker.clocks import Clocks
 from mainstem.broker.deadlines import Alarm
 from mainstem.broker.groups.cursors import Cursor, CursorChange, CursorKey, Cursors
 from mainstem.broker.groups.local.coordinator import Groups
-from mainstem.broker.journal import CURSORS, IDS, SETTINGS_OF, TOPICS, Journal, Written
+from mainstem.broker.journal import CURSORS, IDS, SETTINGS_OF, TOPICS, Journal
 from mainstem.broker.publishing.overload import Gate
 from mainstem.broker.topics.catalog import DEFAULTS as TOPIC_LIMITS
 from mainstem.broker.topics.catalog import (
@@ -45,7 +45,7 @@ from mainstem.core.errors import (
 )
 from mainstem.core.partitioner import Turns
 from mainstem.core.topic_settings import Durability
-from mainstem.log.port import Durable, Log, PartitionId
+from mainstem.log.port import Batches, Durable, Log, PartitionId
 
 REFUSALS = (StorageFull, StorageFailed, Closed)
 """The errors of a log that cannot append now; decided changes are then completed later."""
@@ -218,7 +218,7 @@ class State:
             self.alarm()
         return durable
 
-    def cursor_batches(self, changes: Sequence[CursorChange], now_ms: int) -> Written:
+    def cursor_batches(self, changes: Sequence[CursorChange], now_ms: int) -> Batches:
         """Encode changes to cursors as batches, to append them with other batches."""
         return self._cursor_journal.batches(changes, now_ms)
 

@@ -26,3 +26,12 @@ class Api(msgspec.Struct, frozen=True):
     def flexible(self, version: int) -> bool:
         """Tell whether a version has compact lengths and tagged fields."""
         return version >= self.flexible_since
+
+
+def api(
+    key: int, request: type[Wire], response: type[Wire], versions: str, flexible: str = "none"
+) -> Api:
+    """Define an API as Kafka's schemas do: ``versions`` such as "0-13", ``flexible`` as "9+"."""
+    first, _, last = versions.partition("-")
+    since = NEVER if flexible == "none" else int(flexible.removesuffix("+"))
+    return Api(key, request, response, int(first), int(last or first), since)

@@ -20,7 +20,7 @@ from mainstem.log.disk_partition import DiskPartition
 from mainstem.log.memory import MemoryPartition
 from mainstem.log.options import Options
 from mainstem.log.partition_map import Partition, PartitionMap
-from mainstem.log.port import Appended, Durable, PartitionId, WritableBatch
+from mainstem.log.port import Appended, Batches, Durable, PartitionId, WritableBatch
 from mainstem.log.segments.segment import Segment
 from mainstem.log.tail_watches import Wake, call_all
 
@@ -48,7 +48,7 @@ class Appender:
 
     def append(
         self,
-        batches: Sequence[tuple[PartitionId, WritableBatch]],
+        batches: Batches,
         *,
         together: bool,
         lazy: bool = False,
@@ -74,7 +74,7 @@ class Appender:
             call_all(wakes)
         return Appended(offsets, durable, starts)
 
-    def _append_apart(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+    def _append_apart(self, batches: Batches) -> Appended:
         """Append independent batches: one write for each partition, one commit for all."""
         offsets: list[int] = []
         starts: list[int] = []
@@ -208,7 +208,7 @@ class Appender:
             # Atomic batches before it may not be in this segment yet, only in the write-ahead log.
             self._committer.flush()
 
-    def _append_together(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+    def _append_together(self, batches: Batches) -> Appended:
         with self._lock:
             self.check_writable()
             found = [(self._partitions.find(partition), batch) for partition, batch in batches]
@@ -327,7 +327,7 @@ class Appender:
 
 
 def _runs(
-    batches: Sequence[tuple[PartitionId, WritableBatch]],
+    batches: Batches,
 ) -> Iterator[tuple[PartitionId, Sequence[WritableBatch]]]:
     """Group consecutive batches by partition."""
     for partition, run in groupby(batches, itemgetter(0)):

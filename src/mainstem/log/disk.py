@@ -15,8 +15,6 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-import msgspec
-
 from mainstem.core.errors import DamagedLog, InvalidSetting
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.appender import Appender
@@ -29,7 +27,14 @@ from mainstem.log.files.files import FAULTS, Files, RealFiles, refusal
 from mainstem.log.memory import MemoryPartition
 from mainstem.log.options import Options
 from mainstem.log.partition_map import PartitionMap
-from mainstem.log.port import Appended, Bounds, PartitionId, Slice, TimedOffset, WritableBatch
+from mainstem.log.port import (
+    Appended,
+    Batches,
+    Bounds,
+    PartitionId,
+    Slice,
+    TimedOffset,
+)
 from mainstem.log.recovery.recovery import Recovered, Report, recover
 from mainstem.log.segments.file_cache import FileCache
 from mainstem.log.segments.needed import Needed
@@ -155,7 +160,7 @@ class DiskLog:
             if memory:
                 known = known or MemoryPartition(_place(partition, topic), settings)
             else:
-                self._note(Kind.ENSURE, msgspec.msgpack.encode((partition, topic, settings)))
+                self.committer.note(Kind.ENSURE, (partition, topic, settings), "topics")
                 if not isinstance(known, DiskPartition):
                     known = DiskPartition(self._files, self._file_cache, partition, topic, settings)
                 elif settings.durability is Durability.FSYNC is not known.settings.durability:
@@ -186,7 +191,7 @@ class DiskLog:
             known = [each for each in partitions if each in self._partitions]
             if not known:
                 return
-            self._note(Kind.DELETE, msgspec.msgpack.encode(known))
+            self.committer.note(Kind.DELETE, known, "topics")
             for each in known:
                 partition = self._partitions.pop(each)
                 wakes += partition.close()
@@ -195,13 +200,7 @@ class DiskLog:
             self.committer.gather()
         call_all(wakes)
 
-    def append(
-        self,
-        batches: Sequence[tuple[PartitionId, WritableBatch]],
-        *,
-        together: bool = True,
-        lazy: bool = False,
-    ) -> Appended:
+    def append(self, batches: Batches, *, together: bool = True, lazy: bool = False) -> Appended:
         """Append checked batches, all or nothing, and make them visible together."""
         return self._appender.append(batches, together=together, lazy=lazy)
 
@@ -326,15 +325,6 @@ class DiskLog:
         """Return the partitions that have files, for inspection and repair."""
         with self._lock:
             return [each for each in self._partitions.values() if isinstance(each, DiskPartition)]
-
-    def _note(self, kind: Kind, payload: bytes) -> None:
-        """Write a change of partitions to the write-ahead log."""
-        try:
-            self.committer.wal.reserve(len(payload))
-        except OSError as error:
-            raise self.committer.space.refusal(error, "noting a change of topics") from error
-        self.committer.wal.add(kind, [payload])
-        self.committer.flush()
 
 
 def _place(partition: PartitionId, topic: str) -> str:

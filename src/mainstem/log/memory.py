@@ -19,6 +19,7 @@ from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import (
     Appended,
+    Batches,
     Bounds,
     PartitionId,
     Slice,
@@ -305,13 +306,7 @@ class MemoryLog:
                     wakes += gone.close()
         call_all(wakes)
 
-    def append(
-        self,
-        batches: Sequence[tuple[PartitionId, WritableBatch]],
-        *,
-        together: bool = True,
-        lazy: bool = False,
-    ) -> Appended:
+    def append(self, batches: Batches, *, together: bool = True, lazy: bool = False) -> Appended:
         """Append checked batches, all or nothing, and make them visible together."""
         wakes: list[Wake] = []
         if not together:

@@ -105,6 +105,10 @@ class Slice(msgspec.Struct, frozen=True):
             ) from error
 
 
+Batches = Sequence[tuple[PartitionId, WritableBatch]]
+"""Record batches, each with the partition it goes to."""
+
+
 class Log(Protocol):
     """Partitions of record batches. Nine methods; everything else is built on them."""
 
@@ -114,13 +118,7 @@ class Log(Protocol):
     def delete(self, partitions: Sequence[PartitionId]) -> None:
         """Delete partitions and their events; unknown ones are ignored."""
 
-    def append(
-        self,
-        batches: Sequence[tuple[PartitionId, WritableBatch]],
-        *,
-        together: bool = True,
-        lazy: bool = False,
-    ) -> Appended:
+    def append(self, batches: Batches, *, together: bool = True, lazy: bool = False) -> Appended:
         """Append checked batches, all or nothing, and make them visible together.
 
         Base offset and leader epoch are written into the given buffers. A single batch for a

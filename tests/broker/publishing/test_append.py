@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.broker.brokers import Batches, Clock, new_broker
+from tests.broker.brokers import Clock, new_broker
 from tests.broker.producers.idempotent_producers import limit_producers
 from tests.faults.disk_steps import killed, opened, refuse
 from tests.faults.random_workload import OPTIONS
@@ -32,7 +32,7 @@ from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.disk import DiskLog
 from mainstem.log.files.files import Files
 from mainstem.log.options import Options
-from mainstem.log.port import Appended, PartitionId, WritableBatch
+from mainstem.log.port import Appended, Batches, PartitionId, WritableBatch
 from mainstem.log.recovery.recovery import Recovered
 
 PARTITIONS = 5

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.broker.brokers import Batches, Clock, LateLog, publish, read_all, values
+from tests.broker.brokers import Clock, LateLog, publish, read_all, values
 from tests.broker.groups.classic.consumers import Room
 from tests.broker.transactions.transactional_producers import Bank, Teller
 
@@ -14,7 +14,7 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.disk import DiskLog
-from mainstem.log.port import Appended, PartitionId
+from mainstem.log.port import Appended, Batches, PartitionId
 
 
 class Disk:

@@ -1,6 +1,6 @@
 """Transactional producers, as tests play them, and readers of committed events."""
 
-from tests.broker.brokers import Batches, Clock, LateLog
+from tests.broker.brokers import Clock, LateLog
 from tests.broker.producers.idempotent_producers import Works
 
 from mainstem.broker.broker import Broker
@@ -13,7 +13,7 @@ from mainstem.core.event import Event
 from mainstem.core.records import build, events
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.core.transaction_markers import is_commit
-from mainstem.log.port import Appended, Bounds, Log, PartitionId, Slice
+from mainstem.log.port import Appended, Batches, Bounds, Log, PartitionId, Slice
 
 TIMEOUT_MS = 60_000
 IN_BOTH = [("t", 0), ("t", 1)]

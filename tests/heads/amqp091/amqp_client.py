@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from tests.broker.brokers import Batches, LateLog
+from tests.broker.brokers import LateLog
 from tests.heads.amqp091.talking import START_OK, TUNE_OK, publish_frames, said
 from tests.heads.contexts import context_on
 from tests.heads.outbox import Outbox
@@ -18,7 +18,7 @@ from mainstem.heads.amqp091.methods import Bare, Method
 from mainstem.heads.amqp091.properties import Properties, decode_properties, encode_properties
 from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.heads.conversation import Later
-from mainstem.log.port import Appended, Bounds, PartitionId, Slice
+from mainstem.log.port import Appended, Batches, Bounds, PartitionId, Slice
 
 SETTINGS = AmqpSettings()
 NO_PROPERTIES = Properties()

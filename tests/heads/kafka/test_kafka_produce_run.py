@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from tests.broker.brokers import Batches, LateLog
+from tests.broker.brokers import LateLog
 from tests.faults.disk_steps import opened, refuse
 from tests.faults.simulated_disk import SimFiles, Write
 from tests.heads.contexts import kafka_service
@@ -27,7 +27,7 @@ from mainstem.kafka_protocol.messages.produce import (
     ProduceResponse,
     ProduceTopic,
 )
-from mainstem.log.port import Appended
+from mainstem.log.port import Appended, Batches
 
 VERSION = 10
 UNKNOWN_PARTITION, OUT_OF_ORDER, STORAGE_ERROR = 3, 45, 56

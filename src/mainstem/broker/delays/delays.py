@@ -29,7 +29,7 @@ from mainstem.broker.delays.records import (
     moved_record,
     original,
 )
-from mainstem.broker.journal import DELAYED, IDS, SETTINGS_OF, Written
+from mainstem.broker.journal import DELAYED, IDS, SETTINGS_OF
 from mainstem.broker.publishing.batching import PartitionBatch, runs
 from mainstem.broker.queues.dead_letters import RoutedEvent
 from mainstem.broker.state import OpenTopic, State
@@ -38,7 +38,7 @@ from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.core.partitioner import Turns
 from mainstem.core.records import build_one, events
-from mainstem.log.port import Appended, PartitionId
+from mainstem.log.port import Appended, Batches, PartitionId
 
 MAX_AT_ONCE = 500
 """Events that are moved, or written anew, in one append."""
@@ -104,7 +104,7 @@ class Delays:
 
     # In
 
-    def append(self, before: Written, delayed: Sequence[DelayedEvent], beside: Written) -> Appended:
+    def append(self, before: Batches, delayed: Sequence[DelayedEvent], beside: Batches) -> Appended:
         """Append batches and delayed events, all or nothing; a broken target is refused now."""
         if not delayed:
             return self._log.append([*before, *beside])

@@ -17,7 +17,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from mainstem.broker.journal import PRODUCERS, Journal, Written
+from mainstem.broker.journal import PRODUCERS, Journal
 from mainstem.broker.producers.sequences import ProducerRecord, ProducerState, Sequences
 from mainstem.broker.state import State
 from mainstem.broker.topics.catalog import Topic
@@ -25,7 +25,7 @@ from mainstem.core.batch import BatchHeader, batches, read_header
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.topic_settings import Durability
 from mainstem.log.commit.durable import AT_ONCE
-from mainstem.log.port import Durable, PartitionId
+from mainstem.log.port import Batches, Durable, PartitionId
 
 LOOK_MS = 2_000
 _LOOKED_AT = 500
@@ -202,7 +202,7 @@ class Producers:
                 changes.append(_snapshot(beside, self._log.bounds(beside).end))
         return changes
 
-    def batches(self, changes: Sequence[ProducersChange], now_ms: int) -> Written:
+    def batches(self, changes: Sequence[ProducersChange], now_ms: int) -> Batches:
         """Encode changes as batches, so that the caller can append them with other batches."""
         return self._journal.batches(changes, now_ms)
 

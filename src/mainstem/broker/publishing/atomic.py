@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from mainstem.broker.delays.delays import DelayedEvent, Delays
-from mainstem.broker.journal import Written
 from mainstem.broker.publishing.batching import PartitionBatch, Published, runs
 from mainstem.broker.publishing.overload import Gate, HeldPublish
 from mainstem.broker.queues.queues import Queues, QueueSettlements
@@ -17,7 +16,7 @@ from mainstem.broker.state import OpenTopic, State
 from mainstem.core.errors import UnknownPartition, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.log.commit.durable import AT_ONCE
-from mainstem.log.port import Durable
+from mainstem.log.port import Batches, Durable
 
 Open = Callable[[str], OpenTopic]
 _Part = tuple[OpenTopic, list[PartitionBatch]]
@@ -62,7 +61,7 @@ class AtomicPublish:
             opened = self._open_topic(topic)
             parts.append((opened, runs(opened.topic, events, partition, opened.turns, now_ms)))
 
-        def append(beside: Written) -> tuple[PublishedAll | HeldPublish, bool]:
+        def append(beside: Batches) -> tuple[PublishedAll | HeldPublish, bool]:
             return self._append(parts, delayed, beside, held)
 
         return self._queues.settle_with(settled, append) if settled else append(())[0]
@@ -71,7 +70,7 @@ class AtomicPublish:
         self,
         parts: Sequence[_Part],
         delayed: Sequence[DelayedEvent],
-        beside: Written,
+        beside: Batches,
         held: HeldPublish | None,
     ) -> tuple[PublishedAll | HeldPublish, bool]:
         counts = _counts(parts)
@@ -88,7 +87,7 @@ class AtomicPublish:
         return published, True
 
     def _write(
-        self, parts: Sequence[_Part], delayed: Sequence[DelayedEvent], beside: Written
+        self, parts: Sequence[_Part], delayed: Sequence[DelayedEvent], beside: Batches
     ) -> PublishedAll:
         batches = [
             (opened.topic.partitions[run.partition], run.batch)

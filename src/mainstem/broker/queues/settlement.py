@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from mainstem.broker.callbacks import Callback
 from mainstem.broker.groups.cursors import Cursor
-from mainstem.broker.journal import Journal, Written
+from mainstem.broker.journal import Journal
 from mainstem.broker.queues.dead_letters import NO_LETTERS, DeadLetters, Death, Letters
 from mainstem.broker.queues.delivery_state import Back, Window
 from mainstem.broker.queues.live_queue import LiveQueue
@@ -32,7 +32,7 @@ from mainstem.core.errors import (
 )
 from mainstem.core.event import Event
 from mainstem.log.commit.durable import AT_ONCE
-from mainstem.log.port import Durable, PartitionId, WritableBatch
+from mainstem.log.port import Batches, Durable, PartitionId, WritableBatch
 
 _NEVER_SETTLED = "it was delivered that often and never settled"
 _CAUSES = {
@@ -76,7 +76,7 @@ class Plan:
 
 Planned = tuple[LiveQueue, Plan]
 Answer = TypeVar("Answer")
-Append = Callable[[Written], tuple[Answer, bool]]
+Append = Callable[[Batches], tuple[Answer, bool]]
 
 
 class Prepared(NamedTuple):

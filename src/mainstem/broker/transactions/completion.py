@@ -16,7 +16,7 @@ from msgspec import Meta
 from mainstem.broker.callbacks import Callback
 from mainstem.broker.deadlines import Deadlines
 from mainstem.broker.groups.cursors import CursorChange, CursorKey
-from mainstem.broker.journal import TRANSACTIONS, Journal, Written
+from mainstem.broker.journal import TRANSACTIONS, Journal
 from mainstem.broker.producers.producers import Producers
 from mainstem.broker.state import State
 from mainstem.broker.transactions import epochs
@@ -36,7 +36,7 @@ from mainstem.broker.transactions.records import (
 from mainstem.core.batch import read_header
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.transaction_markers import build_marker
-from mainstem.log.port import Durable, PartitionId, WritableBatch
+from mainstem.log.port import Batches, Durable, PartitionId, WritableBatch
 
 LOOK_MS = 10_000
 _AGAIN_MS = 1_000
@@ -82,7 +82,7 @@ class Completion:
         )
         self._journal.replay(lambda key, value: self.fold.apply(TransactionChange(key, value)))
 
-    def batches(self, changes: Sequence[TransactionChange], now_ms: int) -> Written:
+    def batches(self, changes: Sequence[TransactionChange], now_ms: int) -> Batches:
         """Encode changes as batches, so that the caller can append them with other batches."""
         return self._journal.batches(changes, now_ms)
 

@@ -85,12 +85,8 @@ Value = (
 """The values that a table can hold; arrays and nested tables hold the same."""
 Table = Mapping[str, Value]
 
-_U32 = Struct(">I")
-_I32 = Struct(">i")
-_I64 = Struct(">q")
-_U64 = Struct(">Q")
-_DOUBLE = Struct(">d")
-_DECIMAL = Struct(">Bi")
+_U32, _I32, _I64, _U64 = Struct(">I"), Struct(">i"), Struct(">q"), Struct(">Q")
+_DOUBLE, _DECIMAL = Struct(">d"), Struct(">Bi")
 _FIXED = {
     ord(letter): Struct(code)
     for letter, code in (

@@ -1,6 +1,6 @@
 """Access control lists: shown, made and deleted."""
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.messages.responses import ExplainedError, Throttled
 from mainstem.kafka_protocol.wire import Array, Int8, Int16, String
@@ -107,8 +107,6 @@ class DeleteAclsResponse(Throttled, frozen=True):
     filter_results: Array[DeletedAcls] = ()
 
 
-DESCRIBE_ACLS = Api(
-    29, DescribeAclsRequest, DescribeAclsResponse, first=1, last=3, flexible_since=2
-)
-CREATE_ACLS = Api(30, CreateAclsRequest, CreateAclsResponse, first=1, last=3, flexible_since=2)
-DELETE_ACLS = Api(31, DeleteAclsRequest, DeleteAclsResponse, first=1, last=3, flexible_since=2)
+DESCRIBE_ACLS = api(29, DescribeAclsRequest, DescribeAclsResponse, "1-3", "2+")
+CREATE_ACLS = api(30, CreateAclsRequest, CreateAclsResponse, "1-3", "2+")
+DELETE_ACLS = api(31, DeleteAclsRequest, DeleteAclsResponse, "1-3", "2+")

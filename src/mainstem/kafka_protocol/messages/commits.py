@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, NullSince, Since, Until, Wire
 from mainstem.kafka_protocol.messages.partitions import ByName, PartitionIndex, PartitionResult
 from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, Int64, String, Uuid
@@ -57,9 +57,7 @@ class OffsetCommitResponse(Wire, frozen=True):
     topics: Array[CommittedTopic] = ()
 
 
-OFFSET_COMMIT = Api(
-    8, OffsetCommitRequest, OffsetCommitResponse, first=2, last=10, flexible_since=8
-)
+OFFSET_COMMIT = api(8, OffsetCommitRequest, OffsetCommitResponse, "2-10", "8+")
 
 
 class OffsetFetchTopic(TopicOfCommits, frozen=True):
@@ -119,7 +117,7 @@ class OffsetFetchResponse(Wire, frozen=True):
     error_code: Annotated[Int16, Since(2), Until(7), IGNORABLE] = 0
 
 
-OFFSET_FETCH = Api(9, OffsetFetchRequest, OffsetFetchResponse, first=1, last=10, flexible_since=6)
+OFFSET_FETCH = api(9, OffsetFetchRequest, OffsetFetchResponse, "1-10", "6+")
 
 
 OffsetDeletePartition = PartitionIndex
@@ -145,4 +143,4 @@ class OffsetDeleteResponse(Wire, frozen=True):
     topics: Array[DeletedOffsetsTopic] = ()
 
 
-OFFSET_DELETE = Api(47, OffsetDeleteRequest, OffsetDeleteResponse, first=0, last=0)
+OFFSET_DELETE = api(47, OffsetDeleteRequest, OffsetDeleteResponse, "0")

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Generic, TypeVar
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
 from mainstem.kafka_protocol.messages.responses import Throttled, ThrottledError
 from mainstem.kafka_protocol.wire import Array, Bool, Int8, Int16, String
@@ -74,9 +74,7 @@ class DescribeConfigsResponse(Throttled, frozen=True):
     results: Array[DescribedConfigs] = ()
 
 
-DESCRIBE_CONFIGS = Api(
-    32, DescribeConfigsRequest, DescribeConfigsResponse, first=1, last=4, flexible_since=4
-)
+DESCRIBE_CONFIGS = api(32, DescribeConfigsRequest, DescribeConfigsResponse, "1-4", "4+")
 
 
 class AlterConfig(Wire, frozen=True):
@@ -114,9 +112,7 @@ class AlterConfigsResponse(Throttled, frozen=True):
     responses: Array[AlteredConfigs] = ()
 
 
-ALTER_CONFIGS = Api(
-    33, AlterConfigsRequest, AlterConfigsResponse, first=0, last=2, flexible_since=2
-)
+ALTER_CONFIGS = api(33, AlterConfigsRequest, AlterConfigsResponse, "0-2", "2+")
 
 
 class IncrementalAlter(Wire, frozen=True):
@@ -141,13 +137,8 @@ class IncrementalAlterConfigsResponse(AlterConfigsResponse, frozen=True):
     """The results, by resource."""
 
 
-INCREMENTAL_ALTER_CONFIGS = Api(
-    44,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-    first=0,
-    last=1,
-    flexible_since=1,
+INCREMENTAL_ALTER_CONFIGS = api(
+    44, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, "0-1", "1+"
 )
 
 
@@ -170,6 +161,6 @@ class ListConfigResourcesResponse(ThrottledError, frozen=True):
     config_resources: Array[ConfigResource] = ()
 
 
-LIST_CONFIG_RESOURCES = Api(
-    74, ListConfigResourcesRequest, ListConfigResourcesResponse, first=0, last=1, flexible_since=0
+LIST_CONFIG_RESOURCES = api(
+    74, ListConfigResourcesRequest, ListConfigResourcesResponse, "0-1", "0+"
 )

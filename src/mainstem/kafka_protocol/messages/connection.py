@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, Since, Tag, Wire
 from mainstem.kafka_protocol.wire import Array, Bool, Bytes, Int16, Int32, Int64, String
 
@@ -50,7 +50,7 @@ class ApiVersionsResponse(Wire, frozen=True):
     zk_migration_ready: Annotated[Bool, Since(3), Tag(3), IGNORABLE] = False
 
 
-API_VERSIONS = Api(18, ApiVersionsRequest, ApiVersionsResponse, first=0, last=4, flexible_since=3)
+API_VERSIONS = api(18, ApiVersionsRequest, ApiVersionsResponse, "0-4", "3+")
 
 
 class SaslHandshakeRequest(Wire, frozen=True):
@@ -66,7 +66,7 @@ class SaslHandshakeResponse(Wire, frozen=True):
     mechanisms: Array[String] = ()
 
 
-SASL_HANDSHAKE = Api(17, SaslHandshakeRequest, SaslHandshakeResponse, first=0, last=1)
+SASL_HANDSHAKE = api(17, SaslHandshakeRequest, SaslHandshakeResponse, "0-1")
 
 
 class SaslAuthenticateRequest(Wire, frozen=True):
@@ -84,6 +84,4 @@ class SaslAuthenticateResponse(Wire, frozen=True):
     session_lifetime_ms: Annotated[Int64, Since(1), IGNORABLE] = 0
 
 
-SASL_AUTHENTICATE = Api(
-    36, SaslAuthenticateRequest, SaslAuthenticateResponse, first=0, last=2, flexible_since=2
-)
+SASL_AUTHENTICATE = api(36, SaslAuthenticateRequest, SaslAuthenticateResponse, "0-2", "2+")

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
 from mainstem.kafka_protocol.messages.group_common import (
     AssignedGroup,
@@ -38,13 +38,8 @@ class ConsumerGroupHeartbeatResponse(AssignmentResponse, frozen=True):
     """The member's epoch, and its assignment if that has changed."""
 
 
-CONSUMER_GROUP_HEARTBEAT = Api(
-    68,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    first=0,
-    last=1,
-    flexible_since=0,
+CONSUMER_GROUP_HEARTBEAT = api(
+    68, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, "0-1", "0+"
 )
 
 
@@ -77,11 +72,6 @@ class ConsumerGroupDescribeResponse(Throttled, frozen=True):
     groups: Array[DescribedConsumerGroup] = ()
 
 
-CONSUMER_GROUP_DESCRIBE = Api(
-    69,
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    first=0,
-    last=1,
-    flexible_since=0,
+CONSUMER_GROUP_DESCRIBE = api(
+    69, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, "0-1", "0+"
 )

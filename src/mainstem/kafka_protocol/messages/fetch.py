@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, Since, Tag, Until, Wire
 from mainstem.kafka_protocol.messages.brokers import CurrentLeader, NodeEndpoint
 from mainstem.kafka_protocol.wire import Array, Int8, Int16, Int32, Int64, Records, String, Uuid
@@ -116,4 +116,4 @@ class FetchResponse(Wire, frozen=True):
     node_endpoints: Annotated[Array[NodeEndpoint], Since(16), Tag(0)] = ()
 
 
-FETCH = Api(1, FetchRequest, FetchResponse, first=4, last=18, flexible_since=12)
+FETCH = api(1, FetchRequest, FetchResponse, "4-18", "12+")

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
 from mainstem.kafka_protocol.messages.responses import Throttled
 from mainstem.kafka_protocol.wire import Array, Bool, Bytes, Int16, Int32, String
@@ -46,9 +46,7 @@ class DescribeGroupsResponse(Wire, frozen=True):
     groups: Array[DescribedGroup] = ()
 
 
-DESCRIBE_GROUPS = Api(
-    15, DescribeGroupsRequest, DescribeGroupsResponse, first=0, last=6, flexible_since=5
-)
+DESCRIBE_GROUPS = api(15, DescribeGroupsRequest, DescribeGroupsResponse, "0-6", "5+")
 
 
 class ListGroupsRequest(Wire, frozen=True):
@@ -75,7 +73,7 @@ class ListGroupsResponse(Wire, frozen=True):
     groups: Array[ListedGroup] = ()
 
 
-LIST_GROUPS = Api(16, ListGroupsRequest, ListGroupsResponse, first=0, last=5, flexible_since=3)
+LIST_GROUPS = api(16, ListGroupsRequest, ListGroupsResponse, "0-5", "3+")
 
 
 class DeleteGroupsRequest(Wire, frozen=True):
@@ -97,6 +95,4 @@ class DeleteGroupsResponse(Throttled, frozen=True):
     results: Array[DeletedGroup] = ()
 
 
-DELETE_GROUPS = Api(
-    42, DeleteGroupsRequest, DeleteGroupsResponse, first=0, last=2, flexible_since=2
-)
+DELETE_GROUPS = api(42, DeleteGroupsRequest, DeleteGroupsResponse, "0-2", "2+")

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
 from mainstem.kafka_protocol.messages.partitions import ByName, ByTopic
 from mainstem.kafka_protocol.messages.responses import Throttled
@@ -47,6 +47,4 @@ class DescribeLogDirsResponse(Throttled, frozen=True):
     results: Array[LogDir] = ()
 
 
-DESCRIBE_LOG_DIRS = Api(
-    35, DescribeLogDirsRequest, DescribeLogDirsResponse, first=1, last=5, flexible_since=2
-)
+DESCRIBE_LOG_DIRS = api(35, DescribeLogDirsRequest, DescribeLogDirsResponse, "1-5", "2+")

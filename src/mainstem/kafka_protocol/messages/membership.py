@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, NullSince, Since, Until, Wire
 from mainstem.kafka_protocol.wire import Array, Bool, Bytes, Int8, Int16, Int32, String
 
@@ -38,9 +38,7 @@ class FindCoordinatorResponse(Wire, frozen=True):
     port: Annotated[Int32, Until(3)] = 0
 
 
-FIND_COORDINATOR = Api(
-    10, FindCoordinatorRequest, FindCoordinatorResponse, first=0, last=6, flexible_since=3
-)
+FIND_COORDINATOR = api(10, FindCoordinatorRequest, FindCoordinatorResponse, "0-6", "3+")
 
 
 class JoinProtocol(Wire, frozen=True):
@@ -85,7 +83,7 @@ class JoinGroupResponse(Wire, frozen=True):
     members: Array[JoinedMember] = ()
 
 
-JOIN_GROUP = Api(11, JoinGroupRequest, JoinGroupResponse, first=0, last=9, flexible_since=6)
+JOIN_GROUP = api(11, JoinGroupRequest, JoinGroupResponse, "0-9", "6+")
 
 
 class MemberAssignment(Wire, frozen=True):
@@ -117,7 +115,7 @@ class SyncGroupResponse(Wire, frozen=True):
     assignment: Bytes = b""
 
 
-SYNC_GROUP = Api(14, SyncGroupRequest, SyncGroupResponse, first=0, last=5, flexible_since=4)
+SYNC_GROUP = api(14, SyncGroupRequest, SyncGroupResponse, "0-5", "4+")
 
 
 class HeartbeatRequest(Wire, frozen=True):
@@ -136,7 +134,7 @@ class HeartbeatResponse(Wire, frozen=True):
     error_code: Int16 = 0
 
 
-HEARTBEAT = Api(12, HeartbeatRequest, HeartbeatResponse, first=0, last=4, flexible_since=4)
+HEARTBEAT = api(12, HeartbeatRequest, HeartbeatResponse, "0-4", "4+")
 
 
 class LeavingMember(Wire, frozen=True):
@@ -171,4 +169,4 @@ class LeaveGroupResponse(Wire, frozen=True):
     members: Annotated[Array[LeftMember], Since(3)] = ()
 
 
-LEAVE_GROUP = Api(13, LeaveGroupRequest, LeaveGroupResponse, first=0, last=5, flexible_since=4)
+LEAVE_GROUP = api(13, LeaveGroupRequest, LeaveGroupResponse, "0-5", "4+")

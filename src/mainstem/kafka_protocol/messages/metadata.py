@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, NullSince, Since, Until, Wire
 from mainstem.kafka_protocol.messages.responses import ExplainedError
 from mainstem.kafka_protocol.wire import Array, Bool, Int8, Int16, Int32, String, Uuid
@@ -68,7 +68,7 @@ class MetadataResponse(Wire, frozen=True):
     cluster_authorized_operations: Annotated[Int32, Since(8), Until(10)] = -(2**31)
 
 
-METADATA = Api(3, MetadataRequest, MetadataResponse, first=0, last=13, flexible_since=9)
+METADATA = api(3, MetadataRequest, MetadataResponse, "0-13", "9+")
 
 
 class DescribeClusterRequest(Wire, frozen=True):
@@ -99,6 +99,4 @@ class DescribeClusterResponse(ExplainedError, frozen=True):
     cluster_authorized_operations: Int32 = -(2**31)
 
 
-DESCRIBE_CLUSTER = Api(
-    60, DescribeClusterRequest, DescribeClusterResponse, first=0, last=2, flexible_since=0
-)
+DESCRIBE_CLUSTER = api(60, DescribeClusterRequest, DescribeClusterResponse, "0-2", "0+")

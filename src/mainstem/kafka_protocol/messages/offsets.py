@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
 from mainstem.kafka_protocol.messages.partitions import ByName, ByTopic
 from mainstem.kafka_protocol.messages.responses import Throttled
@@ -49,7 +49,7 @@ class ListOffsetsResponse(Wire, frozen=True):
     topics: Array[ListedOffsetsTopic] = ()
 
 
-LIST_OFFSETS = Api(2, ListOffsetsRequest, ListOffsetsResponse, first=1, last=11, flexible_since=6)
+LIST_OFFSETS = api(2, ListOffsetsRequest, ListOffsetsResponse, "1-11", "6+")
 
 
 class EpochPartition(Wire, frozen=True):
@@ -88,8 +88,8 @@ class OffsetForLeaderEpochResponse(Throttled, frozen=True):
     topics: Array[EpochEndTopic] = ()
 
 
-OFFSET_FOR_LEADER_EPOCH = Api(
-    23, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, first=2, last=4, flexible_since=4
+OFFSET_FOR_LEADER_EPOCH = api(
+    23, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, "2-4", "4+"
 )
 
 
@@ -127,6 +127,4 @@ class DeleteRecordsResponse(Throttled, frozen=True):
     topics: Array[DeletedRecordsTopic] = ()
 
 
-DELETE_RECORDS = Api(
-    21, DeleteRecordsRequest, DeleteRecordsResponse, first=0, last=2, flexible_since=2
-)
+DELETE_RECORDS = api(21, DeleteRecordsRequest, DeleteRecordsResponse, "0-2", "2+")

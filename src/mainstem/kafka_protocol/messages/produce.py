@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, Since, Tag, Until, Wire
 from mainstem.kafka_protocol.messages.brokers import CurrentLeader, NodeEndpoint
 from mainstem.kafka_protocol.wire import Array, Int16, Int32, Int64, Records, String, Uuid
@@ -68,4 +68,4 @@ class ProduceResponse(Wire, frozen=True):
     node_endpoints: Annotated[Array[NodeEndpoint], Since(10), Tag(0)] = ()
 
 
-PRODUCE = Api(0, ProduceRequest, ProduceResponse, first=3, last=13, flexible_since=9)
+PRODUCE = api(0, ProduceRequest, ProduceResponse, "3-13", "9+")

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import Since, Wire
 from mainstem.kafka_protocol.messages.partitions import ByName, ByTopic, PartitionIndexes
 from mainstem.kafka_protocol.messages.responses import Throttled, ThrottledError
@@ -46,9 +46,7 @@ class DescribeProducersResponse(Throttled, frozen=True):
     topics: Array[DescribedProducersTopic] = ()
 
 
-DESCRIBE_PRODUCERS = Api(
-    61, DescribeProducersRequest, DescribeProducersResponse, first=0, last=0, flexible_since=0
-)
+DESCRIBE_PRODUCERS = api(61, DescribeProducersRequest, DescribeProducersResponse, "0", "0+")
 
 
 class DescribeTransactionsRequest(Wire, frozen=True):
@@ -79,8 +77,8 @@ class DescribeTransactionsResponse(Throttled, frozen=True):
     transaction_states: Array[DescribedTransaction] = ()
 
 
-DESCRIBE_TRANSACTIONS = Api(
-    65, DescribeTransactionsRequest, DescribeTransactionsResponse, first=0, last=0, flexible_since=0
+DESCRIBE_TRANSACTIONS = api(
+    65, DescribeTransactionsRequest, DescribeTransactionsResponse, "0", "0+"
 )
 
 
@@ -108,6 +106,4 @@ class ListTransactionsResponse(ThrottledError, frozen=True):
     transaction_states: Array[ListedTransaction] = ()
 
 
-LIST_TRANSACTIONS = Api(
-    66, ListTransactionsRequest, ListTransactionsResponse, first=0, last=2, flexible_since=0
-)
+LIST_TRANSACTIONS = api(66, ListTransactionsRequest, ListTransactionsResponse, "0-2", "0+")

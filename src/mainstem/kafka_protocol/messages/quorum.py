@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, Since, Wire
 from mainstem.kafka_protocol.messages.partitions import (
     ByTopicName,
@@ -70,6 +70,4 @@ class DescribeQuorumResponse(Wire, frozen=True):
     nodes: Annotated[Array[QuorumNode], Since(2), IGNORABLE] = ()
 
 
-DESCRIBE_QUORUM = Api(
-    55, DescribeQuorumRequest, DescribeQuorumResponse, first=0, last=2, flexible_since=0
-)
+DESCRIBE_QUORUM = api(55, DescribeQuorumRequest, DescribeQuorumResponse, "0-2", "0+")

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
 from mainstem.kafka_protocol.messages.partitions import (
     ByName,
@@ -41,8 +41,8 @@ class AlterReplicaLogDirsResponse(Throttled, frozen=True):
     results: Array[MovedTopic] = ()
 
 
-ALTER_REPLICA_LOG_DIRS = Api(
-    34, AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, first=1, last=2, flexible_since=2
+ALTER_REPLICA_LOG_DIRS = api(
+    34, AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, "1-2", "2+"
 )
 
 
@@ -79,9 +79,7 @@ class ElectLeadersResponse(Throttled, frozen=True):
     replica_election_results: Array[ElectedTopic] = ()
 
 
-ELECT_LEADERS = Api(
-    43, ElectLeadersRequest, ElectLeadersResponse, first=0, last=2, flexible_since=2
-)
+ELECT_LEADERS = api(43, ElectLeadersRequest, ElectLeadersResponse, "0-2", "2+")
 
 
 class ReassignablePartition(Wire, frozen=True):
@@ -115,13 +113,8 @@ class AlterPartitionReassignmentsResponse(Throttled, frozen=True):
     responses: Array[ReassignedTopic] = ()
 
 
-ALTER_PARTITION_REASSIGNMENTS = Api(
-    45,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    first=0,
-    last=1,
-    flexible_since=0,
+ALTER_PARTITION_REASSIGNMENTS = api(
+    45, AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, "0-1", "0+"
 )
 
 
@@ -153,11 +146,6 @@ class ListPartitionReassignmentsResponse(ExplainedError, frozen=True):
     topics: Array[OngoingTopic] = ()
 
 
-LIST_PARTITION_REASSIGNMENTS = Api(
-    46,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    first=0,
-    last=0,
-    flexible_since=0,
+LIST_PARTITION_REASSIGNMENTS = api(
+    46, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, "0", "0+"
 )

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, Since, Wire
 from mainstem.kafka_protocol.messages.brokers import CurrentLeader, NodeEndpoint
 from mainstem.kafka_protocol.messages.partitions import ByTopicId
@@ -92,7 +92,7 @@ class ShareFetchResponse(ExplainedError, frozen=True):
     node_endpoints: Array[NodeEndpoint] = ()
 
 
-SHARE_FETCH = Api(78, ShareFetchRequest, ShareFetchResponse, first=1, last=2, flexible_since=1)
+SHARE_FETCH = api(78, ShareFetchRequest, ShareFetchResponse, "1-2", "1+")
 
 
 class AcknowledgePartition(Wire, frozen=True):
@@ -135,6 +135,4 @@ class ShareAcknowledgeResponse(ExplainedError, frozen=True):
     node_endpoints: Array[NodeEndpoint] = ()
 
 
-SHARE_ACKNOWLEDGE = Api(
-    79, ShareAcknowledgeRequest, ShareAcknowledgeResponse, first=1, last=2, flexible_since=1
-)
+SHARE_ACKNOWLEDGE = api(79, ShareAcknowledgeRequest, ShareAcknowledgeResponse, "1-2", "1+")

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, Since, Wire
 from mainstem.kafka_protocol.messages.group_common import (
     AssignedGroup,
@@ -40,9 +40,7 @@ class ShareGroupHeartbeatResponse(AssignmentResponse, frozen=True):
     """The member's epoch, and its assignment if that has changed."""
 
 
-SHARE_GROUP_HEARTBEAT = Api(
-    76, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse, first=1, last=1, flexible_since=1
-)
+SHARE_GROUP_HEARTBEAT = api(76, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse, "1", "1+")
 
 
 class ShareGroupDescribeRequest(GroupIdsRequest, frozen=True):
@@ -74,9 +72,7 @@ class ShareGroupDescribeResponse(Throttled, frozen=True):
     groups: Array[DescribedShareGroup] = ()
 
 
-SHARE_GROUP_DESCRIBE = Api(
-    77, ShareGroupDescribeRequest, ShareGroupDescribeResponse, first=1, last=1, flexible_since=1
-)
+SHARE_GROUP_DESCRIBE = api(77, ShareGroupDescribeRequest, ShareGroupDescribeResponse, "1", "1+")
 
 
 ShareOffsetsTopic = ByTopicName[Int32]
@@ -124,13 +120,8 @@ class DescribeShareGroupOffsetsResponse(Throttled, frozen=True):
     groups: Array[DescribedShareOffsets] = ()
 
 
-DESCRIBE_SHARE_GROUP_OFFSETS = Api(
-    90,
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsResponse,
-    first=0,
-    last=1,
-    flexible_since=0,
+DESCRIBE_SHARE_GROUP_OFFSETS = api(
+    90, DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse, "0-1", "0+"
 )
 
 
@@ -161,13 +152,8 @@ class AlterShareGroupOffsetsResponse(ExplainedError, frozen=True):
     responses: Array[AlteredShareOffsetsTopic] = ()
 
 
-ALTER_SHARE_GROUP_OFFSETS = Api(
-    91,
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsResponse,
-    first=0,
-    last=0,
-    flexible_since=0,
+ALTER_SHARE_GROUP_OFFSETS = api(
+    91, AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse, "0", "0+"
 )
 
 
@@ -199,11 +185,6 @@ class DeleteShareGroupOffsetsResponse(ExplainedError, frozen=True):
     responses: Array[DeletedShareOffsetsTopic] = ()
 
 
-DELETE_SHARE_GROUP_OFFSETS = Api(
-    92,
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsResponse,
-    first=0,
-    last=0,
-    flexible_since=0,
+DELETE_SHARE_GROUP_OFFSETS = api(
+    92, DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse, "0", "0+"
 )

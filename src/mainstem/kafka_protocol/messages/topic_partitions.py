@@ -1,6 +1,6 @@
 """Partitions of topics, page by page."""
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import NO_ID, Wire
 from mainstem.kafka_protocol.messages.responses import Throttled
 from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, String, Uuid
@@ -59,11 +59,6 @@ class DescribeTopicPartitionsResponse(Throttled, frozen=True):
     next_cursor: PartitionsCursor | None = None
 
 
-DESCRIBE_TOPIC_PARTITIONS = Api(
-    75,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-    first=0,
-    last=0,
-    flexible_since=0,
+DESCRIBE_TOPIC_PARTITIONS = api(
+    75, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, "0", "0+"
 )

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, NullSince, Since, Tag, Until, Wire
 from mainstem.kafka_protocol.messages.configs import ConfigValue
 from mainstem.kafka_protocol.messages.responses import Throttled
@@ -64,9 +64,7 @@ class CreateTopicsResponse(Throttled, frozen=True):
     topics: Array[CreatedTopic] = ()
 
 
-CREATE_TOPICS = Api(
-    19, CreateTopicsRequest, CreateTopicsResponse, first=2, last=7, flexible_since=5
-)
+CREATE_TOPICS = api(19, CreateTopicsRequest, CreateTopicsResponse, "2-7", "5+")
 
 
 class DeleteTopic(Wire, frozen=True):
@@ -99,9 +97,7 @@ class DeleteTopicsResponse(Throttled, frozen=True):
     responses: Array[DeletedTopic] = ()
 
 
-DELETE_TOPICS = Api(
-    20, DeleteTopicsRequest, DeleteTopicsResponse, first=1, last=6, flexible_since=4
-)
+DELETE_TOPICS = api(20, DeleteTopicsRequest, DeleteTopicsResponse, "1-6", "4+")
 
 
 class CreatePartitionsAssignment(Wire, frozen=True):
@@ -140,6 +136,4 @@ class CreatePartitionsResponse(Throttled, frozen=True):
     results: Array[CreatedPartitions] = ()
 
 
-CREATE_PARTITIONS = Api(
-    37, CreatePartitionsRequest, CreatePartitionsResponse, first=0, last=3, flexible_since=2
-)
+CREATE_PARTITIONS = api(37, CreatePartitionsRequest, CreatePartitionsResponse, "0-3", "2+")

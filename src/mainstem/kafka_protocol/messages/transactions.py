@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, Since, Until, Wire
 from mainstem.kafka_protocol.messages.partitions import ByName, PartitionResult
 from mainstem.kafka_protocol.messages.responses import Throttled, ThrottledError
@@ -29,9 +29,7 @@ class InitProducerIdResponse(ThrottledError, frozen=True):
     ongoing_txn_producer_epoch: Annotated[Int16, Since(6), IGNORABLE] = -1
 
 
-INIT_PRODUCER_ID = Api(
-    22, InitProducerIdRequest, InitProducerIdResponse, first=0, last=6, flexible_since=2
-)
+INIT_PRODUCER_ID = api(22, InitProducerIdRequest, InitProducerIdResponse, "0-6", "2+")
 
 
 TransactionTopic = ByName[Int32]
@@ -91,9 +89,7 @@ class AddPartitionsToTxnResponse(Throttled, frozen=True):
     results_by_topic_v3_and_below: Annotated[Array[AddedTopic], Until(3)] = ()
 
 
-ADD_PARTITIONS_TO_TXN = Api(
-    24, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, first=0, last=5, flexible_since=3
-)
+ADD_PARTITIONS_TO_TXN = api(24, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, "0-5", "3+")
 
 
 class AddOffsetsToTxnRequest(OwnTransaction, frozen=True):
@@ -106,9 +102,7 @@ class AddOffsetsToTxnResponse(ThrottledError, frozen=True):
     """The error code."""
 
 
-ADD_OFFSETS_TO_TXN = Api(
-    25, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, first=0, last=4, flexible_since=3
-)
+ADD_OFFSETS_TO_TXN = api(25, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, "0-4", "3+")
 
 
 class EndTxnRequest(OwnTransaction, frozen=True):
@@ -124,7 +118,7 @@ class EndTxnResponse(ThrottledError, frozen=True):
     producer_epoch: Annotated[Int16, Since(5), IGNORABLE] = -1
 
 
-END_TXN = Api(26, EndTxnRequest, EndTxnResponse, first=0, last=5, flexible_since=3)
+END_TXN = api(26, EndTxnRequest, EndTxnResponse, "0-5", "3+")
 
 
 class TxnCommitPartition(Wire, frozen=True):
@@ -162,6 +156,4 @@ class TxnOffsetCommitResponse(Throttled, frozen=True):
     topics: Array[TxnCommittedTopic] = ()
 
 
-TXN_OFFSET_COMMIT = Api(
-    28, TxnOffsetCommitRequest, TxnOffsetCommitResponse, first=0, last=5, flexible_since=3
-)
+TXN_OFFSET_COMMIT = api(28, TxnOffsetCommitRequest, TxnOffsetCommitResponse, "0-5", "3+")

@@ -17,10 +17,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
 
+import msgspec
+
 from mainstem.core.errors import MainstemError, StorageFailed
 from mainstem.core.histogram import Histogram
 from mainstem.log.commit.durable import Commit
-from mainstem.log.commit.wal import WriteAheadLog
+from mainstem.log.commit.wal import Kind, WriteAheadLog
 from mainstem.log.disk_partition import PARTITIONS, DiskPartition
 from mainstem.log.files.disk_space import DiskSpace
 from mainstem.log.files.files import Files, OpenFile, refusal
@@ -153,6 +155,16 @@ class Committer:
         """Wake the committing thread; without the lock."""
         with self._lock:
             self._work.notify()
+
+    def note(self, kind: Kind, change: object, what: str) -> None:
+        """Write a change of ``what`` (topics, segments) to the write-ahead log; under the lock."""
+        payload = msgspec.msgpack.encode(change)
+        try:
+            self.wal.reserve(len(payload))
+        except OSError as error:
+            raise self.space.refusal(error, f"noting a change of {what}") from error
+        self.wal.add(kind, [payload])
+        self.flush()
 
     def flush(self) -> None:
         """Write the write-ahead log to the page cache, to survive kill -9; under the lock."""

@@ -41,7 +41,7 @@ class SegmentChanges:
         dropped = partition.outlived(start)
         gone = [(each.base, each.generation) for each in dropped]
         begins = dropped[-1].next_offset if dropped else 0
-        self._note(Kind.CUT, msgspec.msgpack.encode((partition.id, start, begins, gone)))
+        self._committer.note(Kind.CUT, (partition.id, start, begins, gone), "segments")
         for segment in partition.drop_before(start):
             self._deleted_files.add_segment(segment)
         self._checkpoints.changed(partition)
@@ -100,7 +100,7 @@ class SegmentChanges:
     ) -> None:
         """Log a new recovery point, and delete the replaced files; under the lock."""
         gone = [(each.base, each.generation) for each in removed]
-        self._note(Kind.REPLACE, msgspec.msgpack.encode((record, gone)))
+        self._committer.note(Kind.REPLACE, (record, gone), "segments")
         for segment in removed:
             self._deleted_files.add_segment(segment)
         self._checkpoints.changed(partition)
@@ -110,12 +110,3 @@ class SegmentChanges:
         with self._lock:
             for segment in segments:
                 self._deleted_files.add_segment(segment)
-
-    def _note(self, kind: Kind, payload: bytes) -> None:
-        """Add an entry to the write-ahead log; under the lock."""
-        try:
-            self._committer.wal.reserve(len(payload))
-        except OSError as error:
-            raise self._committer.space.refusal(error, "noting a change of segments") from error
-        self._committer.wal.add(kind, [payload])
-        self._committer.flush()

@@ -38,7 +38,6 @@ from mainstem.broker.groups.consumer.coordinator import ConsumerGroups
 from mainstem.broker.groups.consumer.records import ConsumerMember
 from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.groups.limits import GroupLimits
-from mainstem.broker.journal import Written
 from mainstem.broker.state import REFUSALS, State
 from mainstem.broker.topics.catalog import TopicPartition
 from mainstem.core.errors import (
@@ -51,7 +50,7 @@ from mainstem.core.errors import (
 )
 from mainstem.core.names import check_group
 from mainstem.log.commit.durable import AT_ONCE
-from mainstem.log.port import Durable, PartitionId
+from mainstem.log.port import Batches, Durable, PartitionId
 
 KIND = "Kafka"
 """The name of this kind of group in error messages."""
@@ -343,7 +342,7 @@ class ClassicGroups:
         members = [each for each in group.members.values() if not each.is_new]
         return classic_members.to_consumer_members(members, group.generation, group.protocol)
 
-    def hand_over_batches(self, name: str) -> Written:
+    def hand_over_batches(self, name: str) -> Batches:
         """Return the batches to append when a group becomes a consumer group."""
         return self.journal.batches(members=self.journal.members.forget(name))
 
@@ -354,7 +353,7 @@ class ClassicGroups:
         if name in self.generations:
             self._rebalances.sessions.deadlines.set((name, "forget", ""), self._monotonic_ms())
 
-    def return_batches(self, name: str, number: int, members: Sequence[ConsumerMember]) -> Written:
+    def return_batches(self, name: str, number: int, members: Sequence[ConsumerMember]) -> Batches:
         """Return the batches to append when a consumer group becomes a classic one again."""
         converted = self._consumers.classic_members.to_classic_members(members)
         return self.journal.batches([_reached(name, number)], self._returned(name, converted))

@@ -18,8 +18,8 @@ from mainstem.broker.groups.classic.records import (
     Value,
     WrittenMember,
 )
-from mainstem.broker.journal import CLASSIC_GROUPS, GENERATIONS, Journal, Written
-from mainstem.log.port import Durable, Log
+from mainstem.broker.journal import CLASSIC_GROUPS, GENERATIONS, Journal
+from mainstem.log.port import Batches, Durable, Log
 
 
 class ClassicJournal:
@@ -62,7 +62,7 @@ class ClassicJournal:
         self,
         numbers: Iterable[GenerationChange] = (),
         members: Iterable[ClassicGroupChange] = (),
-    ) -> Written:
+    ) -> Batches:
         """Encode changes as batches, so that the caller can append them with other batches."""
         now_ms = self._now_ms()
         return [*self._numbers.batches(numbers, now_ms), *self._members.batches(members, now_ms)]

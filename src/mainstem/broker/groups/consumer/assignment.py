@@ -36,11 +36,11 @@ from mainstem.broker.groups.consumer.records import (
 )
 from mainstem.broker.groups.consumer.subscribed_topics import SubscribedTopics
 from mainstem.broker.groups.limits import GroupLimits
-from mainstem.broker.journal import CONSUMER_GROUPS, Journal, Written
+from mainstem.broker.journal import CONSUMER_GROUPS, Journal
 from mainstem.broker.state import State
 from mainstem.core.errors import GroupFull, InvalidSetting, StorageFull
 from mainstem.log.commit.durable import AT_ONCE
-from mainstem.log.port import Durable
+from mainstem.log.port import Batches, Durable
 
 KIND = "consumer protocol"
 """The name of this kind of group in error messages."""
@@ -61,13 +61,13 @@ class Before(Protocol):
         Raises GroupIsLive if they cannot be members of a consumer group.
         """
 
-    def hand_over_batches(self, name: str) -> Written:
+    def hand_over_batches(self, name: str) -> Batches:
         """Return the batches to append when a group becomes a consumer group."""
 
     def hand_over(self, name: str) -> None:
         """Drop a group that has become a consumer group, after those batches were appended."""
 
-    def return_batches(self, name: str, number: int, members: Sequence[ConsumerMember]) -> Written:
+    def return_batches(self, name: str, number: int, members: Sequence[ConsumerMember]) -> Batches:
         """Return the batches to append when a consumer group becomes a classic one again."""
 
     def take_back(self, name: str, number: int, members: Sequence[ConsumerMember]) -> None:
@@ -191,7 +191,7 @@ class Assignments:
         elif member_id in group.members:
             self.remove(group, member_id)
 
-    def forget(self, name: str, beside: Written = ()) -> Durable:
+    def forget(self, name: str, beside: Batches = ()) -> Durable:
         """Delete an empty group, if it exists; append the batches ``beside`` in the same append."""
         is_known = name in self.fold.groups
         changes = [ConsumerGroupChange(ConsumerGroupKey(name), None)] if is_known else []
@@ -209,7 +209,7 @@ class Assignments:
         was_empty = is_new or not draft.group.members
         regexes = set(draft.group.regexes)
         before = {each: draft.group.members.get(each) for each in draft.changed}
-        beside: Written = ()
+        beside: Batches = ()
         if was_empty and self.before is not None:
             beside = self.before.hand_over_batches(name)
         durable = self._append(draft.changes(), beside)
@@ -259,7 +259,7 @@ class Assignments:
             self._state.groups.vacate(group.name)
             self._remember_for_a_while(group.name)
 
-    def _append(self, changes: Iterable[ConsumerGroupChange], beside: Written = ()) -> Durable:
+    def _append(self, changes: Iterable[ConsumerGroupChange], beside: Batches = ()) -> Durable:
         changes = list(changes)
         durable = self._journal.append(changes, self._now_ms(), beside)
         for change in changes:

@@ -37,7 +37,6 @@ from mainstem.broker.groups.consumer.records import (
 )
 from mainstem.broker.groups.limits import GroupLimits
 from mainstem.broker.groups.static_members import known_member
-from mainstem.broker.journal import Written
 from mainstem.broker.state import State
 from mainstem.core.errors import (
     IllegalGeneration,
@@ -45,7 +44,7 @@ from mainstem.core.errors import (
     StaleMemberEpoch,
     UnknownMember,
 )
-from mainstem.log.port import Durable
+from mainstem.log.port import Batches, Durable
 
 DEFAULTS = GroupLimits()
 _AGAIN_MS = 1_000
@@ -218,7 +217,7 @@ class ConsumerGroups:
         """Return a group's present epoch."""
         return self.fold.groups[name].epochs.group
 
-    def forget(self, name: str, beside: Written = ()) -> Durable:
+    def forget(self, name: str, beside: Batches = ()) -> Durable:
         """Delete an empty group, if it exists; append the batches ``beside`` in the same append."""
         return self.assignments.forget(name, beside)
 
