@@ -25,6 +25,8 @@ _LONG_KEY = 64
 _FEW = 32
 """With at most this many entries the whole state is written: a change would hardly be smaller."""
 _MANY_CHANGES = 10_000
+MAX_DELAYED = 20_000
+"""Delayed events that hold up no fresh ones; the window is written whole now and then."""
 
 
 class Back(NamedTuple):
@@ -133,6 +135,13 @@ class Window:
     def lacks_keys(self) -> bool:
         """Whether ``know_keys`` must be called before events are delivered."""
         return self.keyed and self.lines is None
+
+    def is_full(self, max_unsettled: int) -> bool:
+        """Whether fresh events must wait; delayed ones do not hold them up, unless very many."""
+        count = len(self.entries)
+        return (
+            count >= max_unsettled and count - min(len(self.delays), MAX_DELAYED) >= max_unsettled
+        )
 
     def record(self, changes: Mapping[int, Back | None] = {}, missed: int = 0) -> WindowSet:
         """Return the whole state, with changes applied, as a record; a None settles the event.

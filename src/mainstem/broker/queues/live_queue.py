@@ -415,7 +415,7 @@ class LiveQueue:
         """Return the next fresh event; None if there is none, or ``max_unsettled`` is reached."""
         window, reader = self.windows[number], self._readers[number]
         window.seen = None
-        if len(window.entries) >= self.settings.max_unsettled:
+        if window.is_full(self.settings.max_unsettled):
             return None
         tail = self.bounds(number).tail
         try:
@@ -461,7 +461,7 @@ class LiveQueue:
         """Return fresh batches; None if there are none, or ``max_unsettled`` is reached."""
         window, reader = self.windows[number], self._readers[number]
         window.seen = None
-        if len(window.entries) >= self.settings.max_unsettled:
+        if window.is_full(self.settings.max_unsettled):
             return None
         tail = self.bounds(number).tail
         most = max(1, min(max_bytes, _LEND_BYTES))
@@ -488,7 +488,7 @@ class LiveQueue:
         for offset, key in fresh.items():
             if offset < window.next:
                 continue
-            if len(chosen) >= limit or len(window.entries) >= self.settings.max_unsettled:
+            if len(chosen) >= limit or window.is_full(self.settings.max_unsettled):
                 return chosen
             if window.add(offset, key):
                 chosen.append(offset)

@@ -372,7 +372,7 @@ def _place(live: LiveQueue, each: Settlement) -> str:
 def _frees(live: LiveQueue, plan: Plan) -> bool:
     """Tell whether a plan may make events available to waiting consumers."""
     return live.settings.order is Order.KEY or any(
-        len(live.windows[number].entries) >= live.settings.max_unsettled
+        live.windows[number].is_full(live.settings.max_unsettled)
         or any(change is not None for change in changes.values())
         for number, changes in plan.changes.items()
     )
