@@ -10,14 +10,16 @@ Call = Callable[[], None]
 
 
 class Confirmations:
-    """The pending confirmations of one peer; used in the thread of the event loop."""
+    """The pending confirmations of one peer; used in the event loop's thread."""
 
     def __init__(self, context: HeadContext, failed: Callable[[MainstemError], None]) -> None:
         """``failed`` is called with the error if an append fails."""
         self._context = context
         self._failed = failed
         self._last: Durable | None = None
-        """The last append that was not durable at once; once it is, all before it are, too."""
+        """The last append that was not durable at once; when it is durable, all earlier ones are
+        too.
+        """
 
     def not_before(self, durable: Durable) -> None:
         """Hold back all later confirmations until this is durable."""
@@ -38,7 +40,7 @@ class Confirmations:
         return self._last is None or self._last.done
 
     def when_durable(self, call: Call) -> None:
-        """Call on the loop once all appends so far are durable; never if one fails."""
+        """Call ``call`` on the loop when all appends so far are durable; never if one fails."""
         if self._last is None:
             self._context.on_loop(call)
             return

@@ -1,4 +1,4 @@
-"""The context of a head: the broker, authorization, the clock, the event loop, draining.
+"""A head's access to the node: the broker, authorization, clock, event loop, and draining.
 
 How this works: sockets and timers call a head in the thread of the event loop. Other threads (the
 log's commit thread, programs that embed a node) use ``on_loop``. A request that waits for anything
@@ -52,10 +52,10 @@ class Operations(Protocol):
 
 
 class HeadContext:
-    """Shared by all heads of a node; for the thread of the event loop unless stated otherwise."""
+    """Shared by all heads of a node; used in the event loop's thread unless stated otherwise."""
 
     broker: "Door"
-    """Absent until the log is open, which matters only to heads with ``starts_first``."""
+    """Not set until the log is open, which matters only to heads with ``starts_first``."""
 
     def __init__(
         self,
@@ -101,12 +101,12 @@ class HeadContext:
         )
         """Distributes the events of queues among the consumers of all heads."""
         self.settlements = Settlements(self.on_loop, self.after)
-        """Collects acknowledgements that need no answer, of all heads."""
+        """Collects acknowledgements without a response, from all heads."""
 
     def door(self, peer: Peer) -> "Door":
-        """Return the broker with a peer's permissions: what it may not do raises Denied.
+        """Return the broker with a peer's permissions: operations that it may not do raise Denied.
 
-        For its own needs a head uses ``broker``.
+        For its own operations a head uses ``broker``.
         """
         if self.auth.allows_all:
             return self.broker
@@ -115,7 +115,7 @@ class HeadContext:
         return guarded(self.broker, self.auth, peer)
 
     def drain(self) -> None:
-        """End all waits for anything but the disk, as the server stops."""
+        """End all waits for anything but the disk, because the server stops."""
         self.draining = True
         self.dispatcher.stop()
         for parked in list(self.parked):
@@ -137,7 +137,7 @@ class HeadContext:
     def when_room(
         self, peer: set[Call], held: "HeldPublish", again: Callable[["HeldPublish"], None]
     ) -> None:
-        """Retry a held publish once there is room, and one last time when its wait is over."""
+        """Retry a held publish when there is room, and one last time when its wait is over."""
 
         def retry(held: "HeldPublish") -> None:
             parked.end()
@@ -149,11 +149,14 @@ class HeadContext:
         held.room.then(lambda _: parked.wake())
 
     def after(self, delay_ms: int, call: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call after a delay, unless cancelled."""
+        """Call ``call`` after a delay, unless cancelled."""
         return self._loop.call_later(delay_ms / 1000, call)
 
     def on_loop(self, call: Callable[[], None]) -> None:
-        """Call soon in the loop's thread; many calls from other threads share one wake-up."""
+        """Call ``call`` soon in the loop's thread.
+
+        Many calls from other threads share one wake-up.
+        """
         self._calls.append(call)
         if not self._woken:
             self._woken = True
@@ -199,7 +202,7 @@ class HeadContext:
             while self._calls:
                 self._calls.popleft()()
         finally:
-            # The loop reports a call that raises; the remaining calls are still made.
+            # The loop reports a call that raises; the remaining ones are still called.
             if self._calls and not self._woken:
                 self.on_loop(_nothing)
 

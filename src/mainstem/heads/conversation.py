@@ -69,7 +69,7 @@ class Later:
         self.settle(())
 
     def then(self, call: Callable[[], None]) -> None:
-        """Call once the answer is settled."""
+        """Call ``call`` when the answer is settled."""
         self._call = call
 
 
@@ -97,10 +97,10 @@ class Outbox(Protocol):
         """Whether the send queue is full; then stop pushing until the peer has read."""
 
     def send(self, pieces: Answer) -> None:
-        """Push data behind what is queued; pushes of one loop iteration share a write."""
+        """Push data after what is queued; pushes of one loop iteration share a write."""
 
     def when_room(self, call: Callable[[], None]) -> None:
-        """Call once, soon after the outbox is no longer full."""
+        """Call ``call`` one time, soon after the outbox is no longer full."""
 
     def close(self, reason: str = "") -> None:
         """Close at once, without answering; with a reason it is logged and counted as cut off."""
@@ -128,7 +128,7 @@ class Conversation(Protocol):
 
 
 Converse = Callable[[Outbox], Conversation]
-"""Makes the conversation of a newly connected peer."""
+"""Creates the conversation of a newly connected peer."""
 
 
 @runtime_checkable

@@ -27,13 +27,13 @@ _logger = logging.getLogger("mainstem.heads")
 TURN_EVENTS = 1000
 """Events delivered in one turn."""
 TURN_S = 0.005
-"""The longest duration of one turn."""
+"""Maximum duration of one turn."""
 LARGEST_PORTION = 64
-"""Events that one consumer gets in a row while others are ready."""
+"""Maximum events that one consumer gets in a row while others are ready."""
 
 Call = Callable[[], None]
 Take = Callable[[int], int]
-"""Takes up to that many events from the queue; returns how many. Raises MainstemError."""
+"""Delivers up to that many events from the queue; returns how many. Raises MainstemError."""
 Gone = Callable[[MainstemError], None]
 """Called when a consumer is closed by the dispatcher: its queue was deleted, or taking failed."""
 
@@ -56,7 +56,7 @@ class SessionCredit:
         self.credit = credit
         """Events that may still be delivered; None is no limit."""
         self.consumers: OrderedDict[Consumer, None] = OrderedDict()
-        """The least recently served consumer comes first."""
+        """Consumers of the session, the least recently served first."""
 
     def add_credit(self, count: int) -> None:
         """Allow ``count`` more events."""
@@ -66,7 +66,10 @@ class SessionCredit:
         self._line_up()
 
     def limit(self, credit: int | None) -> None:
-        """Allow ``credit`` more events; below 0: as many must be settled first; None: no limit."""
+        """Set the credit to ``credit`` more events.
+
+        Below 0: that many must be settled first; None: no limit.
+        """
         self.credit = credit
         self._line_up()
 
@@ -106,7 +109,7 @@ class Consumer:
         """Events that may still be delivered; None is no limit."""
         self.priority, self.session = priority, session
         self.partitions = partitions
-        """The partitions that it takes from; None is all."""
+        """The partitions that it gets events from; None for all."""
         self.is_paused = self.is_closed = False
 
     @property
@@ -145,12 +148,12 @@ class Consumer:
             self._queue.remove(self)
 
     def line_up(self) -> None:
-        """Become ready, if there is credit and this is not ready already."""
+        """Become ready for delivery, if there is credit."""
         if self.allowed != 0:
             self._queue.line_up(self)
 
     def given(self, count: int) -> None:
-        """Use up credit for delivered events."""
+        """Use up credit for ``count`` delivered events."""
         if self.credit is not None:
             self.credit -= count
         if self.session is not None:
@@ -213,16 +216,16 @@ class Dispatcher:
         if session is not None:
             session.consumers[consumer] = None
         if consumer.allowed == 0:
-            # This tells even a consumer without credit if the queue does not exist.
+            # This reports a missing queue even to a consumer without credit.
             found.begin()
         else:
             consumer.line_up()
         return consumer
 
     def go_first(self, topic: str, queue: str) -> bool:
-        """Serve the waiting consumers; return whether nothing is left for them.
+        """Serve the waiting consumers; return whether no event is left for them.
 
-        To be called before taking from a queue directly, without a consumer.
+        Call it before acquiring from a queue directly, without a consumer.
         """
         found = self._queues.get((topic, queue))
         return found is None or found.go_first()
@@ -251,12 +254,12 @@ class _Queue:
         self.single = False
         """Whether only the first consumer is served (single active consumer)."""
         self._ready: dict[int, OrderedDict[Consumer, None]] = {}
-        """Consumers by priority, in the order of their turns; some may no longer be ready."""
+        """Consumers by priority, each in round-robin order; some may no longer be ready."""
         self._portion = 1
         self._is_due = self._in_turn = False
         """Whether a turn is scheduled, and whether one is running."""
         self._is_dry = False
-        """Whether the partitions in ``_watched`` are empty, and watched for appends."""
+        """Whether all ``_watched`` partitions are empty and watched for appends."""
         self._watched: frozenset[int] | None = frozenset()
         self._end_tails: Call = _nothing
         self._end_returns: Call = _nothing
@@ -296,7 +299,7 @@ class _Queue:
     # Wake-ups
 
     def begin(self) -> None:
-        """Check soon whether the queue exists, unless that is known."""
+        """Check soon whether the queue exists, unless that is known already."""
         if self._has_returned:
             self.wake()
 
@@ -307,7 +310,7 @@ class _Queue:
             self._dispatcher.soon(self._turn)
 
     def go_first(self) -> bool:
-        """Run a scheduled turn now; return whether the queue is empty for all who wait."""
+        """Run a scheduled turn now; return whether the queue is empty for all waiting consumers."""
         if self._is_due and not self._in_turn:
             self._turn()
         return not self._is_due or not self._ready
@@ -347,7 +350,10 @@ class _Queue:
             self._in_turn = False
 
     def _hand_out(self) -> bool:
-        """Serve ready consumers until none takes any; False if the turn's limit came first."""
+        """Serve ready consumers until the queue is empty.
+
+        False if the turn's limit was reached first.
+        """
         dispatcher = self._dispatcher
         until, left = dispatcher.clock() + TURN_S, TURN_EVENTS
         dry: set[int] = set()
@@ -368,7 +374,7 @@ class _Queue:
                         left -= count
                         has_more = True
                     elif consumer.allowed == 0:
-                        # It was closed or paused, so the queue need not be empty.
+                        # The consumer was closed or paused, so the queue may have more.
                         continue
                     elif consumer.partitions is None:
                         return True
@@ -378,7 +384,7 @@ class _Queue:
         return True
 
     def _ask(self, consumer: Consumer, left: int) -> int:
-        """Let a consumer take its portion; return how many events it took."""
+        """Call a consumer's ``take`` for its portion; return how many events it got."""
         allowed = consumer.allowed
         limit = left if allowed is None else min(allowed, left)
         line = self._ready[consumer.priority]
@@ -410,7 +416,7 @@ class _Queue:
     def _watch_returns(self) -> bool:
         """Watch for returned deliveries and deletion; False if the queue does not exist."""
         if self._has_returned:
-            # This comes before the watch is set, as that may call at once.
+            # First, because setting the watch may call ``wake`` at once.
             self._has_returned = False
             try:
                 watch = self._dispatcher.watch
@@ -438,7 +444,7 @@ class _Queue:
                 self.topic, self.name, self._grown, self._watched
             )
         except MainstemError:
-            # The queue was just deleted; the next turn closes the consumers.
+            # The queue was just deleted; the next turn closes its consumers.
             self._returned()
 
     def _stop_tails(self) -> None:

@@ -1,8 +1,8 @@
 """The interface between the node and a head: configuration, start, metrics, drain and close.
 
 Every head's folder has one value ``HEAD`` in its ``__init__.py``, and one line in ``heads.HEADS``.
-The node binds the addresses of all heads first, opens the log, then starts the heads; it drains
-and closes them in reverse order. A server library that owns its sockets takes over the bound one.
+The node binds the addresses of all heads first, opens the log, then starts the heads; it drains and
+closes them in reverse order. A server library that opens its own sockets gets the bound one.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LISTEN = Meta(description="Listen address: HOST:PORT (port 0 takes a free one), or off.")
 MaxConnections = Annotated[
-    int, Meta(ge=1, description="Connections; more are closed at once, and counted.")
+    int, Meta(ge=1, description="Maximum connections; more are closed at once, and counted.")
 ]
 """The setting of heads that limit their connections; each has its own default."""
 
@@ -55,7 +55,7 @@ class RunningHead(Protocol):
         """Return its metrics; called from any thread."""
 
     async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
-        """Accept no more connections and requests, and answer the earlier ones, within the time.
+        """Accept no more connections and requests, and answer the earlier ones in time.
 
         ``hurry``: set if the node must stop at once.
         """
@@ -77,7 +77,7 @@ def bind_tcp(settings: HeadSettings, address: Address) -> "socket.socket":
 
 
 def starts_in(module: str) -> Start:
-    """Return a function that calls ``start`` of a module, which is imported only then."""
+    """Return a ``Start`` that imports a module only when called, and calls its ``start``."""
 
     async def start(
         context: "HeadContext", settings: HeadSettings, listener: "socket.socket"
@@ -89,7 +89,7 @@ def starts_in(module: str) -> Start:
 
 
 def deletes_queues_in(module: str) -> DeleteQueue:
-    """Return a function that calls ``delete_queue`` of a module, which is imported only then."""
+    """Return a ``DeleteQueue`` that imports the module only when it is called."""
 
     def delete_queue(door: "Door", topic: str, name: str) -> "Durable | None":
         delete: DeleteQueue = import_module(module).delete_queue
@@ -109,7 +109,7 @@ class Head(msgspec.Struct, frozen=True):
     start: Start
     """Starts serving. It imports what it needs itself, so that a head that is off costs nothing."""
     serves: str
-    """The flag's text in ``--help``: who connects there."""
+    """The flag's text in ``--help``."""
     bind: Callable[[HeadSettings, Address], "socket.socket"] = bind_tcp
     """Binds the address, before the log is opened."""
     connect: str = "{at}"
@@ -118,7 +118,9 @@ class Head(msgspec.Struct, frozen=True):
     """Commands to try, with ``{at}`` for the address."""
     metrics: tuple[Metric, ...] = ()
     delete_queue: DeleteQueue | None = None
-    """Deletes a queue that it has declared, while it does not run; while it does, it watches."""
+    """Deletes a queue with the head's definitions while the head is not running; a running head
+    watches deletions instead.
+    """
     starts_first: bool = False
     """Whether it starts before the log is opened, and stops last."""
     auto: Address | None = None

@@ -1,9 +1,9 @@
 """A parked request (Kafka's purgatory): waits for events or room, until a timeout or disconnect.
 
 How this works: ``wake``, from any thread, schedules one call of ``look`` in the loop's thread,
-however often it is called meanwhile. The request calls ``end`` once it has found enough. Otherwise
-``over`` is called once, with the reason (timeout, peer gone or server stopping), after all watches
-are cancelled. An ended wait holds no references, so a late ``wake`` does no harm.
+however often it is called meanwhile. The request calls ``end`` when it has found enough. Otherwise
+``over`` is called one time, with the reason (timeout, peer disconnected or server stopping), after
+all watches are cancelled. An ended wait holds no references, so a late ``wake`` does no harm.
 """
 
 from collections.abc import Callable, Hashable
@@ -17,7 +17,7 @@ Call = Callable[[], None]
 
 
 class Over(Enum):
-    """Why a wait is over before ``end``."""
+    """Why a wait is over without ``end``."""
 
     TIME = "its time is up"
     PEER = "the peer has gone"
@@ -25,7 +25,7 @@ class Over(Enum):
 
 
 class Parked:
-    """A wait that ends once; used in the thread of the loop, except for ``wake``."""
+    """A wait that ends one time; used in the thread of the loop, except for ``wake``."""
 
     __slots__ = ("_context", "_look", "_over", "_peer", "_timer", "_watches", "_woken")
 

@@ -60,7 +60,7 @@ class TopicConsumer:
             self._soon()
 
     def again(self, partition: int, offset: int) -> Event | None:
-        """Return an event that was sent before, None if retention has deleted it since."""
+        """Return an event that was sent before, None if retention has deleted it."""
         try:
             found = self._door.follow(self._topic, partition, offset).take(1)
         except OffsetOutOfRange:
@@ -68,7 +68,7 @@ class TopicConsumer:
         return found[0] if found and found[0].offset == offset else None
 
     def look(self) -> None:
-        """Add new partitions of the topic, from their start."""
+        """Add partitions that the topic has gained, from their start."""
         try:
             self._follow(from_start=True)
         except MainstemError as error:

@@ -14,7 +14,7 @@ from mainstem.heads.context import Operations
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_EVENTS = 1_000
-"""Events on one page."""
+"""Maximum number of events on one page."""
 _OVERVIEW = b"""\
 /livez    200 while the server turns
 /readyz   200 while it can be used, else 503 and why
@@ -26,7 +26,7 @@ _OVERVIEW = b"""\
 """
 _AFTER = re.compile(r"(\d{1,10}):(\d{1,19})", re.ASCII)
 _GUARDED = frozenset(("/metrics", "/queues", "/queues/events", "/connections"))
-"""Pages that need a permission; liveness and readiness are open to all."""
+"""Pages that need a permission; liveness and readiness are open to everyone."""
 _PATHS = _GUARDED | {"/", "/livez", "/readyz"}
 
 

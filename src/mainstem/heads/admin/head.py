@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mainstem.heads.admin")
 
 _IN_WORK = 256
-"""Connections that are being answered or closed, beside those that still send their request."""
+"""Connections in use besides those that still send their request: being answered or closed."""
 
 
 class AdminConversation:
@@ -44,16 +44,16 @@ class AdminConversation:
         self._until_ms = now_ms() + int(settings.request_s * 1000)
 
     def give_way(self) -> None:
-        """Close without a request, to make room for new connections."""
+        """Close a connection that sent no request, to make room for new ones."""
         self._waiting.pop(self, None)
         self._outbox.close("it sent no request, and others need the connection")
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Accept any bytes, a little at a time."""
+        """Return the size of the received bytes, which are handled a little at a time."""
         return min(len(view), PIECE_BYTES) or None
 
     def handle(self, frame: memoryview) -> Answer | Later:
-        """Answer the request once it is complete; what follows it is not read."""
+        """Answer the request when it is complete; bytes after it are ignored."""
         if self._asked:
             return ()
         request = self._session.receive(bytes(frame))
@@ -65,14 +65,14 @@ class AdminConversation:
 
         def reply(answer: HttpAnswer) -> None:
             later.settle((self._session.send(answer),))
-            # The loop sends the answer first.
+            # The event loop sends the answer first.
             asyncio.get_running_loop().call_soon(self._outbox.close)
 
         self._making.make(request, reply, Peer(self._outbox.peer, tls=self._outbox.is_tls))
         return later if later.answer is None else later.take()
 
     def deadline(self) -> int | None:
-        """Return until when the request must be complete."""
+        """Return the time by which the request must be complete."""
         return None if self._asked else self._until_ms
 
     def tick(self, now_ms: int) -> Answer:
@@ -80,7 +80,7 @@ class AdminConversation:
         raise ProtocolError(f"no whole request came within {self._request_s:g} s")
 
     def close(self) -> None:
-        """Stop waiting for a disconnected peer's request."""
+        """Remove this connection from those whose request has not arrived."""
         self._waiting.pop(self, None)
 
 

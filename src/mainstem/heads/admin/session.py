@@ -167,6 +167,6 @@ class HttpSession:
 
 
 def _name(host: bytes) -> bytes:
-    """Return a Host header without its port, which differs behind a tunnel."""
+    """Return the host name of a Host header, without the port, which differs behind a tunnel."""
     name, colon, port = host.rpartition(b":")
     return (name if colon and port.isdigit() else host).lower()

@@ -1,4 +1,4 @@
-"""Kafka's protocol: real, unmodified Kafka clients talk to the broker."""
+"""Kafka's protocol: serves unmodified Kafka clients."""
 
 from typing import TYPE_CHECKING
 

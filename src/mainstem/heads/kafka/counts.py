@@ -12,7 +12,7 @@ _Find = Callable[[Wire], Sequence[int]]
 
 
 class Counts:
-    """Counts of the head since it was started; changed by the event loop only."""
+    """Counters of the Kafka head since it started; changed by the event loop only."""
 
     __slots__ = (
         "errors",
@@ -42,7 +42,10 @@ class Counts:
 
 @cache
 def _finder(struct: type[Wire], version: int) -> _Find:
-    """Return what finds the error codes of a message; generated, as every answer is searched."""
+    """Return a function that finds a message's error codes.
+
+    Generated, as it runs for every response.
+    """
     source = Source({})
     source.add("found = []")
     if not _search(source, struct, version, "message"):
@@ -52,7 +55,7 @@ def _finder(struct: type[Wire], version: int) -> _Find:
 
 
 def _search(source: Source, struct: type[Wire], version: int, variable: str) -> bool:
-    """Write the search of a struct; tell whether there is anything to look for."""
+    """Generate the search of a struct; return whether it has any error codes."""
     fields = [field for field in layout(struct, version) if field.shape is not None]
     found = False
     for field in fields:
@@ -75,7 +78,7 @@ def _has_errors(struct: type[Wire], version: int) -> bool:
 
 
 def _element(shape: Shape | None) -> type[Wire] | None:
-    """Return the struct that an array is of."""
+    """Return the struct that an array field contains, None for other fields."""
     return shape.element.struct if shape is not None and shape.element is not None else None
 
 

@@ -35,7 +35,7 @@ class KafkaConversation:
         self.frame_size: Callable[[memoryview], int | None] = self._session.frame_size
 
     def handle(self, frame: memoryview) -> Answer | Later:
-        """Carry out a request."""
+        """Carry out the request in a frame."""
         known = None if self._service.draining else self._produce_fast_path.answer(frame)
         if known is not None and not isinstance(known, HeldPublish):
             return known
@@ -75,21 +75,21 @@ class KafkaConversation:
         return later if later.answer is None or later.failed else later.take()
 
     def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
-        """Carry out the produce requests that begin here, if they are like those before them."""
+        """Carry out the produce requests at the start, if they have the remembered form."""
         return None if self._service.draining else self._produce_fast_path.take(view)
 
     def stop_waiting(self) -> None:
-        """Answer what waits: the client sends nothing more."""
+        """Answer the waiting requests, because the client sends nothing more."""
         self.close()
 
     def close(self) -> None:
-        """Stop waiting on behalf of a client that has gone."""
+        """Stop waiting on behalf of a disconnected client."""
         for give_up in list(self._waiting):
             give_up()
 
 
 async def start(context: HeadContext, settings: KafkaSettings, listener: "socket.socket") -> Server:
-    """Serve Kafka clients at an address that was taken."""
+    """Serve Kafka clients on a listener that is already bound."""
     service = Service(context, settings)
     service.broker.consumers.use_protocol(ConsumerProtocol())
 

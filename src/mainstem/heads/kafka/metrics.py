@@ -39,7 +39,7 @@ METRICS = (
 
 
 def samples(counts: "Counts") -> Iterator[tuple[Metric, Sample]]:
-    """Read the counts of the head; from any thread."""
+    """Yield the metrics of the head; may be called from any thread."""
     from mainstem.kafka_protocol.apis import APIS  # noqa: PLC0415
     from mainstem.kafka_protocol.error_codes import Code  # noqa: PLC0415 - not to declare metrics
 

@@ -7,7 +7,7 @@ from mainstem.kafka_protocol.server_codec import Request, decode_request
 
 _LENGTH = Struct(">i")
 _LEAST = 8
-"""A request without a client id."""
+"""Minimum size of a request, one without a client id."""
 _MISTAKEN = {
     b"GET ": "an HTTP request",
     b"POST": "an HTTP request",
@@ -19,13 +19,13 @@ _MISTAKEN = {
 
 
 class Session:
-    """Bytes in, requests out; nothing is kept of a frame that is over the limit."""
+    """Decodes frames into requests; refuses frames over the size limit before reading them."""
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Return the size of the frame that begins here, its length field included."""
+        """Return the size of the frame that begins here, including its length field."""
         if len(view) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(view)
@@ -34,7 +34,7 @@ class Session:
         return int(length) + _LENGTH.size
 
     def receive(self, frame: memoryview) -> Request:
-        """Return the request in a whole frame."""
+        """Return the request of a complete frame."""
         return decode_request(frame[_LENGTH.size :])
 
     def _wrong_length(self, start: bytes, length: int) -> str:

@@ -1,4 +1,4 @@
-"""What can be set about the Kafka head: the section ``kafka`` of a node's settings."""
+"""Settings of the Kafka head: the section ``kafka`` of a node's settings."""
 
 from typing import Annotated
 
@@ -8,18 +8,18 @@ from mainstem.heads.head import LISTEN, HeadSettings, MaxConnections
 
 
 class KafkaSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the Kafka head behaves."""
+    """Settings of the Kafka head."""
 
     listen: Annotated[str, LISTEN] = "127.0.0.1:9092"
     node_id: int = 1
-    """The id of the only broker there is."""
+    """The id of the only broker."""
     auto_create_partitions: Annotated[
         int,
         Meta(
             ge=1,
             le=1_000_000,
-            description="Partitions of a topic that a Kafka client creates without a number, or "
-            "that is created on first use.",
+            description="Partitions of topics that are created on first use, or by a Kafka client "
+            "without a partition count.",
         ),
     ] = 4
     max_frame_bytes: Annotated[
@@ -27,7 +27,7 @@ class KafkaSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         Meta(
             ge=1024,
             le=2**31 - 1,
-            description="Bytes of the largest request; a client that sends more is disconnected.",
+            description="Maximum request size in bytes; a client that sends more is cut off.",
         ),
     ] = 100 * 1024 * 1024
     max_connections: MaxConnections = 20_000
@@ -36,42 +36,42 @@ class KafkaSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         Meta(
             ge=1000,
             le=2**31 - 1,
-            description="Milliseconds after which a peer is disconnected whose host does not "
-            "respond, or that does not read its answers.",
+            description="Time limit in milliseconds for a peer to read its responses, and for its "
+            "host to respond; then it is disconnected.",
         ),
     ] = 180_000
     max_fetch_bytes: Annotated[
         int,
-        Meta(ge=1024, description="Bytes of the largest answer to a fetch, whatever it asks for."),
+        Meta(ge=1024, description="Maximum bytes of a fetch response, whatever the request says."),
     ] = 8 * 1024 * 1024
-    """Clients read a whole answer before they return its events, so larger ones add latency."""
+    """Clients read a whole response before they return its events, so larger ones add latency."""
     max_fetch_partitions: Annotated[
         int,
         Meta(
             ge=1,
-            description="Partitions that a fetch or acknowledgement may name; more are refused.",
+            description="Maximum partitions in a fetch or acknowledgement; more are refused.",
         ),
     ] = 50_000
     max_fetch_sessions: Annotated[
         int,
         Meta(
             ge=0,
-            description="Fetch sessions; consumers without one send all their partitions in every "
-            "fetch.",
+            description="Maximum fetch sessions; consumers without one send all their partitions "
+            "in every fetch.",
         ),
     ] = 1_000
     max_session_partitions: Annotated[
-        int, Meta(ge=0, description="Partitions of all fetch sessions together.")
+        int, Meta(ge=0, description="Maximum partitions of all fetch sessions.")
     ] = 50_000
     max_names: Annotated[
         int,
         Meta(
             ge=1,
-            description="Groups, members of a group, or transactional ids that a request may name; "
-            "a client that names more is disconnected.",
+            description="Maximum groups, group members or transactional ids in a request; a client "
+            "that names more is disconnected.",
         ),
     ] = 10_000
     max_wait_ms: Annotated[
         int,
-        Meta(ge=0, description="Milliseconds that a fetch may wait, whatever it asks for."),
+        Meta(ge=0, description="Maximum wait of a fetch in milliseconds."),
     ] = 300_000

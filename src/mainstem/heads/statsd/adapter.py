@@ -6,8 +6,9 @@
 | a flush | one event for each series in the aggregates topic, keyed by the metric's name |
 | a lost packet | a counter: in ``/metrics``, and with every flush as an event of its own |
 
-How this works: the values of a few milliseconds are appended together. UDP has no answers, so
-refused events are lost and counted; a message is logged when that begins, and when it ends.
+How this works: the values of a few milliseconds are appended together. UDP has no responses, so
+events that cannot be appended are lost and counted; a message is logged when that begins and when
+it ends.
 """
 
 import logging
@@ -68,7 +69,7 @@ class StatsdHead:
         self._received_samples = 0
         self._bad_lines: dict[str, int] = {}
         self._told: dict[str, int] = {}
-        """This head's own counters at the last flush."""
+        """This head's own counters as of the last flush."""
         self._publish_timer: asyncio.TimerHandle | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
 
@@ -206,13 +207,15 @@ class _Topic:
 
         found.durable.then(decided)
         if self._refused:
-            _logger.warning("topic %s takes events again; %d were lost", self.name, self.lost)
+            _logger.warning(
+                "topic %s accepts events again; %d events were lost", self.name, self.lost
+            )
             self._refused = ""
 
     def _lose(self, count: int, why: str) -> None:
         self.lost += count
         if not self._refused:
-            _logger.error("metrics are lost: topic %s does not take events: %s", self.name, why)
+            _logger.error("metrics are being lost: topic %s refuses events: %s", self.name, why)
         self._refused = why
 
 
@@ -231,7 +234,7 @@ def _sum_event(found: Aggregate) -> Event:
 async def start(
     context: HeadContext, settings: StatsdSettings, listener: "socket.socket"
 ) -> StatsdHead:
-    """Receive metrics at an address that was taken."""
+    """Receive metrics on a socket that is already bound."""
     head = StatsdHead(context, settings, listener)
     await head.start()
     return head

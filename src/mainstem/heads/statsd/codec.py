@@ -1,4 +1,4 @@
-"""StatsD's lines: ``name:value|type|@rate|#tags``, as statsd, Brubeck and DogStatsD send them.
+"""StatsD lines: ``name:value|type|@rate|#tags``, as statsd, Brubeck and DogStatsD send them.
 
 A packet holds lines. A line holds one or more values of one metric, either each with its type
 (``jobs:1|c:2|c``, statsd) or all with the same (``load:1:2:3|ms|#host:a``, DogStatsD 1.1). A line

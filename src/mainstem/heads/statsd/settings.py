@@ -17,7 +17,9 @@ class StatsdSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fie
     aggregates_topic: Annotated[
         str, Meta(description="Topic of the aggregates of each interval.")
     ] = "statsd.aggregates"
-    flush_ms: Annotated[int, Meta(ge=10, description="Milliseconds of an interval.")] = 10_000
+    flush_ms: Annotated[int, Meta(ge=10, description="Length of an interval in milliseconds.")] = (
+        10_000
+    )
     percentiles: Annotated[str, Meta(description="Percentiles of timers, separated by commas.")] = (
         "50,90,95,99"
     )

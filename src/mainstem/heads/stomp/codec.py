@@ -166,7 +166,7 @@ _ESCAPE = {
 
 
 def _check_command(view: memoryview) -> None:
-    """Refuse what cannot be a command as early as possible: it may be another protocol."""
+    """Refuse bytes that cannot be a command as early as possible: they may be another protocol."""
     end = _COMMAND_END.search(view, 0, MAX_COMMAND_BYTES)
     command = bytes(view[: MAX_COMMAND_BYTES if end is None else end.start()]).removesuffix(b"\r")
     if (command and not _COMMAND.match(command)) or (end is None and len(view) > MAX_COMMAND_BYTES):

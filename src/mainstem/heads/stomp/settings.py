@@ -15,8 +15,8 @@ class StompSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         Meta(
             ge=1,
             le=100_000,
-            description="Unsettled messages of a subscription with acknowledgements, unless it "
-            "has the header prefetch-count.",
+            description="Maximum unacknowledged messages of a subscription, unless its header "
+            "prefetch-count says otherwise.",
         ),
     ] = 1_000
     nack_requeue: Annotated[
@@ -28,31 +28,29 @@ class StompSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = True
     max_frame_bytes: Annotated[
         int,
-        Meta(ge=1024, le=2**31 - 1, description="Bytes of the largest frame; more is refused."),
+        Meta(ge=1024, le=2**31 - 1, description="Maximum frame size in bytes."),
     ] = 16 * 1024 * 1024
-    max_headers: Annotated[int, Meta(ge=16, description="Headers of a frame; more is refused.")] = (
-        256
-    )
+    max_headers: Annotated[int, Meta(ge=16, description="Maximum headers per frame.")] = 256
     max_header_bytes: Annotated[
-        int, Meta(ge=1024, description="Bytes of a frame's command and headers; more is refused.")
+        int, Meta(ge=1024, description="Maximum bytes of a frame's command and headers.")
     ] = 64 * 1024
     max_connections: MaxConnections = 10_000
     max_subscriptions: Annotated[
-        int, Meta(ge=1, description="Subscriptions and temporary queues of one connection.")
+        int, Meta(ge=1, description="Maximum subscriptions and temporary queues per connection.")
     ] = 1_000
     max_transactions: Annotated[
-        int, Meta(ge=1, description="Transactions of one connection at once.")
+        int, Meta(ge=1, description="Maximum open transactions per connection.")
     ] = 64
     max_transaction_bytes: Annotated[
         int,
         Meta(
             ge=1024,
-            description="Bytes that the open transactions of one connection may hold together.",
+            description="Maximum bytes in the open transactions of one connection.",
         ),
     ] = 16 * 1024 * 1024
     connect_ms: Annotated[
-        int, Meta(ge=10, description="Milliseconds that a client may take to send CONNECT.")
+        int, Meta(ge=10, description="Time limit for CONNECT in milliseconds.")
     ] = 10_000
     min_heart_beat_ms: Annotated[
-        int, Meta(ge=10, description="Least milliseconds between heart-beats, in both directions.")
+        int, Meta(ge=10, description="Minimum milliseconds between heart-beats, both ways.")
     ] = 100

@@ -33,9 +33,9 @@ class Answers:
     ) -> None:
         self.queue = SendQueue(transport, traffic)
         self._settled = settled
-        """Called when a pending answer is settled."""
+        """Called when a pending answer becomes settled."""
         self._soon = soon
-        """Called when an answer is settled already, but waits behind others."""
+        """Called when a settled answer is waiting behind an earlier one."""
         self.unanswered: deque[tuple[Later, int]] | None = None
         """The unanswered requests with their sizes; None while there are none."""
         self._unanswered_bytes = 0
@@ -51,7 +51,7 @@ class Answers:
         return self.queue.blocked or self.queue.held_bytes >= TURN_BYTES
 
     def must_catch_up(self) -> bool:
-        """Tell whether to stop handling requests until the peer reads or is answered."""
+        """Tell whether to handle no further requests until the peer reads or is answered."""
         return (
             self.queue.blocked
             or self.queue.held_bytes >= TURN_BYTES

@@ -39,7 +39,7 @@ from mainstem.heads.transport.traffic import Traffic
 _logger = logging.getLogger("mainstem.heads")
 
 TURN_S = 0.005
-"""The duration after which other connections have their turn."""
+"""Maximum duration of a turn; after it other connections get theirs."""
 LINGER_S = 2.0
 """How long a disconnected peer may take to read the last data."""
 
@@ -224,7 +224,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_owed(self) -> bool:
-        """Whether the peer is still owed an answer or a part of one."""
+        """Whether the peer still waits for an answer or a part of one."""
         return bool(self._answers) or self._backlog is not None
 
     def say_goodbye(self) -> None:
@@ -239,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         self._transport.abort()
 
     def _cut_off(self, error: Exception) -> None:
@@ -382,7 +382,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def _end_at_last(self) -> None:
-        """Close a peer that does not read; keep waiting for answers that are pending."""
+        """Close a connection whose peer does not read; keep waiting for pending answers."""
         if self._answers.unanswered:
             self._loop.call_later(LINGER_S, self._end_at_last)
         else:

@@ -15,17 +15,17 @@ class Holder(Protocol):
     """A connection that holds an incomplete frame."""
 
     def room_again(self) -> None:
-        """Try again, as there may be memory now."""
+        """Try again to reserve memory, as some may be free now."""
 
     def close(self, reason: str) -> None:
-        """Disconnect, as others wait for the memory."""
+        """Disconnect, because others wait for the memory."""
 
 
 class ReceiveBudget:
     """The limit for all incomplete frames together."""
 
     def __init__(self, max_bytes: int, beside: "ReceiveBudget | None" = None) -> None:
-        """``beside``: another budget; while that is tight, so is this one."""
+        """``beside``: another budget; while it is tight, this one counts as tight too."""
         self._max_bytes = max_bytes
         self._beside = beside
         self._held: dict[Holder, int] = {}

@@ -48,7 +48,7 @@ class Receiver:
         self._wanted: int | None = None
         """The frame's size, None if it is not known yet."""
         self._came = 0
-        """The size of the last result of ``received``, if that began with kept data."""
+        """Size of the data that ``received`` returned last, if that began with kept data."""
         self.has_room = True
         """Whether more can be read."""
 

@@ -29,7 +29,7 @@ _LOOK_S = 0.005
 
 
 def no_samples() -> Iterable[tuple[Metric, Sample]]:
-    """Return no metrics of a head's own: what every head has is counted in ``Server.traffic``."""
+    """Return no metrics; ``Server.traffic`` counts what every head has."""
     return ()
 
 
@@ -112,7 +112,7 @@ def serve(
 ) -> Server:
     """Serve connections, up to a limit; with TLS the conversation begins after the handshake.
 
-    ``beside``: the head's own budget; while that is tight, little is read at a time.
+    ``beside``: the head's own budget; while it is tight, little is read at a time.
     """
     scratch = memoryview(bytearray(READ_BYTES))
     budget = ReceiveBudget(UNFINISHED_BYTES, beside)

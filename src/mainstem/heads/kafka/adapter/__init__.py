@@ -1,4 +1,4 @@
-"""Kafka's words in terms of the broker's: one file per API in ``apis``, and their common parts.
+"""Maps Kafka's protocol to the broker: one file per API in ``apis``, and their common parts.
 
 | theirs | ours |
 |---|---|

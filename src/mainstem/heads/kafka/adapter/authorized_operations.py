@@ -16,10 +16,10 @@ _ON_CLUSTER = _bits(_CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _IDEMPOTENT_WRI
 
 
 def on_group(asked: bool) -> int:
-    """Return the operations on a group, if asked for."""
+    """Return the authorized operations on a group, if the request asks for them."""
     return _ON_GROUP if asked else _NOT_ASKED
 
 
 def on_cluster(asked: bool) -> int:
-    """Return the operations on the cluster, if asked for."""
+    """Return the authorized operations on the cluster, if the request asks for them."""
     return _ON_CLUSTER if asked else _NOT_ASKED

@@ -1,4 +1,4 @@
-"""Answers that are sent once changes are durable: of one change, of several, or one result each."""
+"""Responses that wait until changes are durable: one change, several, or one result for each."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 class Results(Generic[Result]):
-    """The results, in the order of the request."""
+    """Results of a request, in its order; replies when all are known."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -33,7 +33,10 @@ class Results(Generic[Result]):
         result: Result,
         refused: Callable[[MainstemError], Result],
     ) -> None:
-        """Make a change; its result is ``result`` if it succeeds and becomes durable."""
+        """Make a change.
+
+        Add ``result`` if it succeeds and becomes durable, else what ``refused`` returns.
+        """
         try:
             durable = change()
         except MainstemError as error:
@@ -44,7 +47,7 @@ class Results(Generic[Result]):
     def add_later(
         self, durable: Durable, result: Result, refused: Callable[[MainstemError], Result]
     ) -> None:
-        """Add a result that holds once a change is durable; ``refused`` if that fails."""
+        """Add ``result`` when a change is durable, or what ``refused`` returns if that fails."""
         at = len(self._results)
         self._results.append(result)
         self._left += 1
@@ -60,7 +63,7 @@ class Results(Generic[Result]):
             durable.then(lambda error: self._service.on_loop(lambda: decide(error)))
 
     def then(self, reply: Callable[[list[Result]], None]) -> None:
-        """Reply once every result is known."""
+        """Call ``reply`` when every result is known."""
         self._reply = reply
         self._one_less()
 
@@ -71,14 +74,14 @@ class Results(Generic[Result]):
 
 
 class Kept(Protocol):
-    """Something that becomes durable later."""
+    """A change that becomes durable later."""
 
     def then(self, call: Callable[[MainstemError | None], None]) -> None:
-        """Call back once it is durable, or has failed."""
+        """Call ``call`` when it is durable, or has failed."""
 
 
 def when_all(durables: Iterable[Kept], call: Callable[[MainstemError | None], None]) -> None:
-    """Call back once everything is durable, or with the first error; from any thread."""
+    """Call ``call`` when all are durable, or with the first error; from any thread."""
     kept = list(durables)
     left, lock = len(kept), threading.Lock()
 
@@ -102,7 +105,7 @@ def reply_later(
     reply: Reply,
     body: Callable[[MainstemError | None], Wire],
 ) -> Callable[[MainstemError | None], None]:
-    """Return what answers, in the loop's thread, once it is known whether all is durable."""
+    """Return a callback that sends the response in the loop's thread, from any thread."""
     return lambda failed: asked.service.on_loop(lambda: reply(body(failed)))
 
 
@@ -110,7 +113,7 @@ Then = Callable[[Callable[[MainstemError | None], None]], None]
 
 
 def reply_when_durable(asked: Asked, then: Then, answer: Callable[[Code], None]) -> None:
-    """Reply, in the loop's thread, when a change is durable, or with the code of its failure."""
+    """Reply in the loop's thread when a change is durable, or with its error code."""
     service = asked.service
 
     def settled(error: MainstemError | None) -> None:

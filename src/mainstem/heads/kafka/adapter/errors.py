@@ -1,4 +1,4 @@
-"""Which of Kafka's error codes each of our errors becomes."""
+"""Maps the broker's errors to Kafka's error codes."""
 
 from mainstem.auth import ResourceKind
 from mainstem.core import errors
@@ -11,8 +11,8 @@ from mainstem.kafka_protocol.messages.groups import DELETE_GROUPS
 from mainstem.kafka_protocol.messages.produce import PRODUCE
 from mainstem.kafka_protocol.server_codec import RequestHeader
 
-STOPPING = errors.Closed("the server stops; ask again when it is back")
-"""What members of groups are told while the server stops."""
+STOPPING = errors.Closed("the server is stopping; retry when it is back")
+"""The error for group members while the server stops."""
 
 FAILURES: dict[Failure, Code] = {
     Failure.NOT_FOUND: Code.UNKNOWN_TOPIC_OR_PARTITION,
@@ -30,7 +30,7 @@ FAILURES: dict[Failure, Code] = {
     Failure.UNSUPPORTED: Code.UNSUPPORTED_VERSION,
     Failure.CORRUPT: Code.CORRUPT_MESSAGE,
 }
-"""The code of each class of failure."""
+"""The error code of each class of failure."""
 
 REFUSALS: dict[type[MainstemError], Code] = {
     errors.UnknownGroup: Code.GROUP_ID_NOT_FOUND,
@@ -134,12 +134,12 @@ retry COORDINATOR_NOT_AVAILABLE, so a full disk is reported as the latter."""
 
 
 def code_in(header: RequestHeader, error: MainstemError) -> Code:
-    """Return the code of an error that the version of a request knows."""
+    """Return an error's code, or an older one if the request's version does not know it."""
     code = code_of(error)
     if code is Code.KAFKA_STORAGE_ERROR and header.api_key in _COORDINATED:
         return Code.COORDINATOR_NOT_AVAILABLE
     if code is Code.KAFKA_STORAGE_ERROR and header.api_key == transactions.INIT_PRODUCER_ID.key:
-        # Producers without transactions have no coordinator to look for.
+        # Producers without transactions have no coordinator to look up.
         return Code.COORDINATOR_LOAD_IN_PROGRESS
     earlier, since = _LATER.get(code, (code, {}))
     known = since.get(header.api_key)

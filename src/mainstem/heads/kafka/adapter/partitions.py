@@ -1,4 +1,4 @@
-"""Partitions in requests: a result for each, and whether one exists."""
+"""Partitions in requests: collects a result for each, and checks that they exist."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -15,7 +15,7 @@ R = TypeVar("R")
 def each_partition(
     topics: Iterable[ByName[P]], result: Callable[[str, P], R]
 ) -> tuple[ByName[R], ...]:
-    """Return the results of all partitions by topic, in the order of the request."""
+    """Return a result for each partition, by topic, in the order of the request."""
     return tuple(
         ByName(topic.name, tuple(result(topic.name, each) for each in topic.partitions))
         for topic in topics

@@ -28,9 +28,9 @@ from mainstem.kafka_protocol.primitives import read_uvarint
 from mainstem.kafka_protocol.server_codec import RequestHeader, encode_response
 
 MOST_TOGETHER = 128
-"""Requests handled in one turn, so that other connections get theirs."""
+"""Maximum requests handled in one turn, so that other connections get theirs."""
 _FIRST = 5
-"""The first version with the log start offset."""
+"""First version of Produce responses with the log start offset."""
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 _PRODUCED = Struct(">ihqqq")
 """Partition, error code, base offset, append time, start of the log."""
@@ -121,7 +121,7 @@ class _Shape:
         return correlation_id, partition, view[begin:stop], end
 
     def answer(self, asked: _Asked, arrived: AppendedBatch) -> bytes:
-        """Return the response to a request that was appended."""
+        """Return the encoded response to a request that was appended."""
         return self._answer.pack(
             self._answer_size,
             asked[0],
@@ -136,7 +136,7 @@ class _Shape:
 
 
 class _Pending:
-    """Requests that are answered together, once everything they appended is durable."""
+    """Requests that are answered together, when everything they appended is durable."""
 
     __slots__ = ("asked", "later", "outcomes", "shape")
 
@@ -163,7 +163,7 @@ class ProduceFastPath:
         """Requests to be answered when that commit is durable."""
 
     def learn(self, header: RequestHeader, request: ProduceRequest) -> None:
-        """Remember a request that took the slow path."""
+        """Remember the common bytes of a request that took the slow path."""
         topics = request.topic_data
         self._shape = None
         if len(topics) != 1 or len(topics[0].partition_data) != 1:
@@ -179,7 +179,9 @@ class ProduceFastPath:
             self._shape = _Shape(header, request, self._service.settings.max_frame_bytes)
 
     def take(self, view: memoryview) -> tuple[Answer | Later, int] | None:
-        """Append the first requests that are like the last one; None if there are not several.
+        """Append the first requests if they have the remembered form.
+
+        None if there are not several.
 
         Also None if the topic may have to wait for room, or rewrites batches.
         """
@@ -197,9 +199,9 @@ class ProduceFastPath:
         return None if done is None else (done, at)
 
     def answer(self, frame: memoryview) -> Answer | Later | HeldPublish | None:
-        """Append a request that is like the last one; None if it is not.
+        """Append a request if it has the remembered form; None if it does not.
 
-        HeldPublish if it has to wait for room: nothing was appended; continue on the slow path.
+        Returns HeldPublish if the topic is full: nothing was appended; continue on the slow path.
         """
         shape = self._shape
         found = None if shape is None else shape.request_at(frame, 0)
@@ -214,7 +216,7 @@ class ProduceFastPath:
     def _carry_out(
         self, shape: _Shape, asked: Sequence[_Asked], batches: Sequence[_Batch]
     ) -> Answer | Later | None:
-        """Append to a topic without a backlog limit or rewriting; None if it is another topic."""
+        """Append to a topic without backlog limit or rewriting; None for other topics."""
         try:
             topic = shape.topic or self._name(shape.topic_id)
             outcomes = self._service.broker.append_batches(
@@ -229,7 +231,7 @@ class ProduceFastPath:
     def _carry_out_in_turn(
         self, shape: _Shape, asked: Sequence[_Asked], batches: Sequence[_Batch]
     ) -> Answer | Later | HeldPublish | None:
-        """Append one batch to a topic with a backlog limit, or that rewrites batches."""
+        """Append one batch to a topic that has a backlog limit or rewrites batches."""
         broker, (partition, records) = self._service.broker, batches[0]
         outcome: AppendOutcome
         try:
@@ -285,7 +287,7 @@ class ProduceFastPath:
         return pending.later
 
     def _gather(self, pending: _Pending) -> bool:
-        """Wait for commits that are pending, if there are any."""
+        """Add requests to those waiting for the same commit; False if none is pending."""
         for outcome in pending.outcomes:
             if isinstance(outcome, AppendedBatch) and not outcome.durable.done:
                 self._await(outcome.durable, pending)

@@ -1,4 +1,4 @@
-"""The table of APIs that are served: each module in ``apis`` adds its own by ``serves``."""
+"""The table of served APIs: each module in ``apis`` registers its own with ``serves``."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -16,7 +16,7 @@ A = TypeVar("A", bound=Callable[..., None])
 
 
 class Served(NamedTuple):
-    """An API: its versions, and what answers it."""
+    """A served API: its versions and its function."""
 
     first: int
     last: int
@@ -28,7 +28,7 @@ SERVED: dict[int, Served] = {}
 
 
 def serves(api: Api, first: int, last: int) -> Callable[[A], A]:
-    """Register a function as the answer to an API, in these versions."""
+    """Register a function as the implementation of an API, in these versions."""
 
     def register(answer: A) -> A:
         assert api.key not in SERVED, f"{api.name} is served twice"
@@ -42,7 +42,7 @@ def serves(api: Api, first: int, last: int) -> Callable[[A], A]:
 def requires(
     action: Action, resource: Resource, refused: Callable[..., Wire]
 ) -> Callable[[Callable[[Asked, W, Reply], None]], Callable[[Asked, W, Reply], None]]:
-    """Authorize first, for APIs whose answer does not come from the broker."""
+    """Check a permission first, for APIs that are answered without calling the broker."""
 
     def wrap(answer: Callable[[Asked, W, Reply], None]) -> Callable[[Asked, W, Reply], None]:
         @wraps(answer)

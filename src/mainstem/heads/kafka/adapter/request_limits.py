@@ -12,7 +12,8 @@ Name = TypeVar("Name")
 def limited(asked: Asked, names: Sequence[Name]) -> Sequence[Name]:
     """Return the names in a request; raises ProtocolError if there are too many.
 
-    Few answers have a code for the request as a whole, and one for each name would be as many.
+    Few responses have an error code for the whole request, and an error for each name would be as
+    long.
     """
     most = asked.service.settings.max_names
     if len(names) > most:

@@ -1,4 +1,4 @@
-"""What the APIs use: the broker, settings, clock and event loop."""
+"""What the APIs have access to: the broker, settings, clock and event loop."""
 
 import asyncio
 import copy
@@ -19,7 +19,7 @@ from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.server_codec import RequestHeader
 
 Reply = Callable[[Wire | None], None]
-"""Sends the response, once, now or later, in the loop's thread; None for no response."""
+"""Sends the response, one time, now or later, in the loop's thread; None for no response."""
 
 
 class Service:
@@ -31,7 +31,7 @@ class Service:
         self._context = context
         self.broker = context.broker
         self.may: Callable[[Action, Resource], None] = _everything
-        """Raises Denied; for requests that do not reach the broker."""
+        """Checks a permission and raises Denied; for requests that do not reach the broker."""
         self.now_ms = context.now_ms
         self.defaults = context.defaults
         """Default settings of new topics."""
@@ -59,7 +59,7 @@ class Service:
         self.dispatcher = context.dispatcher
 
     def as_seen_by(self, peer: Peer) -> "Service":
-        """Return the service for a peer, with the broker behind the peer's rights."""
+        """Return the service for a peer, with the broker restricted to the peer's permissions."""
         broker = self._context.door(peer)
         if broker is self.broker:
             return self
@@ -91,7 +91,7 @@ class Service:
 
 
 def _everything(_action: Action, _resource: Resource) -> None:
-    """Allow it."""
+    """Allow everything."""
 
 
 class Asked(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Topics in requests: by name or by id, created when first named, named once."""
+"""Topics in requests: found by name or id, created on first use, checked for duplicates."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -15,13 +15,13 @@ NAMED_TWICE = "it is named more than once"
 T = TypeVar("T")
 K = TypeVar("K")
 Wrong = tuple[Code, str] | None
-"""Error code and message, None if all is well."""
+"""Error code and message; None if the request is valid."""
 
 
 def name_of(service: Service, topic_id: bytes) -> str | None:
     """Return the name of the topic with this id, None if there is none.
 
-    Whoever asks is told what it may not do by whatever is done with the topic then.
+    Permissions are checked later, by the operation on the topic.
     """
     return service.topic_name(topic_id)
 
@@ -40,7 +40,7 @@ def id_or_none(service: Service, topic: str) -> bytes:
 
 
 def find_or_create(service: Service, name: str, *, create: bool) -> TopicDone:
-    """Return a topic; an unknown one is created if auto-creation is on."""
+    """Return a topic; creates an unknown one if auto-creation is on."""
     try:
         return TopicDone(service.broker.topic(name), AT_ONCE)
     except UnknownTopic:
@@ -60,7 +60,7 @@ def named_once(asked: Sequence[T], name: Callable[[T], K]) -> tuple[list[T], lis
 
 
 def misplaced(places: Iterable[Sequence[int]]) -> Wrong:
-    """Return what is wrong with the brokers that partitions are assigned to."""
+    """Return what is wrong with a replica assignment; None if it is valid."""
     # Any broker id is accepted: there is one broker, and scripts need not know its id.
     if any(len(each) != 1 or min(each) < 0 for each in places):
         return Code.INVALID_REPLICA_ASSIGNMENT, "every partition has one copy, on one broker"

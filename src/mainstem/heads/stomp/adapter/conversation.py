@@ -158,7 +158,7 @@ class StompConversation:
             except MainstemError as error:
                 errors.append(error)
         for failed in (*errors, *self._declarations.delete_temporary()):
-            _logger.warning("after %s has gone: %s", self._outbox.peer, failed)
+            _logger.warning("cleaning up after %s disconnected: %s", self._outbox.peer, failed)
 
     def _every_subscription(self) -> list[Subscription]:
         self._unsubscribed = [each for each in self._unsubscribed if each.unsettled]

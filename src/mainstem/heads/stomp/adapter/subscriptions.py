@@ -138,7 +138,7 @@ class Subscription:
             self.source.renew(self.unsettled.values())
 
     def settle_followed(self, settled: Sequence[Settlement]) -> None:
-        """Resend nacked messages of a topic, unless retention has deleted them."""
+        """Redeliver nacked messages of a topic, unless retention has deleted them."""
         assert isinstance(self.source, TopicConsumer)
         nacked = [each for each in settled if each.outcome is Outcome.NACK]
         found = [self.source.again(each.partition, each.offset) for each in nacked]

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn, versions 0 to 4: a group's offsets join a transaction."""
+"""AddOffsetsToTxn, versions 0 to 4: adds a group's offsets to a transaction."""
 
 from mainstem.broker.door import ProducerIdAndEpoch
 from mainstem.core.errors import MainstemError

@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn, versions 0 to 3: partitions join a transaction.
+"""AddPartitionsToTxn, versions 0 to 3: adds partitions to a transaction.
 
-Later versions are for brokers among themselves. Clients since TxnOffsetCommit 5 and Produce 12 do
-not send this: what they write joins the transaction [KIP-890].
+Later versions are for requests between brokers. Newer clients do not send this: their Produce 12
+and TxnOffsetCommit 5 add partitions and groups implicitly [KIP-890].
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ def answer(asked: Asked, request: messages.AddPartitionsToTxnRequest, reply: Rep
         reply(_added(topics, {}, code_in(asked.header, error)))
         return
     refused = {place: code_in(asked.header, error) for place, error in moved.refused.items()}
-    # "none of the partitions is added" is said of those that were not refused themselves
+    # If some partitions are refused, the others get "none of the partitions is added".
     left = Code.OPERATION_NOT_ATTEMPTED if refused else Code.NONE
     reply_when_durable(
         asked,

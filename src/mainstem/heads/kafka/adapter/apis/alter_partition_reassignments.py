@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments, versions 0 to 1: partitions stay on the only broker."""
+"""AlterPartitionReassignments, versions 0 to 1: all partitions stay on the only broker."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs, versions 1 to 2: partitions stay in the only directory."""
+"""AlterReplicaLogDirs, versions 1 to 2: all partitions stay in the only directory."""
 
 from mainstem.heads.kafka.adapter.apis.describe_log_dirs import LOG_DIR
 from mainstem.heads.kafka.adapter.partitions import missing_partition

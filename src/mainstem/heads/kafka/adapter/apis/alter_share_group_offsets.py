@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets, version 0: move the start of a share group without members."""
+"""AlterShareGroupOffsets, version 0: moves the start offsets of a share group without members."""
 
 from collections.abc import Mapping
 
@@ -27,7 +27,7 @@ def answer(asked: Asked, request: messages.AlterShareGroupOffsetsRequest, reply:
         try:
             durable, refused = share.seek(request.group_id, topic.topic_name, offsets)
         except (UnknownGroup, GroupIsLive) as error:
-            # A member has joined meanwhile.
+            # A member has joined in the meantime.
             reply(_not_altered(error))
             return
         except MainstemError as error:

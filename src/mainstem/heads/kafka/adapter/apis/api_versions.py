@@ -8,9 +8,9 @@ from mainstem.kafka_protocol.messages import connection as messages
 KEY = 18
 _TRANSACTIONS = "transaction.version"
 _NEWER_RULES = 2
-"""Each end of a transaction gives its producer another epoch, and writing joins it [KIP-890]."""
+"""Transactions V2: every transaction end bumps the epoch; Produce adds partitions [KIP-890]."""
 _FROM_ZERO = 4
-"""Clients of earlier versions cannot read that a feature begins at 0."""
+"""The first version whose clients can decode a feature that begins at 0."""
 
 
 @serves(messages.API_VERSIONS, 0, 4)
@@ -39,5 +39,5 @@ def served() -> tuple[messages.ServedApi, ...]:
 
 
 def too_new() -> messages.ApiVersionsResponse:
-    """Return the answer to an unknown version: clients read it as version 0, and ask again."""
+    """Return the response to an unknown version; clients then retry with a lower one."""
     return messages.ApiVersionsResponse(Code.UNSUPPORTED_VERSION, served())

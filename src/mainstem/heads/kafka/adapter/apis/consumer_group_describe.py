@@ -70,7 +70,7 @@ def _member(service: Service, member: ConsumerMember) -> messages.DescribedConsu
         client_host=profile.host,
         subscribed_topic_names=profile.names,
         subscribed_topic_regex=profile.regex or "",
-        # The member still owns the partitions that it has yet to give up.
+        # The member still owns the partitions that it has yet to revoke.
         assignment=_assignment(service, member.current.owned | member.current.revoked),
         target_assignment=_assignment(service, member.target),
         member_type=_CONSUMER if profile.classic is None else _CLASSIC,

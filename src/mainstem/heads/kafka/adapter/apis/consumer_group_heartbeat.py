@@ -75,7 +75,7 @@ def answer(asked: Asked, request: messages.ConsumerGroupHeartbeatRequest, reply:
 
 
 def _is_of_others(service: Service, group: str) -> bool:
-    """Tell whether another kind of group has the name and members."""
+    """Tell whether a group of another type has this name and members."""
     found = service.broker.classic.describe(group)
     is_live = found.phase not in (Phase.EMPTY, Phase.DEAD)
     is_other = is_live and found.protocol_type != CONSUMER
@@ -83,7 +83,7 @@ def _is_of_others(service: Service, group: str) -> bool:
 
 
 def _wrong(request: messages.ConsumerGroupHeartbeatRequest, version: int) -> str | None:
-    """Return what is wrong with a heartbeat in itself; None if it is valid."""
+    """Return what makes a heartbeat invalid, apart from the group's state; None if it is valid."""
     epoch, is_join = request.member_epoch, request.member_epoch == _JOIN
     owned, names = request.topic_partitions, request.subscribed_topic_names
     rules = (
@@ -155,7 +155,7 @@ def _left(asked: Asked, request: messages.ConsumerGroupHeartbeatRequest) -> Hear
 def _refusal(asked: Asked, error: MainstemError) -> messages.ConsumerGroupHeartbeatResponse:
     code = code_in(asked.header, error)
     if isinstance(error, GroupIsLive):
-        # The request is for a consumer group, and there is none of that name.
+        # The request is for a consumer group, and no consumer group has this name.
         code = Code.GROUP_ID_NOT_FOUND
     elif isinstance(error, InvalidSetting):
         code = Code.INVALID_REQUEST

@@ -56,5 +56,8 @@ def _wrong_growth(asked: messages.CreatePartitionsTopic, count: int) -> Wrong:
     if places is None:
         return None
     if len(places) != count:
-        return Code.INVALID_REPLICA_ASSIGNMENT, f"{len(places)} places for {count} new partitions"
+        return (
+            Code.INVALID_REPLICA_ASSIGNMENT,
+            f"{len(places)} assignments for {count} new partitions",
+        )
     return misplaced([each.broker_ids for each in places])

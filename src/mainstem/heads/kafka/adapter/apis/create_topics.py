@@ -1,4 +1,7 @@
-"""CreateTopics, versions 2 to 7: each topic by itself; answered when all are durable."""
+"""CreateTopics, versions 2 to 7: creates each topic independently.
+
+Answered when all are durable.
+"""
 
 from functools import partial
 
@@ -21,7 +24,7 @@ _BY_DEFAULT = -1
 
 @serves(messages.CREATE_TOPICS, 2, 7)
 def answer(asked: Asked, request: messages.CreateTopicsRequest, reply: Reply) -> None:
-    """Create topics, each by itself; answered when all are durable or refused."""
+    """Create topics independently of each other; answered when all are durable or refused."""
     results = Results[messages.CreatedTopic](asked.service)
     once, twice = named_once(request.topics, lambda topic: topic.name)
     for name in twice:
@@ -96,7 +99,7 @@ def _wrong_numbers(topic: messages.CreateTopic) -> Wrong:
 def _wrong_places(topic: messages.CreateTopic) -> Wrong:
     """Return what is wrong with the replica assignment of a new topic."""
     if (topic.num_partitions, topic.replication_factor) != (_BY_DEFAULT, _BY_DEFAULT):
-        message = "partitions have places: leave their number and the replication factor to them"
+        message = "with a replica assignment, partition count and replication factor must be -1"
         return Code.INVALID_REQUEST, message
     if {each.partition_index for each in topic.assignments} != set(range(len(topic.assignments))):
         return Code.INVALID_REPLICA_ASSIGNMENT, "partitions are numbered from 0 on, without gaps"

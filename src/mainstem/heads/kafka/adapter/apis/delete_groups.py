@@ -27,14 +27,14 @@ def _not_deleted(asked: Asked, name: str, error: MainstemError) -> messages.Dele
 
 
 def _delete(service: Service, name: str) -> Durable:
-    """Delete a group and a share group of one name: for an administrator they are one."""
+    """Delete a consumer group and a share group of the same name, as tools show one group."""
     broker = service.broker
     try:
         durable = broker.classic.delete(name)
     except UnknownGroup:
         return broker.share.delete(name)
     try:
-        # One commit is for all, and this is the later one.
+        # Both deletions share a commit, and this one is the later.
         return broker.share.delete(name)
     except UnknownGroup:
         return durable

@@ -29,7 +29,7 @@ def _deleted(
         if before == _TO_THE_TAIL:
             before = bounds.tail
         elif before < 0:
-            # To the log this is before its start, where there is nothing to delete.
+            # For the log this is below the start offset, where there is nothing to delete.
             return messages.DeletedRecordsPartition(number, -1, Code.OFFSET_OUT_OF_RANGE)
         bounds = service.broker.trim(topic, number, before)
     except MainstemError as error:

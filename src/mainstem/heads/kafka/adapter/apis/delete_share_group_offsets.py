@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets, version 0: forget a share group's positions in topics."""
+"""DeleteShareGroupOffsets, version 0: deletes a share group's offsets in topics."""
 
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.durable_replies import reply_later

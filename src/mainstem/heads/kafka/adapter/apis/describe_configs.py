@@ -77,11 +77,11 @@ def _shown(service: Service, kind: int, name: str) -> list[messages.DescribedCon
             )
             for key, value, default in service.broker.group_configs.shown(name)
         ]
-    raise InvalidName("resource", name, f"what is of type {kind} has no settings here")
+    raise InvalidName("resource", name, f"resources of type {kind} have no configs here")
 
 
 def _of_broker(service: Service) -> dict[str, int | str]:
-    """Return the broker's static configs under Kafka's names."""
+    """Return the broker's static configs by their Kafka names."""
     own, limits = service.settings, service.broker.limits
     ours: dict[str, int | str] = {"mainstem.run.id": service.run_id}
     if service.admin is not None:

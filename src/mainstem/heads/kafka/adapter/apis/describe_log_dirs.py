@@ -9,7 +9,7 @@ from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.messages import log_dirs as messages
 
 LOG_DIR = "/mainstem"
-"""Where the files are is nobody's business over the network; clients only compare it."""
+"""A made-up path, as the real one is not disclosed over the network; clients only compare it."""
 
 
 @serves(messages.DESCRIBE_LOG_DIRS, 1, 5)

@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets, versions 0 to 1: where share groups start in their partitions."""
+"""DescribeShareGroupOffsets, versions 0 to 1: the start offsets of share groups."""
 
 from mainstem.broker.door import QueueState
 from mainstem.core.errors import MainstemError, UnknownGroup
@@ -10,19 +10,19 @@ from mainstem.heads.kafka.adapter.topics import id_or_none
 from mainstem.kafka_protocol.messages import share_groups as messages
 
 _NOT_BEGUN = -1
-"""The start of a partition that the group has not begun with."""
+"""The start offset of a partition that the group has not read yet."""
 
 
 @serves(messages.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1)
 def answer(asked: Asked, request: messages.DescribeShareGroupOffsetsRequest, reply: Reply) -> None:
-    """Return the start offsets of groups, in some topics or in all of theirs."""
+    """Return the start offsets of groups, in the requested topics or in all of theirs."""
     groups = []
     for each in request.groups:
         try:
             check_group(each.group_id)
             found = asked.service.broker.share.positions(each.group_id)
         except UnknownGroup:
-            # Its offsets can be altered before it has a member, so one may also look at them.
+            # Offsets can be altered before the group has a member, so they are also shown then.
             found = []
         except MainstemError as error:
             groups.append(

@@ -11,12 +11,12 @@ from mainstem.heads.kafka.adapter.topics import id_of
 from mainstem.kafka_protocol.messages import topic_partitions as messages
 
 _MOST = 2000
-"""Partitions on one page, whatever is asked for."""
+"""Maximum partitions per page, whatever the request says."""
 
 
 @serves(messages.DESCRIBE_TOPIC_PARTITIONS, 0, 0)
 def answer(asked: Asked, request: messages.DescribeTopicPartitionsRequest, reply: Reply) -> None:
-    """Describe topics by name, from where the last page ended."""
+    """Describe topics by name, continuing where the last page ended."""
     service = asked.service
     names = sorted({each.name for each in request.topics})
     if not names:
@@ -65,5 +65,5 @@ def _find(service: Service, name: str) -> Topic:
 def _partition(service: Service, name: str, number: int) -> messages.DescribedPartition:
     node = (service.settings.node_id,)
     epoch = service.broker.bounds(name, number).epoch
-    # The Java client takes the last two for lists, though the protocol lets them be null.
+    # The Java client fails if the last two lists are null, though the protocol allows it.
     return messages.DescribedPartition(0, number, node[0], epoch, node, node, (), ())

@@ -1,6 +1,6 @@
 """EndTxn, versions 0 to 5: commit or abort.
 
-Since version 5 each end gives the producer another epoch [KIP-890].
+Since version 5 each end bumps the producer's epoch [KIP-890].
 """
 
 from mainstem.broker.door import ProducerIdAndEpoch
@@ -12,12 +12,12 @@ from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.messages import transactions as messages
 
 _BUMPS_EPOCH = 5
-"""The first version of EndTxn that belongs to the newer rules."""
+"""The first version of EndTxn that bumps the epoch."""
 
 
 @serves(messages.END_TXN, 0, 5)
 def answer(asked: Asked, request: messages.EndTxnRequest, reply: Reply) -> None:
-    """Commit or abort."""
+    """Commit or abort a transaction."""
     who = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     bumps_epoch = asked.header.api_version >= _BUMPS_EPOCH
     try:

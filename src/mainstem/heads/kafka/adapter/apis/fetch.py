@@ -1,7 +1,7 @@
-"""Fetch, versions 4 to 18: record batches as stored, at once or as soon as there are enough.
+"""Fetch, versions 4 to 18: returns stored record batches, at once or when min_bytes is reached.
 
-How a fetch waits: it watches every partition from the tail that it has seen, so that no append is
-missed, and reads only the partitions that have grown since.
+How a fetch waits: it watches every partition from the tail that it has read up to, so that no
+append is missed, and reads only the partitions that have grown since.
 """
 
 from collections import deque
@@ -70,8 +70,8 @@ def _session(asked: Asked, request: FetchRequest) -> FetchSession | Code | None:
 class _Fetch:
     """One request: it reads again whenever one of its partitions grows.
 
-    The state of a partition is keyed by the ``id`` of its request object, as a request may name a
-    partition twice.
+    The state of a partition is keyed by the ``id`` of its request object, because a request may
+    name a partition twice.
     """
 
     def __init__(
@@ -91,18 +91,18 @@ class _Fetch:
         self._seen: dict[int, tuple[str, int, int]] = {}
         """Topic, number and tail of each partition when it was last read."""
         self._quiet: dict[int, FetchedPartition] = {}
-        """The empty results of partitions that have not grown since."""
+        """The responses of partitions without new records, reused until they grow."""
         self._grown: deque[int] = deque()
-        """Partitions that have grown since the last look; added from any thread."""
+        """Partitions that have grown since the last read; other threads add to it."""
         self._parked: Parked | None = None
 
     def look(self, *, last: bool = False) -> None:
-        """Read the available records; answer if they are enough, or at the last look."""
+        """Read the available records; answer if there are enough, or if ``last`` is set."""
         parked = self._parked
         while parked is not None and self._grown:
             key = self._grown.popleft()
             self._quiet.pop(key, None)
-            # Its watch has fired, and is set again.
+            # Its watch has fired and must be set again.
             parked.watches.pop(key, None)
         self._length = 0
         self._failed = False

@@ -20,7 +20,7 @@ def answer(asked: Asked, request: messages.FindCoordinatorRequest, reply: Reply)
         code, message = Code.NONE, None
     else:
         node, host, port = _NOBODY
-        code, message = Code.INVALID_REQUEST, "only groups and transactions are kept here"
+        code, message = Code.INVALID_REQUEST, "only groups and transactions have a coordinator here"
     if asked.header.api_version >= 4:
         found = tuple(
             messages.Coordinator(key, node, host, port, code, message)

@@ -1,4 +1,4 @@
-"""Heartbeat, versions 0 to 4: a member of a classic group is still there."""
+"""Heartbeat, versions 0 to 4: keeps a member of a classic group in its group."""
 
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.errors import STOPPING, code_in
@@ -10,7 +10,7 @@ from mainstem.kafka_protocol.messages import membership as messages
 
 @serves(messages.HEARTBEAT, 0, 4)
 def answer(asked: Asked, request: messages.HeartbeatRequest, reply: Reply) -> None:
-    """Keep a member alive."""
+    """Extend the session of a group member."""
     code = Code.NONE
     if asked.service.draining:
         reply(messages.HeartbeatResponse(error_code=code_in(asked.header, STOPPING)))

@@ -1,4 +1,6 @@
-"""InitProducerId, versions 0 to 6: a producer id; a transactional id fences its former producer.
+"""InitProducerId, versions 0 to 6: returns a producer id.
+
+Fences earlier producers with the same transactional id.
 
 Two-phase commit (version 6) is refused.
 """
@@ -18,7 +20,7 @@ def answer(asked: Asked, request: messages.InitProducerIdRequest, reply: Reply) 
     """Return a producer id; a transactional id fences its former producer."""
     service = asked.service
     if request.enable_2pc or request.keep_prepared_txn:
-        # What Kafka answers where two-phase commit is not allowed.
+        # The error that Kafka returns where two-phase commit is not allowed.
         code = (
             Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             if request.enable_2pc

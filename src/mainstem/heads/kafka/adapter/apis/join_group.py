@@ -1,4 +1,4 @@
-"""JoinGroup, versions 0 to 9: become a member of a classic group's next generation."""
+"""JoinGroup, versions 0 to 9: adds a member to the next generation of a classic group."""
 
 from mainstem.broker.door import Join, Joined
 from mainstem.core.errors import GroupIsLive, MainstemError, MemberIdRequired
@@ -15,7 +15,7 @@ _NULL_PROTOCOL = 7
 
 @serves(messages.JOIN_GROUP, 0, 9)
 def answer(asked: Asked, request: messages.JoinGroupRequest, reply: Reply) -> None:
-    """Join the next generation; answered when it begins."""
+    """Join the next generation of a group; answered when it begins."""
     service, version = asked.service, asked.header.api_version
     wish = Join(
         group=request.group_id,
@@ -26,7 +26,7 @@ def answer(asked: Asked, request: messages.JoinGroupRequest, reply: Reply) -> No
         protocol_type=request.protocol_type,
         protocols=tuple((each.name, each.metadata) for each in request.protocols),
         session_timeout_ms=request.session_timeout_ms,
-        # Version 0 has one time-out for both.
+        # Version 0 has one timeout for session and rebalance.
         rebalance_timeout_ms=request.rebalance_timeout_ms
         if request.rebalance_timeout_ms >= 0
         else request.session_timeout_ms,
@@ -72,6 +72,6 @@ def _not_joined(
     protocol = None if asked.header.api_version >= _NULL_PROTOCOL else ""
     code = code_in(asked.header, error)
     if isinstance(error, GroupIsLive):
-        # Its members are of another kind: what Kafka answers, and its clients understand.
+        # The group has members of another type; Kafka returns this error, which clients understand.
         code = Code.INCONSISTENT_GROUP_PROTOCOL
     return messages.JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=protocol)

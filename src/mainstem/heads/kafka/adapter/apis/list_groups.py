@@ -1,4 +1,4 @@
-"""ListGroups, versions 0 to 5: groups of all types, by state and type."""
+"""ListGroups, versions 0 to 5: groups of all types, filtered by state and type."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,7 @@ def _listed(service: Service) -> Iterator[messages.ListedGroup]:
 
 
 def _share_groups(service: Service) -> Iterator[messages.ListedGroup]:
-    """Return share groups for the list of groups; queues are among them."""
+    """Return share groups for the list of groups; queues of other protocols are included."""
     share = service.broker.share
     for name in share.names():
         yield messages.ListedGroup(

@@ -15,9 +15,9 @@ from mainstem.kafka_protocol.messages import offsets as messages
 
 _LATEST, _EARLIEST, _OF_LATEST_TIME, _EARLIEST_HERE = -1, -2, -3, -4
 _ELSEWHERE = (-5, -6)
-"""Offsets in a second store, where nothing is."""
+"""Timestamps that ask for offsets in tiered storage, which does not exist here."""
 _SINCE = {_OF_LATEST_TIME: 7, _EARLIEST_HERE: 8, -5: 9, -6: 11}
-"""The first version that knows a time which is none."""
+"""First version that supports each special timestamp (below 0)."""
 _NO_VERSION = 2**15
 _END_OF_TIME = 2**63 - 1
 _READ_COMMITTED = 1
@@ -29,7 +29,7 @@ def answer(asked: Asked, request: messages.ListOffsetsRequest, reply: Reply) -> 
     committed = request.isolation_level == _READ_COMMITTED
     version, broker = asked.header.api_version, asked.service.broker
 
-    # A request may name a partition often, and a search is what costs.
+    # A search by timestamp is expensive, so repeated partitions in a request are limited.
     @cache
     def search(topic: str, number: int, time: int) -> TimedOffset | None:
         time_ms = _latest_time(broker, topic, number) if time == _OF_LATEST_TIME else time
@@ -72,7 +72,7 @@ def _listed(
 
 
 def _latest_time(broker: Door, topic: str, number: int) -> int:
-    """Find the latest timestamp, which need not be the last event's, by halving."""
+    """Return the latest timestamp, which may not be the last event's, by binary search."""
     latest, none_from = -1, _END_OF_TIME
     while latest + 1 < none_from:
         middle = (latest + 1 + none_from) // 2

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments, version 0: none, ever."""
+"""ListPartitionReassignments, version 0: always empty."""
 
 from mainstem.auth import CLUSTER, Action
 from mainstem.heads.kafka.adapter.registry import requires, serves
@@ -9,5 +9,5 @@ from mainstem.kafka_protocol.messages import replicas as messages
 @serves(messages.LIST_PARTITION_REASSIGNMENTS, 0, 0)
 @requires(Action.DESCRIBE, CLUSTER, messages.ListPartitionReassignmentsResponse)
 def answer(asked: Asked, request: messages.ListPartitionReassignmentsRequest, reply: Reply) -> None:
-    """Return no reassignments."""
+    """Return an empty list of reassignments."""
     reply(messages.ListPartitionReassignmentsResponse())

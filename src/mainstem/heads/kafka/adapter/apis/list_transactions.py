@@ -10,7 +10,9 @@ from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.messages import producers as messages
 
 _STATES = {*TransactionPhase, "PrepareCommit", "PrepareAbort", "PrepareEpochFence", "Dead"}
-"""All that the protocol has; a transaction ends in one step here, so it is never about to."""
+"""All transaction states of the protocol; Prepare states never occur, as a transaction ends in one
+step.
+"""
 
 
 @serves(messages.LIST_TRANSACTIONS, 0, 2)
@@ -34,7 +36,7 @@ def answer(asked: Asked, request: messages.ListTransactionsRequest, reply: Reply
 
 
 def _named(every: Iterable[TransactionDescription], pattern: str) -> list[TransactionDescription]:
-    """Return the transactions whose ids match a regular expression as a whole."""
+    """Return the transactions whose ids match the whole regular expression."""
     by_id = {each.id: each for each in every}
     return [by_id[each] for each in TopicRegex(pattern).among(by_id, MATCH_BUDGET)]
 

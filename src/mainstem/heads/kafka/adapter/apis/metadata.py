@@ -16,7 +16,9 @@ from mainstem.kafka_protocol.fields import NO_ID
 from mainstem.kafka_protocol.messages import metadata as messages
 
 _IDS_SINCE = 12
-"""Versions 10 and 11 have topic ids in the request, and no way to answer by them [KIP-516]."""
+"""First version with topic ids; 10 and 11 have them in requests only, so the response cannot use
+them [KIP-516].
+"""
 
 
 @serves(messages.METADATA, 0, 13)
@@ -71,7 +73,7 @@ def _add_by_name(
 
 def _by_id(service: Service, topic_id: bytes, version: int) -> messages.MetadataTopic:
     if version < _IDS_SINCE:
-        # A null can be asked for, and not be answered.
+        # A request may have a null name, a response may not.
         return messages.MetadataTopic(Code.INVALID_REQUEST, "", topic_id)
     topic = service.broker.topic_by_id(topic_id.hex())
     if topic is None:

@@ -1,4 +1,4 @@
-"""OffsetCommit, versions 2 to 10: committed offsets are our cursors; answered when durable."""
+"""OffsetCommit, versions 2 to 10: stores committed offsets as cursors; answered when durable."""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,7 +19,7 @@ from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import commits as messages
 
 _OF_EPOCHS = 9
-"""Since when members of consumer groups can commit: before, epochs meant something else."""
+"""First version for members of consumer groups: before, the epoch field had another meaning."""
 _BY_ID = 10
 
 

@@ -1,4 +1,4 @@
-"""OffsetDelete, version 0: forget committed offsets of topics that no member reads."""
+"""OffsetDelete, version 0: deletes committed offsets of topics that no member reads."""
 
 from mainstem.broker.door import GroupDescription, Phase, TopicPartition
 from mainstem.core.errors import GroupIsLive, MainstemError
@@ -17,7 +17,7 @@ from mainstem.kafka_protocol.primitives import MAX_ELEMENTS
 _CONSUMERS = "consumer"
 """The protocol type of consumers, whose subscriptions can be decoded."""
 _ALIKE = 16
-"""Distinct subscriptions of members that are cached: most groups have one."""
+"""Number of cached subscriptions: most groups have the same one for all members."""
 
 
 @serves(messages.OFFSET_DELETE, 0, 0)
@@ -66,9 +66,9 @@ def answer(asked: Asked, request: messages.OffsetDeleteRequest, reply: Reply) ->
 
 
 def read_by(group: GroupDescription, most: int = MAX_ELEMENTS) -> set[str] | None:
-    """Return the topics that the members of a group read; None if unknown.
+    """Return the topics that a group's members subscribe to; None if unknown.
 
-    Also None if these are more names than a request may have.
+    Also None if there are more names than ``most``.
     """
     if group.phase in (Phase.EMPTY, Phase.DEAD):
         return set()

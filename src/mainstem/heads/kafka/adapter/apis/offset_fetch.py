@@ -22,7 +22,7 @@ _BY_ID = 10
 
 @serves(messages.OFFSET_FETCH, 1, 10)
 def answer(asked: Asked, request: messages.OffsetFetchRequest, reply: Reply) -> None:
-    """Return committed offsets, each group once."""
+    """Return the committed offsets of each group."""
     look = _Look(asked.service, request.require_stable)
     if asked.header.api_version < _MANY_GROUPS:
         reply(_fetched_of_one(asked, look, request))
@@ -52,7 +52,7 @@ def _fetched_of_one(
 
 
 def _not_fetched(request: messages.OffsetFetchRequest, code: Code) -> messages.OffsetFetchResponse:
-    """Return a refusal for one group; version 1 has error codes per partition only."""
+    """Return the response for one refused group; version 1 has error codes per partition only."""
     topics = [
         messages.FetchedOffsetsTopic(
             each.topic_id,
@@ -90,7 +90,7 @@ class _Look:
     def at(
         self, group: str, topics: Iterable[messages.OffsetFetchTopic] | None, *, by_id: bool = False
     ) -> tuple[messages.FetchedOffsetsTopic, ...]:
-        """Return a group's offsets in some topics, or in all, each once."""
+        """Return a group's offsets in the given topics, or in all topics."""
         cursors = self._service.broker.committed(group)
         if topics is None:
             topics = self._all(cursors)
@@ -121,7 +121,7 @@ class _Look:
             numbers.setdefault(name, []).append(number)
         topics: list[messages.OffsetFetchTopic] = []
         for name, found in numbers.items():
-            # Deleted just now, or not for this peer.
+            # The topic was deleted meanwhile, or the peer may not read it.
             with suppress(UnknownTopic, Denied):
                 topics.append(
                     messages.OffsetFetchTopic(id_of(self._service.broker.topic(name)), name, found)

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch, versions 2 to 4: where leader epochs ended."""
+"""OffsetForLeaderEpoch, versions 2 to 4: the end offsets of leader epochs."""
 
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.errors import code_of
@@ -10,7 +10,7 @@ from mainstem.kafka_protocol.messages import offsets as messages
 
 @serves(messages.OFFSET_FOR_LEADER_EPOCH, 2, 4)
 def answer(asked: Asked, request: messages.OffsetForLeaderEpochRequest, reply: Reply) -> None:
-    """Return where epochs ended, so that consumers detect truncation."""
+    """Return the end offset of each epoch, which consumers use to detect truncation."""
     topics = tuple(
         messages.EpochEndTopic(
             topic.topic,

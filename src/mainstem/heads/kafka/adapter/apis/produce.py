@@ -1,4 +1,4 @@
-"""Produce, versions 3 to 13: batches are checked, appended, and acknowledged when durable."""
+"""Produce, versions 3 to 13: checks and appends batches, and acknowledges them when durable."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -27,9 +27,9 @@ from mainstem.kafka_protocol.server_codec import RequestHeader
 THROTTLE_MS = 200
 """Throttle time sent to producers of a topic that is full."""
 BY_ID = 13
-"""Since this version topics are named by their ids."""
+"""First version that names topics by their ids."""
 _ADDS_PARTITION = 12
-"""Since this version a batch adds its partition to the transaction [KIP-890]."""
+"""First version in which a batch adds its partition to the transaction [KIP-890]."""
 
 
 @serves(PRODUCE, 3, 13)
@@ -38,7 +38,7 @@ def answer(
 ) -> None:
     """Append the batches; answered when all have the durability of their topic.
 
-    ``held``: the earlier attempt with the only batch, which has waited for room since.
+    ``held``: the previous attempt to append the only batch, which was held by backpressure.
     """
     if request.acks not in (-1, 0, 1):
         reply(_refused(request, Code.INVALID_REQUIRED_ACKS))
@@ -62,17 +62,17 @@ def count(counts: Counts, events: int, size: int) -> None:
 
 
 def refused(header: RequestHeader, partition: int, error: MainstemError) -> ProducedPartition:
-    """Return why nothing was appended to a partition."""
+    """Return the error response of a partition to which nothing was appended."""
     which = error.which if isinstance(error, InvalidEvent) else ()
     events = [RecordError(place) for place in which]
     return ProducedPartition(partition, code_in(header, error), -1, -1, -1, events, str(error))
 
 
 def unheard(results: Iterable[ProducedPartition]) -> ProtocolError | None:
-    """Return why to close the connection of an acks=0 producer, which gets no response.
+    """Return the error that closes the connection of an acks=0 producer after a refused batch.
 
-    As in Apache Kafka, this makes the producer refresh its metadata; but not if the topic is full,
-    as reconnecting at once would not help.
+    Such a producer gets no response. As in Apache Kafka, closing makes it refresh its metadata. A
+    full topic is no reason to close, as reconnecting at once would not help.
     """
     for each in results:
         if each.error_code not in (Code.NONE, Code.REQUEST_TIMED_OUT):
@@ -84,7 +84,7 @@ def unheard(results: Iterable[ProducedPartition]) -> ProtocolError | None:
 class _Production:
     """One request: its batches may be held by backpressure, or wait for the disk.
 
-    Keeps no view of the frame, which may be large; held batches are copied.
+    It keeps no view of the request's frame, which may be large: held batches are copied.
     """
 
     def __init__(self, asked: Asked, request: ProduceRequest, reply: Reply) -> None:
@@ -96,7 +96,7 @@ class _Production:
         self._topics = [(it.topic_id, it.name, len(it.partition_data)) for it in request.topic_data]
         self._reply = reply
         self._results: list[ProducedPartition] = []
-        """In the order of the request, which may name a partition twice."""
+        """Results in the order of the request, which may name a partition twice."""
         self._waiting = 1
         self._throttle_ms = 0
 
@@ -121,7 +121,7 @@ class _Production:
     def _append_at_once(
         self, topic: str, partitions: Sequence[ProducePartition], first: int
     ) -> bool:
-        """Append batches for several partitions at once; False if nothing was done.
+        """Append batches to several partitions together; return False if nothing was appended.
 
         Only for topics that append batches as they come (``append_batches``).
         """
@@ -203,7 +203,8 @@ class _Production:
         self._waiting += 1
         # Later requests must not overtake a held batch, so they are not read meanwhile.
         self._later.hold()
-        # Answer well before the client's timeout, after which it would send everything again.
+        # Answer well before the client's timeout, because the client would then send all batches
+        # again.
         patience_ms = self._timeout_ms // 2
         held = held._replace(until_ms=min(held.until_ms, held.since_ms + patience_ms))
         # The frame's memory is reused when this returns, so a view must be copied.
@@ -256,7 +257,7 @@ class _Production:
 
 
 class _Place(NamedTuple):
-    """A partition that a request names, and where its result goes."""
+    """A partition in a request, and the index of its result."""
 
     topic: str
     number: int

@@ -17,7 +17,7 @@ from mainstem.kafka_protocol.messages import share_fetch as messages
 
 @serves(messages.SHARE_ACKNOWLEDGE, 1, 2)
 def answer(asked: Asked, request: messages.ShareAcknowledgeRequest, reply: Reply) -> None:
-    """Settle acknowledged records; answered when durable."""
+    """Settle acknowledged records of a share group; answered when durable."""
     refusal = denied(asked, request.group_id)
     if refusal is not None:
         reply(

@@ -1,7 +1,7 @@
 """ShareFetch, versions 1 to 2: acquire records of a share group, and settle earlier ones.
 
-How a fetch waits: it is a consumer of the queue of each of its topics, until it is its turn and it
-acquires records; then it is answered, and the member's next fetch goes to the end of the line.
+How a fetch waits: it is a consumer of the queue of each of its topics. When it is its turn, it
+acquires records and is answered; the member's next fetch is last in the round robin.
 """
 
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ from mainstem.kafka_protocol.messages.share_fetch import (
 )
 
 _WHOLE_BATCHES, _STRICTLY = 0, 1
-"""The acquire modes: batch_optimized, and record_limit (a strict number of records)."""
+"""Acquire modes: batch_optimized (0) and record_limit (1, a strict number of records)."""
 _MOST_EVENTS = 100_000
 
 
@@ -62,7 +62,7 @@ def answer(asked: Asked, request: ShareFetchRequest, reply: Reply) -> None:
     elif request.max_records <= 0:
         fetching.end()
     else:
-        # min_bytes 0 does not wait; all other fetches wait for the first record only.
+        # min_bytes 0 does not wait; all other fetches wait only until there is a record.
         fetching.begin(waits=request.max_wait_ms > 0 and request.min_bytes > 0)
 
 
@@ -101,7 +101,7 @@ def _is_named(group: str, member: str) -> bool:
 
 
 class _ShareFetch:
-    """One request: it acquires once, when it is its turn and there are records."""
+    """One fetch request: acquires records one time, when it is its turn and there are any."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class _ShareFetch:
         self._parked: Parked | None = None
 
     def begin(self, *, waits: bool) -> None:
-        """Serve earlier waiters first, then acquire; wait if there is nothing."""
+        """Let fetches that wait longer acquire first, then acquire; wait if there is nothing."""
         if self._service.draining:
             self.end()
             return
@@ -137,7 +137,7 @@ class _ShareFetch:
             self._wait()
 
     def end(self) -> None:
-        """Answer with the acquired records, once the acknowledgements are durable."""
+        """Answer with the acquired records, after the acknowledgements are durable."""
         self._stop_waiting()
         lock_ms = lock_ms_of(self._asked, self._session)
 
@@ -174,13 +174,13 @@ class _ShareFetch:
             self._parked.watches[topic_id] = consumer.close
 
     def _take_in_turn(self, _limit: int) -> int:
-        """Acquire as much as requested, in one turn, as it is one response."""
+        """Acquire all requested records in one turn, because they are one response."""
         if self._look() and self._found:
             self.end()
         return self._count
 
     def _gone(self, _: MainstemError) -> None:
-        """Answer with the error, as a queue was deleted or cannot be read."""
+        """Answer with the error of the queue: it was deleted or cannot be read."""
         if self._look():
             self.end()
 
@@ -192,7 +192,10 @@ class _ShareFetch:
             self.end()
 
     def _look(self) -> bool:
-        """Acquire the available records; if the session has ended, answer with that."""
+        """Acquire the available records.
+
+        Return whether there are any; answer if the session has ended.
+        """
         if self._service.share_sessions.is_open(self._session):
             self._take()
             return True

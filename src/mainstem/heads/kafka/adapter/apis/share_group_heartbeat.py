@@ -14,7 +14,7 @@ _LEAVE = -1
 
 @serves(messages.SHARE_GROUP_HEARTBEAT, 1, 1)
 def answer(asked: Asked, request: messages.ShareGroupHeartbeatRequest, reply: Reply) -> None:
-    """Join, stay or leave; answered when the member's start offsets are durable."""
+    """Join, stay in or leave a group; answered when the member's start offsets are durable."""
     service = asked.service
     epoch, topics = request.member_epoch, request.subscribed_topic_names
     wrong = _wrong(request)
@@ -67,7 +67,7 @@ def answer(asked: Asked, request: messages.ShareGroupHeartbeatRequest, reply: Re
 
 
 def _wrong(request: messages.ShareGroupHeartbeatRequest) -> str | None:
-    """Return what is wrong with a heartbeat in itself; None if it is valid."""
+    """Return what makes a heartbeat invalid, apart from the group's state; None if it is valid."""
     if not request.group_id.strip() or not request.member_id.strip():
         return "the group id or member id is empty"
     if len(request.member_id) > MAX_ID_LENGTH:
@@ -84,7 +84,7 @@ def _wrong(request: messages.ShareGroupHeartbeatRequest) -> str | None:
 def _refused(asked: Asked, error: MainstemError) -> messages.ShareGroupHeartbeatResponse:
     code = code_in(asked.header, error)
     if isinstance(error, GroupIsLive):
-        # The request is for a share group, and there is none of that name.
+        # The request is for a share group, and no share group has this name.
         code = Code.GROUP_ID_NOT_FOUND
     return messages.ShareGroupHeartbeatResponse(error_code=code, error_message=str(error))
 

@@ -1,4 +1,4 @@
-"""SyncGroup, versions 0 to 5: the leader brings the assignments, every member gets its own."""
+"""SyncGroup, versions 0 to 5: stores the leader's assignments and returns each member its own."""
 
 from mainstem.broker.door import Sync, Synced
 from mainstem.core.errors import MainstemError
@@ -9,12 +9,12 @@ from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import membership as messages
 
 _NAMES_PROTOCOL = 5
-"""Since this version a member sends the protocol of its assignment."""
+"""First version in which a member sends the protocol of its assignment."""
 
 
 @serves(messages.SYNC_GROUP, 0, 5)
 def answer(asked: Asked, request: messages.SyncGroupRequest, reply: Reply) -> None:
-    """Return the member's assignment; the leader sends all of them."""
+    """Return the member's assignment; the leader's request contains all assignments."""
     service = asked.service
     wish = Sync(
         group=request.group_id,

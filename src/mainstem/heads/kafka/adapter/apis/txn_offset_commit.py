@@ -1,6 +1,6 @@
-"""TxnOffsetCommit, versions 0 to 5: offsets that are committed with the transaction.
+"""TxnOffsetCommit, versions 0 to 5: commits a group's offsets with a transaction.
 
-Since version 5 the group joins the transaction by this request [KIP-890].
+Since version 5 this request also adds the group to the transaction [KIP-890].
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import transactions as messages
 
 _ADDS_GROUP = 5
-"""The first version of TxnOffsetCommit that does."""
+"""First version of TxnOffsetCommit that adds the group."""
 
 
 @serves(messages.TXN_OFFSET_COMMIT, 0, 5)

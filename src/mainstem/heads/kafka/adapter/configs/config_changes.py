@@ -1,4 +1,4 @@
-"""Resources that have configs, and changes of these: for both APIs that alter configs."""
+"""Config resources, and changes of their configs; used by both APIs that alter configs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,7 +16,7 @@ from mainstem.kafka_protocol.messages.configs import AlteredConfigs
 TOPIC, BROKER, GROUP = 2, 4, 32
 """Types of config resources, by Kafka's numbers."""
 WITHOUT_CONFIGS = frozenset({8, 16})
-"""Loggers of brokers and metrics of clients: nothing can be set for them here."""
+"""Resource types without configs here: broker loggers and client metrics."""
 
 
 def attempt_change(
@@ -42,11 +42,11 @@ def attempt_change(
 
 
 def _wrong(resource: tuple[int, str], names: Sequence[str]) -> str | None:
-    """Return what is wrong with a change apart from its values; None if it is valid."""
+    """Return what is wrong with a change, apart from its values; None if it is valid."""
     if resource == (GROUP, ""):
-        return "settings of all groups are set at the start of the server: name a group"
+        return "defaults for all groups are set when the server starts: name a group"
     if resource == (TOPIC, ""):
-        return "a topic has a name"
+        return "the topic name is empty"
     if len(set(names)) < len(names):
         return "a setting is named twice"
     return None
@@ -60,15 +60,15 @@ def _alter(
     fresh: bool,
     validate_only: bool,
 ) -> Durable:
-    """Change configs, or only validate; return the promise of durability."""
+    """Change configs, or only validate them; return when the change is durable."""
     kind, name = resource
     if kind == GROUP:
         alter_group = service.broker.group_configs.alter
         return alter_group(name, dict(named), fresh=fresh, validate_only=validate_only)
     if kind not in (TOPIC, BROKER, *WITHOUT_CONFIGS):
-        raise InvalidName("resource", name, f"what is of type {kind} has no settings here")
+        raise InvalidName("resource", name, f"resources of type {kind} have no configs here")
     if kind != TOPIC:
-        raise InvalidSetting("only settings of topics and groups can be changed while it runs")
+        raise InvalidSetting("only configs of topics and groups can be changed at runtime")
     check_topic(name, internal=True)
     settings = service.broker.topic(name).settings
     changes = topic_configs.changes(named, {} if fresh else settings.kept)

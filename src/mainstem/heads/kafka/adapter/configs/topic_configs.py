@@ -1,7 +1,7 @@
-"""Topic configs in requests: parsing changes, and describing the present values.
+"""Topic configs in requests: parses changes, and describes the current values.
 
 Supported configs are accepted, others are refused. Configs about how Kafka manages its files are
-stored and shown (``KEPT``): they promise nothing to users.
+stored and shown, but have no effect (``KEPT``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from mainstem.kafka_protocol.topic_configs import (
 
 
 class ShownConfig(NamedTuple):
-    """A config as it is shown."""
+    """A config as DescribeConfigs returns it."""
 
     name: str
     value: str
@@ -35,7 +35,7 @@ def changes(
 ) -> dict[str, object]:
     """Return the settings that configs set; None resets to the default. Raises InvalidSetting.
 
-    ``kept`` is what the topic keeps for Kafka's tools so far.
+    ``kept``: the configs without effect that the topic has stored so far.
     """
     found: dict[str, object] = {}
     defaults = TopicSettings()
@@ -82,7 +82,7 @@ def listed(settings: TopicSettings, name: str, value: str, *, append: bool) -> s
 def _config(name: str) -> TopicConfig:
     found = TOPIC_CONFIGS.get(name)
     if found is None:
-        # Kafka's names first, then ours, as in the reference.
+        # Kafka's names come first, then ours, as in the reference.
         own = [each for each in TOPIC_CONFIGS if each.startswith(OWN_PREFIX)]
         known = ", ".join([*(each for each in TOPIC_CONFIGS if each not in own), *KEPT, *own])
         raise InvalidSetting(f"no setting {name!r:.100} here; there are {known}")

@@ -1,1 +1,1 @@
-"""What Fetch and its neighbours share: fetch sessions, leader epochs."""
+"""Fetch sessions and leader epochs, used by Fetch and related APIs."""

@@ -1,9 +1,9 @@
 """Fetch sessions (KIP-227): a consumer sends its partitions once, and then only changes.
 
 How this works: a session stores a consumer's request for each partition, and the last response
-about it. A fetch in the session (epoch 1, 2, ...) may add, change and forget partitions; its
-response has only partitions with news. Partitions that returned records go behind the others,
-as the consumer no longer determines their order.
+about it. A fetch in the session (epoch 1, 2, ...) may add, change and remove partitions; its
+response has only the partitions that changed. Partitions that returned records move to the end of
+the order, so that all get their turn.
 
 Losing a session costs little: the consumer sends all its partitions again. So the number of
 sessions and of their partitions is limited, an unused session is evicted for a new one, and every
@@ -24,18 +24,18 @@ from mainstem.kafka_protocol.messages.fetch import (
 )
 
 FULL, BEGIN = -1, 0
-"""Epochs of full fetches: without a session, and to begin one."""
+"""Epochs of full fetches: without a session (-1), and to begin one (0)."""
 _LAST_EPOCH = 2**31 - 1
 _IDLE_MS = 120_000
 """The idle time after which a session may be evicted."""
 
 Call = Callable[[], None]
 SessionPartition = tuple[str, bytes, int]
-"""A partition by its topic's name or id, whichever the session uses."""
+"""A partition, with its topic's name or id, whichever the session uses."""
 
 
 class _Told:
-    """A consumer's request for a partition, and the last response about it."""
+    """A consumer's request for a partition, and the last response for it."""
 
     __slots__ = ("asked", "stable", "start", "tail")
 
@@ -44,7 +44,7 @@ class _Told:
         self.tail = self.stable = self.start = -2
 
     def is_news(self, found: FetchedPartition) -> bool:
-        """Tell whether a response has news, and remember it."""
+        """Tell whether a response differs from the last one, and store it."""
         if found.error_code:
             # After an error, the next response is always sent.
             self.tail = -2
@@ -65,7 +65,7 @@ class FetchSession:
         self.leaving = leaving
         self.leave = leave
         self.epoch = 1
-        """The epoch of the next fetch."""
+        """The epoch expected in the next fetch."""
         self.used_ms = 0
         self._places: dict[SessionPartition, _Told] = {}
 
@@ -77,7 +77,7 @@ class FetchSession:
         return sum(place not in self._places for place, _ in _places(topics))
 
     def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic]) -> None:
-        """Add, change and remove partitions, as a fetch says."""
+        """Add, change and remove partitions, as a fetch request says."""
         for place, asked in _places(topics):
             told = self._places.get(place)
             if told is None:
@@ -97,7 +97,7 @@ class FetchSession:
         ]
 
     def news(self, topics: Iterable[FetchedTopic]) -> list[FetchedTopic]:
-        """Return only the partitions with news, and remember them as sent."""
+        """Return only the partitions whose response differs from the last one, and store it."""
         found: list[FetchedTopic] = []
         for topic in topics:
             new = [each for each in topic.partitions if self._is_news(topic, each)]
@@ -109,7 +109,7 @@ class FetchSession:
         place = (topic.topic, topic.topic_id, found.partition_index)
         told = self._places.get(place)
         if told is None:
-            # Another fetch removed it while this one waited.
+            # Another fetch removed it while this fetch waited.
             return False
         if found.records:
             self._places[place] = self._places.pop(place)
@@ -166,7 +166,7 @@ class FetchSessions:
         *,
         by_id: bool,
     ) -> FetchSession | Code | None:
-        """Return a session updated by a fetch, or the error code; the consumer then begins anew.
+        """Return the session updated by a fetch, or an error code: the consumer then begins anew.
 
         None if the session has no partitions left, which ends it.
         """
@@ -206,7 +206,7 @@ class FetchSessions:
         self._partitions -= len(session)
 
     def _make_room(self, partitions: int) -> bool:
-        """Evict unused sessions; return whether there is room for one more."""
+        """Evict unused sessions; return whether there is room for a new one."""
         since_ms = self._monotonic_ms() - _IDLE_MS
         while (
             len(self._sessions) >= self._max_sessions

@@ -1,7 +1,7 @@
-"""Leader epochs: compared with ours, and where they ended.
+"""Leader epochs: compares a client's with ours, and finds where they ended.
 
-How this works: every stored batch carries the epoch it was written in, and epochs only grow. So
-the first batch of a later epoch is found by halving, one batch header at a time.
+How this works: every stored batch carries the epoch it was written in, and epochs only grow. So a
+binary search over batch headers finds the first batch of a later epoch.
 """
 
 from mainstem.broker.door import Door
@@ -10,7 +10,10 @@ from mainstem.kafka_protocol.error_codes import Code
 
 
 def compare(asked: int, epoch: int) -> Code:
-    """Return the error of a leader epoch that is not the current one; below 0 means unknown."""
+    """Return the error code for a leader epoch that is not the current one.
+
+    Below 0 means unknown.
+    """
     if asked < 0 or asked == epoch:
         return Code.NONE
     return Code.FENCED_LEADER_EPOCH if asked < epoch else Code.UNKNOWN_LEADER_EPOCH

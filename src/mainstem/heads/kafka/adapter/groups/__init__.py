@@ -1,1 +1,1 @@
-"""What the APIs of groups share: types, committed offsets, the format of subscriptions."""
+"""Shared by the APIs of groups: types, committed offsets, the format of subscriptions."""

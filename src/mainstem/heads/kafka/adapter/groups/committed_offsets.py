@@ -21,7 +21,7 @@ _MAX_METADATA = 4096
 def group_error_code(asked: Asked, group: str, error: MainstemError) -> Code:
     """Return the code for a group whose offsets cannot be changed."""
     if isinstance(error, GroupIsLive) and asked.service.broker.share.has_members(group):
-        # Share groups have no committed offsets: no group of that name has any.
+        # Share groups have no committed offsets, so for offsets no group of that name exists.
         return Code.GROUP_ID_NOT_FOUND
     return code_in(asked.header, error)
 

@@ -14,7 +14,7 @@ from mainstem.kafka_protocol.messages.consumer_protocol import (
 
 
 class ConsumerProtocol:
-    """Decodes and encodes for the broker what consumers send one another."""
+    """Decodes and encodes the data that consumers exchange through the group leader."""
 
     def subscription(self, metadata: bytes) -> MemberSubscription | None:
         """Decode a member's subscription; None if it is malformed."""
@@ -35,7 +35,7 @@ class ConsumerProtocol:
         return _places(found.assigned_partitions)
 
     def assignment(self, places: Iterable[TopicPartition], metadata: bytes) -> bytes:
-        """Encode a member's assignment, in the version of its subscription."""
+        """Encode a member's assignment, in the version of the member's subscription."""
         numbers: dict[str, list[int]] = {}
         for name, number in places:
             numbers.setdefault(name, []).append(number)

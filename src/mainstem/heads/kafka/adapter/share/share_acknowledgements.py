@@ -33,7 +33,7 @@ _RENEW = 4
 _MOST = 200_000
 """Offsets in one request: twice what one fetch returns, rounded up to batches."""
 Wanted = dict[int, list[Acknowledgement]]
-"""Acknowledgement ranges by partition; expanded only after their offsets are checked."""
+"""Ranges to acknowledge, by partition; expanded only after their offsets were checked."""
 
 
 class Refusal(NamedTuple):
@@ -44,7 +44,7 @@ class Refusal(NamedTuple):
 
 
 class Acked(NamedTuple):
-    """The result of each partition: None on success, else the refusal."""
+    """The results by partition: None on success, else the refusal."""
 
     results: dict[SessionPartition, Refusal | None]
     settled: list[Settled]
@@ -60,8 +60,8 @@ def acknowledge(
     """Settle acknowledged records, in each partition all or nothing.
 
     Kafka silently ignores acknowledgements before the first unsettled record. Here they are
-    refused, so that a late member knows that another may have processed its records.
-    ``renews``: whether this version of the request may renew, if the group allows that.
+    refused, so that a late member learns that another may have processed its records. ``renews``:
+    whether this version of the request may renew, if the group allows that.
     """
     known = _RENEW if renews else _RENEW - 1
     is_allowed = asked.service.broker.share.settings(session.group).renews
@@ -73,7 +73,7 @@ def acknowledge(
         for each in topic.partitions:
             if not each.acknowledgement_batches:
                 continue
-            # If a partition is named twice, the second one counts.
+            # If a partition is named twice, the second entry counts.
             wanted.pop(each.partition_index, None)
             found = _understood(each.acknowledgement_batches, known, room)
             if not is_allowed and not isinstance(found, Refusal):
@@ -120,7 +120,7 @@ def _settle(
 
 
 def _code(error: MainstemError) -> Code:
-    # The offset was never delivered, so this is not about a record's state.
+    # The offset was never delivered, so the error is not about a record's state.
     return Code.INVALID_REQUEST if isinstance(error, OffsetOutOfRange) else code_of(error)
 
 
@@ -133,7 +133,7 @@ def _without_renewals(found: list[Acknowledgement]) -> list[Acknowledgement] | R
 def _understood(
     acks: Sequence[Acknowledgement], known: int, room: int
 ) -> list[Acknowledgement] | Refusal:
-    """Return a partition's acknowledgements by offset, or why they are invalid.
+    """Return a partition's acknowledgements by offset, or the error if they are invalid.
 
     Kafka requires them in the order of offsets. Here any order is allowed: librdkafka sends them in
     the order of its application's calls, and a refusal would have all of them redelivered.
@@ -145,7 +145,7 @@ def _understood(
         if count < 1 or ack.first_offset < max(last, 0):
             return Refusal(Code.INVALID_REQUEST, "acknowledged offsets must not overlap")
         if ack.first_offset == last:
-            # Kafka accepts the order, but finds the offset settled already.
+            # Kafka accepts such an order, but then finds the offset already settled.
             return Refusal(Code.INVALID_RECORD_STATE, f"offset {last} is acknowledged twice")
         if len(types) not in (1, count):
             return Refusal(
@@ -175,7 +175,7 @@ def _of(partition: int, ack: Acknowledgement) -> Iterator[Settlement]:
 
 
 def results_by_topic(acked: Acked, error: MainstemError | None) -> dict[bytes, dict[int, Refusal]]:
-    """Return the results by topic; ``error``: why the append failed, if it did."""
+    """Return the errors by topic and partition; ``error``: why the append failed, if it did."""
     done = Refusal(Code.NONE) if error is None else Refusal(code_of(error), str(error))
     found: dict[bytes, dict[int, Refusal]] = {}
     for (topic_id, number), refusal in acked.results.items():
@@ -196,7 +196,7 @@ def denied(asked: Asked, group: str | None) -> Refusal | None:
 
 
 def lock_ms_of(asked: Asked, session: ShareSession) -> int:
-    """Return the acquisition lock timeout; if topics differ, the shortest."""
+    """Return the acquisition lock timeout in ms; if topics differ, the shortest."""
     broker = asked.service.broker
     names = [name_of(asked.service, topic_id) for topic_id in session.topics()]
     known = [broker.queues.settings(name, session.group) for name in names if name]

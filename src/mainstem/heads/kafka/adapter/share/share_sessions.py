@@ -48,7 +48,7 @@ class ShareSession:
             self.places[place] = None
 
     def forget(self, places: Iterable[SessionPartition]) -> None:
-        """Remove partitions."""
+        """Remove partitions from the session."""
         for place in places:
             self.places.pop(place, None)
 
@@ -57,7 +57,7 @@ class ShareSession:
         return {topic_id for topic_id, _ in self.places} | self.lent
 
     def by_topic(self) -> dict[bytes, list[int]]:
-        """Return the partitions of each topic; each call starts with another topic."""
+        """Return the partitions of each topic; every call starts with a different topic."""
         found: dict[bytes, list[int]] = {}
         for topic_id, number in self.places:
             found.setdefault(topic_id, []).append(number)
@@ -91,7 +91,7 @@ class ShareSessions:
     def open(
         self, group: str, member: str, places: Iterable[SessionPartition], leaving: set[Call]
     ) -> ShareSession | Code:
-        """Begin a session that replaces the member's old one; it keeps its unsettled records."""
+        """Begin a session, which replaces the member's old one but keeps its unsettled records."""
         session, was = ShareSession(group, member), self._sessions.get((group, member))
         session.add(places)
         count, partitions = len(self._sessions) + 1, self._partitions + len(session.places)
@@ -159,7 +159,7 @@ class ShareSessions:
         for topic_id in session.lent:
             name = self._topic_name(topic_id)
             if name is not None:
-                # Records that cannot be released now are released when their locks expire.
+                # Records that cannot be released now become available when their locks expire.
                 with suppress(MainstemError):
                     self._queues.leave(name, group, member, failed=failed)
 
@@ -175,14 +175,17 @@ class ShareSessions:
                 session.lent.discard(topic_id)
 
     def _bind(self, session: ShareSession, leaving: set[Call]) -> None:
-        """End a session with the connection that used it last."""
+        """Make a session end with the connection that used it last."""
         session.leaving.discard(session.lost)
         session.leaving = leaving
         session.lost = partial(self._lose, session)
         leaving.add(session.lost)
 
     def _lose(self, session: ShareSession) -> None:
-        """End a session whose connection is lost; while the server stops, that is no failure."""
+        """End a session whose connection closed.
+
+        While the server stops, deliveries do not count.
+        """
         self.close(session.group, session.member, failed=not self._is_stopping())
 
 
@@ -192,4 +195,4 @@ def _answer(session: ShareSession) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing, before a session has a connection."""
+    """Do nothing; the placeholder before a session has a connection."""
