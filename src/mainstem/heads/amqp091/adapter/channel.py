@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from mainstem.broker.door import AT_ONCE, Durable, HeldPublish, Outcome
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.adapter.publishing.confirms import Confirms
 from mainstem.heads.amqp091.adapter.publishing.publisher import Routed
@@ -441,15 +441,33 @@ class AmqpChannel:
             self._deliveries.put_back([each for each, _ in ended.settled])
             self._answer(False, Bare.TX_ROLLBACK_OK)
             return
+        self._commit(ended)
+
+    def _commit(self, ended: Transaction, go_on: Callable[[], None] | None = None) -> None:
+        """Commit a transaction; while the disk is full, the connection waits until ``go_on``."""
+        connection, ids = self._connection, Bare.TX_COMMIT.ids
         self._service.context.settlements.flush()
         settled = [
             one
             for each, outcome in ended.settled
             for one in self._deliveries.settlements([each], outcome)
         ]
-        found = self._connection.publisher.commit(ended.routed, settled)
+        try:
+            found = connection.publisher.commit(ended.routed, settled)
+        except StorageFull as error:
+            go_on = go_on or connection.hold()
+            again = partial(self._commit, ended, go_on)
+            if connection.wait_for_space(
+                error, partial(connection.guarded, self.number, ids, again)
+            ):
+                return
+            go_on()
+            raise
+        if go_on is not None:
+            connection.unblock()
+            go_on()
         if isinstance(found, HeldPublish):
-            raise AmqpError(ReplyCode.RESOURCE_ERROR, "a queue is full", *method.ids)
+            raise AmqpError(ReplyCode.RESOURCE_ERROR, "a queue is full", *ids)
         self._deliveries.credit([each for each, _ in ended.settled])
         for call in ended.calls:
             call()

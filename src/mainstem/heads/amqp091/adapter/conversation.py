@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from mainstem.auth import Credentials, Peer
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.adapter.channel import AmqpChannel
 from mainstem.heads.amqp091.adapter.failures import refusal
@@ -19,6 +19,8 @@ from mainstem.heads.amqp091.messages import Publish
 from mainstem.heads.amqp091.methods import Bare, BasicPublish, Ids, Method
 from mainstem.heads.amqp091.session import RUN_BYTES, Login, ProtocolHeader, Request, Session
 from mainstem.heads.conversation import Answer, Later, Outbox, Piece
+from mainstem.heads.parked import Over
+from mainstem.heads.settlements import RETRY_MS
 
 _logger = logging.getLogger("mainstem.heads.amqp091")
 
@@ -47,7 +49,9 @@ class AmqpConversation:
         self.in_transactions = 0
         """Bytes of messages in open transactions, on all channels."""
         self._user = ""
-        self._blocked = 0
+        self._is_blocked = False
+        self._gives_up = False
+        """Whether publishes are refused while the disk is full, as the connection ends."""
         self._run_bytes = MIN_RUN_BYTES
         """How many bytes of frames are handled at once; larger if the last run was quick."""
         self._held: Later | None = None
@@ -184,15 +188,30 @@ class AmqpConversation:
 
     def block(self, reason: str) -> None:
         """Send Connection.Blocked, unless the client is blocked already."""
-        self._blocked += 1
-        if self._blocked == 1 and (frame := self.session.blocked(reason)):
+        if not self._is_blocked and (frame := self.session.blocked(reason)):
             self.send([frame])
+        self._is_blocked = True
 
     def unblock(self) -> None:
-        """Send Connection.Unblocked once no reason to block is left."""
-        self._blocked -= 1
-        if not self._blocked and (frame := self.session.unblocked()):
+        """Send Connection.Unblocked, if the client is blocked."""
+        if self._is_blocked and (frame := self.session.unblocked()):
             self.send([frame])
+        self._is_blocked = False
+
+    def wait_for_space(self, error: StorageFull, again: Callable[[], None]) -> bool:
+        """Block the client and call again a moment later; False if the connection is ending."""
+        if self._gives_up or self._is_closed or self.service.context.draining:
+            return False
+        if not self._is_blocked:
+            self.warn(f"publishing is blocked: {error}")
+        self.block(str(error))
+
+        def over(why: Over) -> None:
+            self._gives_up = why is not Over.TIME
+            again()
+
+        self.service.context.park(self.waiting, RETRY_MS, over)
+        return True
 
     def check_user_id(self, said: str | None) -> None:
         """Refuse a message whose user-id property is not the authenticated user."""

@@ -22,7 +22,7 @@ from mainstem.broker.door import (
     QueueSettlements,
     TopicEvents,
 )
-from mainstem.core.errors import Failure, MainstemError
+from mainstem.core.errors import Failure, MainstemError, StorageFull
 from mainstem.core.event import Event
 from mainstem.heads.amqp091 import codec
 from mainstem.heads.amqp091.adapter.failures import refusal
@@ -104,7 +104,6 @@ class Publisher:
         self._pending_bytes = 0
         self._later: Later | None = None
         """Settled when all pending messages are appended; None if none are pending."""
-        self._is_blocked = False
         self.last: Durable = AT_ONCE
         """The latest append; when it is durable, all earlier ones are too."""
 
@@ -284,6 +283,8 @@ class Publisher:
                     # The other messages may still be accepted.
                     singly, held = True, None
                     continue
+                if isinstance(error, StorageFull) and self._wait_for_space(part, error):
+                    return
                 self._refuse(now[0], error)
             else:
                 if isinstance(found, HeldPublish):
@@ -316,9 +317,7 @@ class Publisher:
             self._later.hold()
 
     def _end_wait(self) -> None:
-        if self._is_blocked:
-            self._is_blocked = False
-            self._connection.unblock()
+        self._connection.unblock()
         later, self._later = self._later, None
         if later is not None:
             later.settle(())
@@ -345,14 +344,19 @@ class Publisher:
 
     def _wait_for_room(self, part: Sequence[Routed], held: HeldPublish, *, singly: bool) -> None:
         self._hold()
-        if not self._is_blocked:
-            self._is_blocked = True
-            self._connection.block("a queue is full")
+        self._connection.block("a queue is full")
 
         def again(held: HeldPublish) -> None:
             self._append(part, held, singly=singly)
 
         self._connection.service.context.when_room(self._connection.waiting, held, again)
+
+    def _wait_for_space(self, part: Sequence[Routed], error: StorageFull) -> bool:
+        """Append messages once the disk has space; False if the connection cannot wait."""
+        waits = self._connection.wait_for_space(error, lambda: self._append(part, None))
+        if waits:
+            self._hold()
+        return waits
 
     def _refuse(self, routed: Routed, error: MainstemError) -> None:
         """Report that a message was not stored: by BasicNack if a retry may help, or an error."""
@@ -426,7 +430,10 @@ class Publisher:
     def commit(
         self, routed: Sequence[Routed], settled: Sequence[QueueSettlements]
     ) -> Durable | HeldPublish:
-        """Append the messages and acknowledgements of a transaction, all or nothing."""
+        """Append the messages and acknowledgements of a transaction, all or nothing.
+
+        Raises StorageFull; then it may be committed later.
+        """
         found = self._connection.door.publish_all(
             _entries(routed), settled, delayed=_delayed(routed)
         )
