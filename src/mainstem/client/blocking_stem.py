@@ -7,6 +7,7 @@ from typing import Generic, Literal, TypeVar
 from weakref import WeakSet
 
 from mainstem.client.contexts import Closing
+from mainstem.client.due_times import DueTime
 from mainstem.client.info import Order
 from mainstem.client.queue_options import QueueOptions
 from mainstem.client.reaper import Reaper
@@ -81,7 +82,8 @@ class BlockingStem(Closing, Generic[S, Q]):
         has the log open, it waits. It holds up no other event. An unknown topic is created now; if
         the topic is deleted meanwhile, the event is dropped.
         """
-        self._schedule(topic, make_event(value, key, headers, timestamp_ms), delay_s, at, partition)
+        event = make_event(value, key, headers, timestamp_ms)
+        self._schedule(topic, event, DueTime(delay_s, at), partition)
 
     def subscribe(
         self,
@@ -173,14 +175,7 @@ class BlockingStem(Closing, Generic[S, Q]):
     def _publish(self, topic: str, event: Event, partition: int | None) -> Position: ...
 
     @abstractmethod
-    def _schedule(
-        self,
-        topic: str,
-        event: Event,
-        delay_s: float | None,
-        at: datetime | None,
-        partition: int | None,
-    ) -> None: ...
+    def _schedule(self, topic: str, event: Event, due: DueTime, partition: int | None) -> None: ...
 
     @abstractmethod
     def _partitions(self, topic: str) -> int: ...

@@ -8,7 +8,6 @@ closing it.
 
 import asyncio
 from collections.abc import AsyncIterable, Callable
-from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import TypeVar
@@ -19,6 +18,7 @@ from mainstem.client.aio.loop_stem import LoopStem
 from mainstem.client.aio.wakeup import Wakeup
 from mainstem.client.aio.worker import Worker
 from mainstem.client.connected.stem import ConnectedStem
+from mainstem.client.due_times import DueTime
 from mainstem.client.queue_options import QueueOptions
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.client.values import AsyncValues, Value
@@ -46,14 +46,9 @@ class AsyncConnectedStem(LoopStem[ConnectedStem, AsyncConnectedSubscription, Asy
             return await self._deliver(topic, event, partition, anew=True)
 
     async def _schedule(
-        self,
-        topic: str,
-        event: Event,
-        delay_s: float | None,
-        at: datetime | None,
-        partition: int | None,
+        self, topic: str, event: Event, due: DueTime, partition: int | None
     ) -> None:
-        self._stem.schedule(topic, event.value, delay_s=delay_s, at=at)
+        self._stem.schedule(topic, event.value, delay_s=due.delay_s, at=due.at)
 
     async def _publish_many(self, topic: str, events: AsyncValues, partition: int | None) -> int:
         publish = partial(self._stem.publish_many, topic, partition=partition)

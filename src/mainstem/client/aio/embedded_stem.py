@@ -7,14 +7,13 @@ many files, so they run in a thread.
 
 import asyncio
 from collections.abc import AsyncIterable, Iterator
-from datetime import datetime
 
 from mainstem.broker.door import HeldPublish
 from mainstem.client.aio.embedded_queue import AsyncEmbeddedQueue
 from mainstem.client.aio.embedded_subscription import AsyncEmbeddedSubscription
 from mainstem.client.aio.loop_stem import LoopStem
 from mainstem.client.aio.wakeup import until_durable
-from mainstem.client.due_times import due_time_ms
+from mainstem.client.due_times import DueTime
 from mainstem.client.embedded.publishing import Wait
 from mainstem.client.embedded.stem import EmbeddedStem
 from mainstem.client.queue_options import QueueOptions
@@ -38,14 +37,9 @@ class AsyncEmbeddedStem(LoopStem[EmbeddedStem, AsyncEmbeddedSubscription, AsyncE
         return answer.position
 
     async def _schedule(
-        self,
-        topic: str,
-        event: Event,
-        delay_s: float | None,
-        at: datetime | None,
-        partition: int | None,
+        self, topic: str, event: Event, due: DueTime, partition: int | None
     ) -> None:
-        due_ms = due_time_ms(delay_s, at, self._stem.node.now_ms())
+        due_ms = due.to_ms(self._stem.node.now_ms())
         await until_durable(self._stem.delay(topic, event, due_ms, partition))
 
     async def _publish_many(self, topic: str, events: AsyncValues, partition: int | None) -> int:

@@ -9,6 +9,7 @@ from typing import Generic, Literal, TypeVar
 from mainstem.client.aio.administration import ThreadedGroups, ThreadedQueues, ThreadedTopics
 from mainstem.client.aio.writer import ThreadedWriter
 from mainstem.client.contexts import AsyncClosing
+from mainstem.client.due_times import DueTime
 from mainstem.client.info import Order
 from mainstem.client.queue_options import QueueOptions
 from mainstem.client.start_positions import Start
@@ -73,7 +74,7 @@ class LoopStem(AsyncClosing, Generic[B, S, Q]):
     ) -> None:
         """Publish one event later; the rules are those of ``Stem.schedule``."""
         event = make_event(value, key, headers, timestamp_ms)
-        await self._schedule(topic, event, delay_s, at, partition)
+        await self._schedule(topic, event, DueTime(delay_s, at), partition)
 
     def subscribe(
         self,
@@ -126,12 +127,7 @@ class LoopStem(AsyncClosing, Generic[B, S, Q]):
 
     @abstractmethod
     async def _schedule(
-        self,
-        topic: str,
-        event: Event,
-        delay_s: float | None,
-        at: datetime | None,
-        partition: int | None,
+        self, topic: str, event: Event, due: DueTime, partition: int | None
     ) -> None: ...
 
     @abstractmethod

@@ -2,7 +2,6 @@
 
 import atexit
 from collections.abc import Callable
-from datetime import datetime
 from typing import NoReturn
 from weakref import WeakSet
 
@@ -13,6 +12,7 @@ from mainstem.client.connected.queues import ConnectedQueues
 from mainstem.client.connected.subscription import ConnectedSubscription
 from mainstem.client.connected.topics import ConnectedTopics
 from mainstem.client.connected.writer import ConnectedAppender
+from mainstem.client.due_times import DueTime
 from mainstem.client.queue_options import QueueOptions
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.client.values import Values, event_of
@@ -90,14 +90,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
             self._producers.forget(topic)
         return DeliveryReport(self._producers.to(topic), topic, event, partition, told)
 
-    def _schedule(
-        self,
-        topic: str,
-        event: Event,
-        delay_s: float | None,
-        at: datetime | None,
-        partition: int | None,
-    ) -> NoReturn:
+    def _schedule(self, topic: str, event: Event, due: DueTime, partition: int | None) -> NoReturn:
         raise Unsupported(
             "the Kafka protocol cannot delay events: open the log with mainstem.open, or publish "
             "to a mainstem server over AMQP, to an exchange of the type x-delayed-message"

@@ -3,7 +3,6 @@
 import atexit
 import os
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import NoReturn, Protocol
 from weakref import WeakSet
@@ -12,7 +11,7 @@ import msgspec
 
 from mainstem.broker.door import DelayedEvent, Durable, HeldPublish, Published
 from mainstem.client.blocking_stem import BlockingStem
-from mainstem.client.due_times import due_time_ms
+from mainstem.client.due_times import DueTime
 from mainstem.client.embedded.delay_clock import DelayClock
 from mainstem.client.embedded.feed import Feed
 from mainstem.client.embedded.groups import EmbeddedGroups
@@ -132,15 +131,8 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         if self._broker.delays.waiting().events:
             self._delay_clock.start()
 
-    def _schedule(
-        self,
-        topic: str,
-        event: Event,
-        delay_s: float | None,
-        at: datetime | None,
-        partition: int | None,
-    ) -> None:
-        due_ms = due_time_ms(delay_s, at, self.node.now_ms())
+    def _schedule(self, topic: str, event: Event, due: DueTime, partition: int | None) -> None:
+        due_ms = due.to_ms(self.node.now_ms())
         self.delay(topic, event, due_ms, partition).wait()
 
     def delay(self, topic: str, event: Event, due_ms: int, partition: int | None) -> Durable:
