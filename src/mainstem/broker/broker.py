@@ -110,7 +110,8 @@ class Broker:
         self._cursor_expiry = CursorExpiry(state, limits.groups.cursor_retention_ms, is_pending)
         self.definitions = Definitions(state)
         self.duties = Duties()
-        self._acked_events = AckedEvents(state, self.queues.registry, self.trim)
+        fold = self.transactions.fold
+        self._acked_events = AckedEvents(state, self.queues.registry, fold, self.trim)
         self._topic_changes.changed = self.queues.topic_changed
         self.delays = Delays(state)
         self._atomic = AtomicPublish(state, self.queues, self.delays, self._open)

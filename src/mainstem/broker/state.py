@@ -212,11 +212,27 @@ class State:
         durable = self._cursor_journal.append(changes, now_ms)
         is_first = not self.cursors
         for change in changes:
-            self.cursors.apply(change)
+            self.apply_cursor(change)
         if is_first and changes:
             # These are the first cursors, so expiry is due from now on.
             self.alarm()
         return durable
+
+    def apply_cursor(self, change: CursorChange) -> None:
+        """Apply a change to a cursor; if it moves back, the log keeps all events it still has."""
+        at, cursor = PartitionId(change.key.topic_id, change.key.partition), change.value
+        known = self.cursors.at(change.key.group, at)
+        self.cursors.apply(change)
+        if cursor is not None and known is not None and cursor.offset < known.offset:
+            self.keep_all(at)
+
+    def keep_all(self, partition: PartitionId) -> None:
+        """Have no more events thinned out, in a topic with ``delete_acked``."""
+        topic = self.topics.by_id(partition.topic_id)
+        if topic is not None and topic.settings.delete_acked:
+            # A deleted partition, or one of a log that has stopped, is not thinned anyway.
+            with suppress(MainstemError):
+                self.log.thin(partition, 0, ())
 
     def cursor_batches(self, changes: Sequence[CursorChange], now_ms: int) -> Batches:
         """Encode changes to cursors as batches, to append them with other batches."""

@@ -297,7 +297,6 @@ class DiskLog:
         """Let the events before an offset go, except those at some offsets; in upkeep."""
         needed = Needed(before, but)
         with self._lock:
-            self._appender.check_writable()
             found = self._partitions.find(partition)
             if isinstance(found, MemoryPartition):
                 found.thin(needed)

@@ -1,21 +1,28 @@
 """Deletes events that every queue has settled, in topics with ``delete_acked``.
 
-How this works: a settlement marks its topic. About once a second each marked topic is checked.
-Events are deleted up to the first one that some queue has not settled or some live group has not
-read. That happens only when it frees a whole segment, because only whole segments free disk space.
+How this works: a settlement marks its topic, and a start all of them. About once a second the
+marked topics are checked. Events are deleted up to the first one that some queue has not settled or
+some live group has not read, when that frees a whole segment. If such an event is stuck, the log is
+told which later ones are needed, and frees the space of the others (``Log.thin``). That comes a
+second later than it could, so that deliveries that are settled quickly do not have segments
+rewritten. A queue or a group that moves back calls it off.
 """
 
 from collections.abc import Callable
+from itertools import islice
 
-from mainstem.broker.queues.registry import QueueRegistry
+from mainstem.broker.queues.registry import QueueRegistry, Unsettled
 from mainstem.broker.state import State
 from mainstem.broker.topics.catalog import Topic
+from mainstem.broker.transactions.records import TransactionFold
 from mainstem.core.errors import MainstemError
 from mainstem.log.port import Bounds, PartitionId
 
 INTERVAL_MS = 1_000
 LIVE_MS = 86_400_000
 """A group that has committed nothing for this long no longer keeps events from deletion."""
+AT_ONCE = 500
+"""How many topics are checked at once."""
 
 Trim = Callable[[str, int, int], Bounds]
 
@@ -23,10 +30,18 @@ Trim = Callable[[str, int, int], Bounds]
 class AckedEvents:
     """Deletes settled events from topics; synchronous and thread-safe."""
 
-    def __init__(self, state: State, registry: QueueRegistry, trim: Trim) -> None:
+    def __init__(
+        self, state: State, registry: QueueRegistry, transactions: TransactionFold, trim: Trim
+    ) -> None:
         self._state, self._registry, self._trim = state, registry, trim
+        self._transactions = transactions
         self._now_ms, self._monotonic_ms = state.clocks
         self._next_ms = 0
+        self._taken: dict[PartitionId, int] = {}
+        """Up to where all queues and groups had taken events in, at the previous check."""
+        for topic in state.topics:
+            if topic.settings.delete_acked:
+                registry.settler.note_settled(topic.id)
 
     def next_deadline(self) -> int | None:
         """Return when to check topics next, on the monotonic clock; None if none is marked."""
@@ -37,9 +52,12 @@ class AckedEvents:
         if not self._registry.settler.settled_topics or self._monotonic_ms() < self._next_ms:
             return
         self._next_ms = self._monotonic_ms() + INTERVAL_MS
+        marked = self._registry.settler.settled_topics
         with self._registry.lock:
-            topic_ids = self._registry.settler.settled_topics
-            self._registry.settler.settled_topics = set()
+            # The others have their turn in a second, so that a tick does not take long.
+            topic_ids = list(islice(marked, AT_ONCE))
+            for topic_id in topic_ids:
+                del marked[topic_id]
         for topic_id in topic_ids:
             topic = self._state.topics.by_id(topic_id)
             if topic is None or not topic.settings.delete_acked:
@@ -50,11 +68,25 @@ class AckedEvents:
                 except MainstemError:
                     # The topic was deleted meanwhile, or the disk is full: the next settlement
                     # marks it again.
-                    continue
+                    self._taken.pop(at, None)
 
     def _look_at(self, topic: Topic, at: PartitionId) -> None:
         bounds = self._state.log.bounds(at)
-        settled = min(self._registry.settled_to(at, bounds.tail), self._read_to(at, bounds.tail))
+        # Held until the log knows what is needed: meanwhile no queue and no group moves back.
+        with self._registry.lock, self._state.lock:
+            unsettled = self._registry.unsettled(at, bounds.tail)
+            taken = min(unsettled.next, self._read_to(at, bounds.tail))
+            settled = min(taken, unsettled.first)
+            before = min(taken, self._taken.get(at, 0))
+            if before - settled > unsettled.count_before(before):
+                self._thin(at, before, unsettled)
+        if settled < taken:
+            if self._taken.get(at) != taken:
+                # What was settled since then can go after the next check.
+                self._registry.settler.note_settled(topic.id)
+            self._taken[at] = taken
+        else:
+            self._taken.pop(at, None)
         events = bounds.end - bounds.start
         if settled <= bounds.start or not events:
             return
@@ -62,14 +94,21 @@ class AckedEvents:
         if freed >= topic.settings.segment_bytes or settled == bounds.end:
             self._trim(topic.name, at.number, settled)
 
+    def _thin(self, at: PartitionId, before: int, unsettled: Unsettled) -> None:
+        """Let settled events before an offset go; under the locks."""
+        # Consumers of aborted transactions' events need the markers, whose offsets are not known.
+        for span in self._transactions.aborted(at, 0, before):
+            before = min(before, span.first_offset)
+        self._state.before_cut(at, before)
+        self._state.log.thin(at, before, unsettled.offsets)
+
     def _read_to(self, at: PartitionId, tail: int) -> int:
-        """Return the first offset that a live group has not read."""
+        """Return the first offset that a live group has not read; under the broker's lock."""
         now_ms = self._now_ms()
-        with self._state.lock:
-            live = [
-                cursor.offset
-                for group, cursor in self._state.cursors.readers(at).items()
-                if not cursor.is_unset
-                and (now_ms - cursor.committed_ms < LIVE_MS or self._state.groups.is_live(group))
-            ]
+        live = [
+            cursor.offset
+            for group, cursor in self._state.cursors.readers(at).items()
+            if not cursor.is_unset
+            and (now_ms - cursor.committed_ms < LIVE_MS or self._state.groups.is_live(group))
+        ]
         return min(live, default=tail)

@@ -50,7 +50,7 @@ from mainstem.core.errors import (
 )
 from mainstem.core.event import Event, Position
 from mainstem.core.names import check_topic
-from mainstem.log.port import Durable
+from mainstem.log.port import Durable, PartitionId
 
 DEFAULTS = QueueSettings()
 MAX_BYTES = 1024 * 1024
@@ -124,6 +124,8 @@ class Queues:
         with self._registry.turn():
             changes = self.fold.set(key, settings, begins, self._now_ms())
             durable = self._settler.write(changes)
+            for at in found.partitions:
+                self._state.keep_all(at)
             self._registry.alter(key)
         return durable
 
@@ -186,6 +188,7 @@ class Queues:
                 changes.append(QueueChange(key, WindowSet(offset, missed=missed)))
             durable = self._settler.write(changes)
             for number in offsets:
+                self._state.keep_all(PartitionId(live.key.topic_id, number))
                 live.move(number, self.fold.window(live.key, number))
             self._settler.calls += live.take_waiting()
         return durable

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
@@ -49,6 +50,22 @@ LOOK_MS = 50
 RETRY_MS = 1_000
 """Delay before dead letters that could not be written are tried again."""
 Overlay = Callable[[str, QueueSettings], QueueSettings]
+
+
+class Unsettled(NamedTuple):
+    """The events of a partition that some queue has not settled: from ``next`` on, and others."""
+
+    next: int
+    offsets: Collection[int]
+
+    @property
+    def first(self) -> int:
+        """The first of them."""
+        return min(self.next, min(self.offsets, default=self.next))
+
+    def count_before(self, offset: int) -> int:
+        """Return how many of them are before an offset, which is at most ``next``."""
+        return sum(each < offset for each in self.offsets)
 
 
 class QueueRegistry:
@@ -139,16 +156,21 @@ class QueueRegistry:
             self._used[key] = live
             self.settler.calls += live.alter(settings)
 
-    def settled_to(self, at: PartitionId, tail: int) -> int:
-        """Return the lowest unsettled offset over all queues in a partition; takes the lock."""
-        with self.lock:
-            starts = []
-            for key in self.fold.on_topic(at.topic_id):
-                live = self._live.get(key)
-                window = None if live is None else live.windows.get(at.number)
-                stored = self.fold.window(key, at.number)
-                starts.append(stored.start if window is None else window.start)
-            return min(starts, default=tail)
+    def unsettled(self, at: PartitionId, tail: int) -> Unsettled:
+        """Return the events of a partition that some queue has not settled; under the lock."""
+        next_offset, offsets = tail, set[int]()
+        for key in self.fold.on_topic(at.topic_id):
+            live = self._live.get(key)
+            window = None if live is None else live.windows.get(at.number)
+            if window is not None:
+                offsets.update(window.entries)
+                next_offset = min(next_offset, window.next)
+                continue
+            stored = self.fold.window(key, at.number)
+            for left in stored.left:
+                offsets.update(range(left.first, left.last + 1))
+            next_offset = min(next_offset, stored.next)
+        return Unsettled(next_offset, offsets)
 
     def is_limited(self, key: QueueKey) -> bool:
         """Tell whether a queue's settings can expire or drop events that were never delivered."""

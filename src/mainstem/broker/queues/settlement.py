@@ -111,7 +111,7 @@ class Settler:
         """Queues with limits to which events were returned."""
         self.kept: list[QueueKey] = []
         """Queues whose dead letters could not be written."""
-        self.settled_topics: set[str] = set()
+        self.settled_topics: dict[str, None] = {}
         """Topics with ``delete_acked`` in which events were settled."""
 
     def held(self, live: LiveQueue, owner: str, each: Settlement) -> Window:
@@ -287,7 +287,7 @@ class Settler:
         if not self.settled_topics:
             # The first such topic sets a new deadline for the next tick.
             self._state.alarm()
-        self.settled_topics.add(topic_id)
+        self.settled_topics[topic_id] = None
 
     def _renew(self, live: LiveQueue, plan: Plan) -> None:
         if plan.renewed:

@@ -123,7 +123,7 @@ class Completion:
         appended = self._log.append([*markers, *records, *cursors])
         self.appended(changes)
         for move in moves:
-            self._state.cursors.apply(move)
+            self._state.apply_cursor(move)
         for (at, marker), offset in zip(markers, appended.offsets[: len(markers)], strict=True):
             self._producers.marked(at, read_header(marker), offset)
             self.view.ends(at, partitions[at].first_offset, offset)

@@ -10,6 +10,7 @@ The order of the steps makes a checkpoint safe:
 """
 
 import threading
+from typing import NamedTuple
 
 from mainstem.log.commit import manifest, wal
 from mainstem.log.commit.deleted_files import DeletedFiles
@@ -20,6 +21,19 @@ from mainstem.log.options import Options
 from mainstem.log.partition_map import PartitionMap
 from mainstem.log.port import PartitionId
 from mainstem.log.segments.segment import Segment
+
+QUIET_MS = 10_000
+"""After so long with hardly any writes, the space kept for the write-ahead log is given back."""
+_QUIET_STEPS = 4
+"""As many allocation steps of the write-ahead log are not worth giving back."""
+
+
+class _Mark(NamedTuple):
+    """How far the write-ahead log was at some time."""
+
+    number: int
+    used: int
+    at_ms: int
 
 
 class Checkpoints:
@@ -47,6 +61,7 @@ class Checkpoints:
         """An old write-ahead file whose space the next one uses."""
         self._bytes = self._batches = 0
         self._overdue = False
+        self._mark = _Mark(-1, 0, 0)
 
     def appended(self, partition: DiskPartition, size: int, batches: int = 1) -> None:
         """Count what a checkpoint would save recovery from reading; under the lock."""
@@ -74,11 +89,28 @@ class Checkpoints:
             or self._batches >= self._options.checkpoint_batches
         )
 
-    def make(self) -> None:
-        """Bring the manifest up to date, and drop the write-ahead log before it."""
+    def is_oversized(self, now_ms: int) -> bool:
+        """Tell whether the write-ahead log keeps much space, and has long used hardly any of it."""
+        step = self._options.wal_step_bytes
+        with self._lock:
+            log = self._committer.wal
+            mark, now = self._mark, _Mark(log.number, log.used, now_ms)
+            is_quiet = mark.number == now.number and now.used - mark.used <= step
+            if is_quiet and 0 <= now_ms - mark.at_ms < QUIET_MS:
+                return False
+            self._mark = now
+            return is_quiet and (self._spare is not None or log.allocated > _QUIET_STEPS * step)
+
+    def make(self, *, shrink: bool = False) -> None:
+        """Bring the manifest up to date, and drop the write-ahead log before it.
+
+        ``shrink``: the next write-ahead file begins empty, and no space is kept for another one.
+        """
         with self.in_progress:
             number = self._committer.wal.number + 1
             spare, self._spare = self._spare, None
+            if shrink:
+                spare = None
             place, file = wal.prepare(self._files, number, spare)
             with self._lock:
                 self._committer.flush()
@@ -108,7 +140,7 @@ class Checkpoints:
                     self._overdue = self._committer.failed is None
                 raise
             self._overdue = False
-            self._remove_wal_before(number)
+            self._remove_wal_before(number, keep_one=not shrink)
 
     def _save(self, dirty: dict[PartitionId, DiskPartition]) -> None:
         """Make the recovery points of changed partitions durable."""
@@ -198,11 +230,11 @@ class Checkpoints:
             for partition, made in names.items():
                 partition.names_synced = max(made, partition.names_synced)
 
-    def _remove_wal_before(self, number: int) -> None:
-        """Remove older write-ahead files, except one that is reused."""
+    def _remove_wal_before(self, number: int, *, keep_one: bool) -> None:
+        """Remove older write-ahead files; ``keep_one``: except one that is reused."""
         for place in wal.listed(self._files):
             if place.number < number:
-                if self._spare is None:
+                if keep_one and self._spare is None:
                     self._spare = place.path
                 else:
                     self._files.remove(place.path)

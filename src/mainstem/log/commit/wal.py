@@ -159,7 +159,8 @@ class WriteAheadLog:
         """Bytes of whole entries in the file."""
         self.opened = False
         """Whether the file holds a durable OPENED entry."""
-        self._allocated = self.file.size()
+        self.allocated = self.file.size()
+        """Bytes that the file takes on disk."""
         self._pending: list[Buffer] = []
         self.pending_bytes = 0
         """Bytes of entries not yet written."""
@@ -177,11 +178,11 @@ class WriteAheadLog:
     def reserve(self, length: int) -> None:
         """Reserve space for entries of ``length`` payload bytes; raises OSError."""
         wanted = self.used + length + 2 * _FRAME.size
-        if wanted > self._allocated:
+        if wanted > self.allocated:
             # Growing by half saves repeated allocations in a burst.
-            step = max(self._step_bytes, self._allocated // 2, wanted - self._allocated)
-            self.file.allocate(self._allocated, step)
-            self._allocated += step
+            step = max(self._step_bytes, self.allocated // 2, wanted - self.allocated)
+            self.file.allocate(self.allocated, step)
+            self.allocated += step
 
     def add(self, kind: Kind, pieces: Sequence[Buffer]) -> None:
         """Add an entry, to be written by the next flush; its space must be reserved."""
@@ -222,7 +223,7 @@ class WriteAheadLog:
         self.file = file
         self.written = 0
         self.opened = False
-        self._allocated = file.size()
+        self.allocated = file.size()
 
 
 def prepare(files: Files, number: int, recycled: str | None) -> tuple[WalFile, OpenFile]:

@@ -123,19 +123,20 @@ class Upkeep:
             except Exception as error:
                 failed = error
             stuck = stuck or self._try_checkpoint()
-        stuck = stuck or self._try_checkpoint()
+        shrink = self._checkpoints.is_oversized(now_ms)
+        stuck = stuck or self._try_checkpoint(shrink=shrink)
         # Even when a checkpoint failed for lack of space: this frees some.
         self._deleted_files.remove()
         failed = stuck or failed
         if failed is not None:
             raise failed
 
-    def _try_checkpoint(self) -> Exception | None:
+    def _try_checkpoint(self, *, shrink: bool = False) -> Exception | None:
         """Make a checkpoint if one is due; return why that failed, if it did."""
-        if not self.due or self._stopping.is_set() or self._backoff.rests(_CHECKPOINT):
+        if not (self.due or shrink) or self._stopping.is_set() or self._backoff.rests(_CHECKPOINT):
             return None
         try:
-            self.checkpoint()
+            self._checkpoints.make(shrink=shrink)
         except Exception as error:
             self._backoff.failed(_CHECKPOINT)
             return refusal(error, "making a checkpoint") if isinstance(error, OSError) else error
