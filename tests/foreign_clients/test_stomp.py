@@ -175,6 +175,23 @@ def test_a_transaction_is_seen_when_it_commits(running: Running) -> None:
         assert other.next().body == "commit"
 
 
+def test_delayed_messages_come_when_they_are_due(running: Running) -> None:
+    name = "/queue/delayed"
+    with client(running) as one:
+        one.subscribe(name)
+        began = time.monotonic()
+        for body, delay in (("never", 10**9), ("second", 300), ("first", 0)):
+            one.connection.send(name, body, headers={"AMQ_SCHEDULED_DELAY": delay})
+        one.connection.begin("tx")
+        one.connection.send(name, "third", headers={"AMQ_SCHEDULED_DELAY": 400}, transaction="tx")
+        one.connection.commit("tx")
+        received = [one.next() for _ in range(3)]
+
+    assert [each.body for each in received] == ["first", "second", "third"]
+    assert time.monotonic() - began >= 0.4
+    assert all("AMQ_SCHEDULED_DELAY" not in each.headers for each in received)
+
+
 def test_topics_fan_out_and_durable_subscriptions_wait(running: Running) -> None:
     with client(running) as sender, client(running) as first, client(running) as second:
         first.subscribe("/topic/fan")

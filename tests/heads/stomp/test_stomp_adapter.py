@@ -537,11 +537,19 @@ async def test_what_is_not_done_here_is_refused_by_name(header: str, value: str)
     assert header.encode() in error.body
 
 
-async def test_delayed_messages_are_refused_by_name() -> None:
+async def test_messages_by_a_timetable_are_refused_by_name() -> None:
     client = await World().client()
-    client.say_bytes(b"SEND\ndestination:/queue/a\nAMQ_SCHEDULED_DELAY:1000\n\n\0")
+    client.say_bytes(b"SEND\ndestination:/queue/a\nAMQ_SCHEDULED_CRON:0 * * * *\n\n\0")
 
-    assert b"AMQ_SCHEDULED_DELAY" in only(await client.rest(), "ERROR").body
+    assert b"AMQ_SCHEDULED_CRON" in only(await client.rest(), "ERROR").body
+
+
+@pytest.mark.parametrize("delay", ["soon", "-1", "1.5", "9" * 13])
+async def test_a_delay_is_a_number_of_milliseconds(delay: str) -> None:
+    client = await World().client()
+    client.say_bytes(f"SEND\ndestination:/queue/a\nAMQ_SCHEDULED_DELAY:{delay}\n\n\0".encode())
+
+    assert b"milliseconds" in only(await client.rest(), "ERROR").body
 
 
 # The end

@@ -284,7 +284,7 @@ class Delays:
             for batch in batches(read.tobytes()):
                 for record in events(batch, from_offset=offset):
                     apply(index, record)
-                offset = read_header(batch).last_offset + 1
+                    offset = record.offset + 1
 
     def _records(self, offsets: Sequence[int]) -> dict[int, tuple[Event, Delayed]]:
         """Return the delayed events at offsets, given in ascending order."""

@@ -10,6 +10,7 @@ from functools import partial
 
 from mainstem.auth import Credentials, Peer
 from mainstem.broker.door import (
+    DelayedEvent,
     HeldPublish,
     Outcome,
     QueueSettlements,
@@ -30,7 +31,7 @@ from mainstem.heads.stomp.adapter.destinations import (
     parse,
 )
 from mainstem.heads.stomp.adapter.errors import refusal
-from mainstem.heads.stomp.adapter.messages import event_of, unsupported
+from mainstem.heads.stomp.adapter.messages import delay_of, event_of, unsupported
 from mainstem.heads.stomp.adapter.service import Service
 from mainstem.heads.stomp.adapter.subscriptions import Messages, Subscription
 from mainstem.heads.stomp.session import (
@@ -239,7 +240,7 @@ class StompConversation:
 
     # SEND and COMMIT
 
-    def _entry(self, request: Send) -> TopicEvents:
+    def _entry(self, request: Send) -> TopicEvents | DelayedEvent:
         if (header := unsupported("SEND", request.headers)) is not None:
             raise Unsupported(f"the header {header!r} asks for what is not done here")
         topic = self._declarations.to_send(parse(request.destination))
@@ -250,11 +251,14 @@ class StompConversation:
                 found = self._declarations.to_subscribe(parse(reply_to), "")
                 self._consume(Subscribe(key, reply_to, reply_to, AckMode.AUTO, {}, None), found)
             request.headers["reply-to"] = self._declarations.reply_queue(reply_to)
-        return TopicEvents(topic, (event_of(request),))
+        event = event_of(request)
+        if delay_ms := delay_of(request):
+            return DelayedEvent(event, self._context.now_ms() + delay_ms, topic)
+        return TopicEvents(topic, (event,))
 
     def _commit(self, request: Commit) -> Answer | Later:
         self._append_acks()
-        entries: list[TopicEvents] = []
+        entries: list[TopicEvents | DelayedEvent] = []
         settled: list[QueueSettlements] = []
         after: list[Callable[[], None]] = []
         for each in request.requests:
@@ -272,14 +276,16 @@ class StompConversation:
 
     def _publish(
         self,
-        entries: Sequence[TopicEvents],
+        entries: Sequence[TopicEvents | DelayedEvent],
         settled: Sequence[QueueSettlements],
         receipts: Sequence[str | None],
         after: Sequence[Callable[[], None]] = (),
         held: HeldPublish | None = None,
         later: Later | None = None,
     ) -> Answer | Later:
-        found = self._door.publish_all(entries, settled, held)
+        now = [each for each in entries if isinstance(each, TopicEvents)]
+        later_ones = [each for each in entries if isinstance(each, DelayedEvent)]
+        found = self._door.publish_all(now, settled, held, later_ones)
         if isinstance(found, HeldPublish):
             waits = later or Later()
             # Later requests must not overtake it.

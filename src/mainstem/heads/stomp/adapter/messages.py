@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 
+from mainstem.core.errors import InvalidSetting
 from mainstem.core.event import NATIVE_HEADER, Event
 from mainstem.heads.stomp.session import Send
 
 KEY = "mainstem-key"
 POSITION = "mainstem-position"
 
-_NOT_CARRIED = frozenset(("destination", "receipt", "transaction", "content-length", KEY))
+DELAY = "AMQ_SCHEDULED_DELAY"
+
+_NOT_CARRIED = frozenset(("destination", "receipt", "transaction", "content-length", KEY, DELAY))
+_DELAY_DIGITS = 12
 _OWN = frozenset(
     (
         "subscription",
@@ -40,7 +44,6 @@ _QUEUE_ARGUMENTS = (
 )
 _ON_SEND = (
     *_QUEUE_ARGUMENTS,
-    "AMQ_SCHEDULED_DELAY",
     "AMQ_SCHEDULED_PERIOD",
     "AMQ_SCHEDULED_REPEAT",
     "AMQ_SCHEDULED_CRON",
@@ -63,6 +66,17 @@ def event_of(send: Send) -> Event:
     key = headers.get(KEY)
     carried = tuple((k, v.encode()) for k, v in headers.items() if k not in _NOT_CARRIED)
     return Event(send.body, None if key is None else key.encode(), carried)
+
+
+def delay_of(send: Send) -> int:
+    """Return how many milliseconds a SEND is delayed, as ActiveMQ's header says; 0 if it is not."""
+    text = send.headers.get(DELAY, "0")
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DELAY_DIGITS):
+        raise InvalidSetting(
+            f"{DELAY}:{text:.100} is no number of milliseconds: give 0 or more, at most "
+            f"{_DELAY_DIGITS} digits"
+        )
+    return int(text)
 
 
 def carried(event: Event) -> Iterator[tuple[str, str]]:
