@@ -11,8 +11,10 @@ from pika.adapters.blocking_connection import (  # type: ignore[import-untyped]
 )
 from pika.exceptions import ChannelClosedByBroker, NackError  # type: ignore[import-untyped]
 from tests.foreign_clients.compatibility import AMQP
-from tests.foreign_clients.pika_client import waiting
+from tests.foreign_clients.pika_client import channel_of, waiting
 from tests.loop_thread import PATIENCE_S
+
+from mainstem.node.server import Running
 
 pytestmark = pytest.mark.client("pika", "1.4", AMQP)
 _names = count(1)
@@ -192,8 +194,12 @@ def test_a_full_queue_drops_its_oldest_messages(channel: BlockingChannel) -> Non
     assert [channel.basic_get(queue, auto_ack=True)[2] for _ in range(2)] == [b"2", b"3"]
 
 
-def test_or_it_refuses_messages(channel: BlockingChannel) -> None:
-    queue = declared(channel, max_length=1, overflow="reject-publish")
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+@pytest.mark.parametrize("limit", [{"max_length": 1}, {"max_length_bytes": 9}])
+def test_or_it_refuses_messages(
+    channel: BlockingChannel, overflow: str, limit: dict[str, int]
+) -> None:
+    queue = declared(channel, overflow=overflow, **limit)
     publish(channel, queue, b"first")
 
     with pytest.raises(NackError):
@@ -202,6 +208,87 @@ def test_or_it_refuses_messages(channel: BlockingChannel) -> None:
     assert channel.basic_get(queue, auto_ack=True)[2] == b"first"
     publish(channel, queue, b"third")
     assert channel.basic_get(queue, auto_ack=True)[2] == b"third"
+
+
+@pytest.mark.parametrize("mode", [1, 2])
+def test_what_is_sent_at_once_fills_a_queue_to_its_bytes(
+    running: Running, channel: BlockingChannel, mode: int
+) -> None:
+    queue = declared(channel, max_length_bytes=50, overflow="reject-publish")
+    properties = pika.BasicProperties(delivery_mode=mode)
+    # Not confirmed, so that many are on their way together, and not durable yet.
+    with channel_of(running) as quick:
+        for number in range(40):
+            quick.basic_publish("", queue, b"%02d" % number, properties)
+    sizes = [waiting(channel, queue)]
+    with pytest.raises(NackError):
+        publish(channel, queue, b"1")
+    channel.basic_get(queue, auto_ack=True)
+    publish(channel, queue, b"02")
+    with pytest.raises(NackError):
+        publish(channel, queue, b"3")
+
+    assert [*sizes, waiting(channel, queue)] == [25, 25]
+
+
+@pytest.mark.shows("dead letters", "refused, with x-death")
+@pytest.mark.parametrize("limit", [{"max_length": 1}, {"max_length_bytes": 9}])
+def test_or_it_refuses_messages_and_dead_letters_them(
+    channel: BlockingChannel, limit: dict[str, int]
+) -> None:
+    dead = declared(channel)
+    queue = declared(
+        channel,
+        overflow="reject-publish-dlx",
+        dead_letter_exchange="",
+        dead_letter_routing_key=dead,
+        **limit,
+    )
+    publish(channel, queue, b"first")
+
+    with pytest.raises(NackError):
+        publish(channel, queue, b"second", expiration="3600000", message_id="2")
+
+    _, properties, body = channel.basic_get(dead, auto_ack=True)
+    (death,) = properties.headers["x-death"]
+    assert (body, properties.message_id, properties.expiration) == (b"second", "2", None)
+    assert (death["queue"], death["reason"], death["count"]) == (queue, "maxlen", 1)
+    assert (death["routing-keys"], death["original-expiration"]) == ([queue], "3600000")
+    assert waiting(channel, queue) == 1
+
+
+def test_what_a_full_queue_refuses_in_a_transaction_is_dead_lettered_with_it(
+    running: Running, channel: BlockingChannel
+) -> None:
+    dead = declared(channel)
+    queue = declared(
+        channel,
+        max_length=1,
+        overflow="reject-publish-dlx",
+        dead_letter_exchange="",
+        dead_letter_routing_key=dead,
+    )
+    publish(channel, queue, b"first")
+
+    with channel_of(running) as other:
+        other.tx_select()
+        publish(other, queue, b"second")
+        before = waiting(channel, dead)
+        other.tx_commit()
+
+    assert (before, waiting(channel, dead), waiting(channel, queue)) == (0, 1, 1)
+
+
+def test_a_message_for_several_queues_is_refused_by_one_for_all(channel: BlockingChannel) -> None:
+    full = declared(channel, max_length=0, overflow="reject-publish")
+    other = declared(channel)
+    for queue in (full, other):
+        channel.queue_bind(queue, "amq.fanout")
+
+    with pytest.raises(NackError):
+        channel.basic_publish("amq.fanout", "", b"1", pika.BasicProperties(delivery_mode=2))
+
+    assert (waiting(channel, full), waiting(channel, other)) == (0, 0)
 
 
 @pytest.mark.shows("dead letters", "delivery limit")
@@ -296,7 +383,7 @@ def test_a_queue_that_nobody_uses_expires(
         {"x-invented": 1},
         {"x-message-ttl": -1},
         {"x-max-length": "many"},
-        {"x-overflow": "reject-publish-dlx", "x-max-length": 1},
+        {"x-overflow": "reject-everything", "x-max-length": 1},
     ],
 )
 def test_what_is_not_understood_is_refused(

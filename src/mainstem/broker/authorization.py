@@ -250,6 +250,7 @@ QUEUES: Rules = {
     "settings": ask(DESCRIBE, GROUP, "name"),
     "created_with": ask(DESCRIBE, GROUP, "name"),
     "show": ask(DESCRIBE, GROUP, "name"),
+    "waiting_bytes": ask(DESCRIBE, GROUP, "name"),
     "every": listing(GROUP, "name"),
     "names": listing(GROUP),
     "peek": both(ask(READ, TOPIC, "topic"), _QUEUE_READER),

@@ -9,6 +9,7 @@ from tests.broker.queues.queue_consumers import Desk
 from mainstem.broker.door import Cause, DeadEvent, RoutedEvent
 from mainstem.broker.queues import registry
 from mainstem.broker.queues.limits import MAX_AT_ONCE
+from mainstem.broker.queues.records import Outcome
 from mainstem.core.event import Event
 
 
@@ -201,3 +202,18 @@ def test_what_cannot_be_routed_is_tried_again_but_not_at_once() -> None:
     ticked(desk)
 
     assert desk.queues.show("orders", "emails").windows[0].unsettled == 0
+
+
+def test_the_bytes_that_wait_are_those_that_were_never_delivered() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"22", b"333")
+    first, second = desk.acquire(2)
+    desk.settle(Outcome.ACK, first)
+    desk.settle(Outcome.NACK, second)
+    counted = [desk.queues.waiting_bytes("orders", "emails")]
+    desk.publish(b"4444")
+    counted.append(desk.queues.waiting_bytes("orders", "emails"))
+
+    again = desk.restarted().queues.waiting_bytes("orders", "emails")
+
+    assert [*counted, again] == [3, 7, 7]

@@ -97,6 +97,9 @@ class Queues(Protocol):
     def show(self, topic: str, name: str) -> QueueState:
         """Return the state of a queue; raises UnknownQueue."""
 
+    def waiting_bytes(self, topic: str, name: str) -> int:
+        """Return the bytes of the visible values that were never delivered; reads them once."""
+
     def every(self, name: str | None = None) -> list[QueueState]:
         """Return every queue, or those of one name, sorted by topic and name."""
 

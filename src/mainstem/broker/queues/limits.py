@@ -24,15 +24,38 @@ _MAX_DIGITS = 15
 Found = tuple[int, Event, Cause]
 
 
-class WaitingLimits:
-    """Finds the waiting events that exceed a queue's limits."""
+class WaitingBytes:
+    """Counts the bytes of the values that were never delivered."""
 
-    def __init__(self, settings: QueueSettings) -> None:
-        self.settings = settings
+    def __init__(self) -> None:
         self._sizes: dict[int, deque[tuple[int, int]]] = {}
         """Offset and size of each waiting event, by partition."""
         self._counted_to: dict[int, int] = {}
         self._bytes = 0
+
+    def count(
+        self, windows: Mapping[int, Window], reader: Callable[[int, int], PartitionReader]
+    ) -> int:
+        """Return the bytes that wait now; reads what was appended since the last call."""
+        for number, window in windows.items():
+            sizes = self._sizes.setdefault(number, deque())
+            while sizes and sizes[0][0] < window.next:
+                self._bytes -= sizes.popleft()[1]
+            ahead = reader(number, max(window.next, self._counted_to.get(number, 0)))
+            while (event := ahead.take()) is not None:
+                size = len(event.value or b"")
+                sizes.append((event.offset, size))
+                self._bytes += size
+            self._counted_to[number] = ahead.offset
+        return self._bytes
+
+
+class WaitingLimits:
+    """Finds the waiting events that exceed a queue's limits."""
+
+    def __init__(self, settings: QueueSettings, waiting_bytes: WaitingBytes) -> None:
+        self.settings = settings
+        self._waiting_bytes = waiting_bytes
 
     def has_expired(
         self, windows: Mapping[int, Window], heads: Mapping[int, Event | None], now_ms: int
@@ -95,19 +118,7 @@ class WaitingLimits:
         self, windows: Mapping[int, Window], reader: Callable[[int, int], PartitionReader]
     ) -> int:
         limit = self.settings.max_bytes
-        if limit is None:
-            return 0
-        for number, window in windows.items():
-            sizes = self._sizes.setdefault(number, deque())
-            while sizes and sizes[0][0] < window.next:
-                self._bytes -= sizes.popleft()[1]
-            ahead = reader(number, max(window.next, self._counted_to.get(number, 0)))
-            while (event := ahead.take()) is not None:
-                size = len(event.value or b"")
-                sizes.append((event.offset, size))
-                self._bytes += size
-            self._counted_to[number] = ahead.offset
-        return self._bytes - limit
+        return 0 if limit is None else self._waiting_bytes.count(windows, reader) - limit
 
 
 def expiry_ms(settings: QueueSettings, event: Event, window: Window) -> int | None:

@@ -11,7 +11,7 @@ from mainstem.broker.callbacks import Callback
 from mainstem.broker.deadlines import Alarm
 from mainstem.broker.queues.batch_cache import BatchCache
 from mainstem.broker.queues.delivery_state import Window
-from mainstem.broker.queues.limits import WaitingLimits
+from mainstem.broker.queues.limits import WaitingBytes, WaitingLimits
 from mainstem.broker.queues.reader import PartitionReader, keys_of, offsets_of
 from mainstem.broker.queues.records import Cause, Order, QueueKey, QueueSettings, WindowSet
 from mainstem.broker.queues.replay import QueueFold
@@ -101,6 +101,7 @@ class LiveQueue:
         self._watches = 0
         self._turn = 0
         self._limits: WaitingLimits | None = None
+        self._waiting_bytes = WaitingBytes()
         self._growth: dict[int, Callback] = {}
         """Functions that cancel the watch for appended events, by partition."""
 
@@ -290,7 +291,7 @@ class LiveQueue:
     def over_limits(self, now_ms: int) -> list[tuple[int, int, Cause]]:
         """Return expired and excess events by partition and offset, a bounded number per call."""
         if self._limits is None or self._limits.settings is not self.settings:
-            self._limits = WaitingLimits(self.settings)
+            self._limits = WaitingLimits(self.settings, self._waiting_bytes)
         found: list[tuple[int, int, Cause]] = []
         tails = {at: self.keep_within(at).tail for at in self.windows}
         if not self.settings.has_length and all(map(self._is_head_fresh, self.windows)):
@@ -307,6 +308,10 @@ class LiveQueue:
         for number in {at for at, _, _ in found}:
             self.begin(number)
         return found
+
+    def waiting_bytes(self) -> int:
+        """Return the bytes of the visible values that were never delivered."""
+        return self._waiting_bytes.count(self.windows, self._reader)
 
     def _is_head_fresh(self, number: int) -> bool:
         """Tell whether the oldest waiting event is one that was not read yet."""

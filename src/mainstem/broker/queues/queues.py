@@ -237,6 +237,14 @@ class Queues:
             self._registry.enforce_limits(live)
             return described(live)
 
+    def waiting_bytes(self, topic: str, name: str) -> int:
+        """Return the bytes of the visible values that were never delivered; reads them once."""
+        with self._registry.turn():
+            live = self._registry.opened(topic, name)
+            self._registry.expire(live)
+            self._registry.enforce_limits(live)
+            return live.waiting_bytes()
+
     def every(self, name: str | None = None) -> list[QueueState]:
         """Return the state of every queue, or of those with one name, ordered by topic and name."""
         with self._registry.lock:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import mainstem
 from mainstem.heads.amqp091.adapter.publishing import incomplete_messages
 from mainstem.heads.amqp091.adapter.publishing.delayed_messages import HEAD, DelayedRouter
+from mainstem.heads.amqp091.adapter.publishing.full_queues import FullQueues
 from mainstem.heads.amqp091.adapter.publishing.replies import Replies
 from mainstem.heads.amqp091.adapter.queues.dead_letter_router import DeadLetterRouter
 from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueues
@@ -59,7 +60,9 @@ class Service:
         self.definitions = context.broker.definitions.open("amqp")
         self.topology = Topology(self.definitions, token_bytes)
         self.queues = DeclaredQueues(self)
-        context.broker.queues.route_dead_letters(DeadLetterRouter(self))
+        self.full_queues = FullQueues()
+        self.dead_letters = DeadLetterRouter(self)
+        context.broker.queues.route_dead_letters(self.dead_letters)
         context.broker.delays.route_delayed(HEAD, DelayedRouter(self))
         self._ids = 0
 

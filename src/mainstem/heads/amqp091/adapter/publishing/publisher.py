@@ -16,6 +16,8 @@ import msgspec
 
 from mainstem.broker.door import (
     AT_ONCE,
+    Cause,
+    DeadEvent,
     DelayedEvent,
     Durable,
     HeldPublish,
@@ -29,12 +31,13 @@ from mainstem.heads.amqp091.adapter.failures import refusal
 from mainstem.heads.amqp091.adapter.messages import headers_of
 from mainstem.heads.amqp091.adapter.publishing.delayed_messages import (
     DELAY,
+    HEAD,
     delay_of,
     delayed_event,
 )
 from mainstem.heads.amqp091.adapter.publishing.replies import REPLY_PREFIX, REPLY_TO
 from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueue
-from mainstem.heads.amqp091.adapter.topology.queue_arguments import MAX_EXPIRY_MS
+from mainstem.heads.amqp091.adapter.topology.queue_arguments import MAX_EXPIRY_MS, Overflow
 from mainstem.heads.amqp091.adapter.topology.routing import BCC, without_bcc
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.heads.amqp091.messages import Publish, Target
@@ -142,11 +145,11 @@ class Publisher:
         if said.headers is not None and BCC in said.headers:
             said = msgspec.structs.replace(said, headers=without_bcc(said.headers))
             properties = encode_properties(said)
-        if any(each.refuses for each in queues) and self._is_refused(channel, number, queues):
-            return None
+        event = Event(message.body, None, headers_of(target.route, properties))
+        if any(each.refuses for each in queues) and (full := self._full(queues, event)):
+            return self._reject(channel, number, full, event)
         level = said.priority or 0
         places = [(each.place[0], min(level, each.most_priority)) for each in queues]
-        event = Event(message.body, None, headers_of(target.route, properties))
         waits = said.delivery_mode == PERSISTENT or bool(delayed)
         return Routed(channel, number, event, places, waits, delayed)
 
@@ -185,21 +188,32 @@ class Publisher:
         found = (queues.get(vhost, name) for name in names)
         return [each for each in found if each is not None]
 
-    def _is_refused(
-        self, channel: "AmqpChannel", number: int, queues: Sequence[DeclaredQueue]
-    ) -> bool:
-        """Refuse a message for all its queues if one of them is full.
-
-        Return whether it was refused.
-        """
+    def _full(self, queues: Sequence[DeclaredQueue], event: Event) -> list[DeclaredQueue]:
+        """Return the queues that have no room for a message."""
         # Earlier messages count towards the limit, so they are appended first.
         self.flush()
-        if not any(each.refuses and each.is_full(self._connection.door) for each in queues):
-            return False
-        self._connection.service.counts.refused += 1
+        door, full_queues = self._connection.door, self._connection.service.full_queues
+        size = len(event.value or b"")
+        return [each for each in queues if each.refuses and full_queues.is_full(each, door, size)]
+
+    def _reject(
+        self, channel: "AmqpChannel", number: int, full: Sequence[DeclaredQueue], event: Event
+    ) -> Routed | None:
+        """Refuse a message for all its queues because some are full.
+
+        Return the dead letter of the first full queue with ``reject-publish-dlx``, if any.
+        """
+        service = self._connection.service
+        service.counts.refused += 1
         if number and channel.confirms is not None:
             self._connection.send(channel.confirms.nack([number]))
-        return True
+        for queue in full:
+            if queue.record.settings.overflow is Overflow.REJECT_PUBLISH_DLX:
+                dead = DeadEvent(*queue.place, event, Cause.LENGTH, deliveries=0)
+                letters = service.dead_letters(HEAD, dead)
+                places = [(each.topic, each.partition) for each in letters]
+                return Routed(channel, 0, letters[0].event, places, waits=False) if places else None
+        return None
 
     def _with_reply_name(self, channel: "AmqpChannel", said: Properties) -> Properties:
         """Return properties whose reply_to is the channel's own direct-reply name."""
@@ -333,12 +347,14 @@ class Publisher:
             published = door.try_publish(topic, events, partition, held)
             if isinstance(published, HeldPublish):
                 return published
-            found = published.durable
+            found, all_runs = published.durable, [published]
         else:
             all_published = door.publish_all(entries, (), held, delayed)
             if isinstance(all_published, HeldPublish):
                 return all_published
-            found = all_published.durable
+            found, all_runs = all_published.durable, all_published.published
+        if self._connection.service.full_queues.is_counting:
+            self._connection.service.full_queues.appended(entries, all_runs)
         self.last = found
         return found
 
@@ -434,11 +450,12 @@ class Publisher:
 
         Raises StorageFull; then it may be committed later.
         """
-        found = self._connection.door.publish_all(
-            _entries(routed), settled, delayed=_delayed(routed)
-        )
+        entries = _entries(routed)
+        found = self._connection.door.publish_all(entries, settled, delayed=_delayed(routed))
         if isinstance(found, HeldPublish):
             return found
+        if self._connection.service.full_queues.is_counting:
+            self._connection.service.full_queues.appended(entries, found.published)
         self.last = found.durable
         return found.durable
 

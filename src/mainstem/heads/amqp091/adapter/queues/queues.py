@@ -65,7 +65,8 @@ class DeclaredQueue:
         self.used_ms = 0
         """When it was last used, on the head's monotonic clock."""
         said = record.settings
-        self.refuses = said.max_length is not None and said.overflow is not Overflow.DROP_HEAD
+        has_length = said.max_length is not None or said.max_length_bytes is not None
+        self.refuses = has_length and said.overflow is not Overflow.DROP_HEAD
         """Whether it refuses messages while it is full."""
 
     def serve_consumers(self, context: "HeadContext") -> None:
@@ -76,15 +77,6 @@ class DeclaredQueue:
         """Return the number of messages that are not in flight."""
         state = door.queues.show(*self.place)
         return sum(each.unsettled - each.out for each in state.windows)
-
-    def is_full(self, door: Door) -> bool:
-        """Tell whether ``x-max-length`` is reached, counting messages that are not durable yet."""
-        topic, name = self.place
-        waits = sum(
-            door.bounds(topic, each.partition).end - each.next + each.waiting
-            for each in door.queues.show(topic, name).windows
-        )
-        return waits >= (self.record.settings.max_length or 0)
 
     @property
     def settings(self) -> QueueSettings:
@@ -284,7 +276,6 @@ class DeclaredQueues:
             queue = self._queues[record.vhost, record.name]
             queue.used_ms = self._service.clock_ms()
             return queue, connection.publisher.last
-        _check_supported(record)
         queue = DeclaredQueue(record)
         self._create(connection.door, queue)
         self._add(queue)
@@ -374,6 +365,7 @@ class DeclaredQueues:
         record = queue.record
         del self._queues[record.vhost, record.name]
         del self._by_own_name[queue.place[1]]
+        self._service.full_queues.forget(queue.place[0])
         durable = self._service.topology.remove_queue(record.vhost, record.name)
         # Another protocol may have deleted it meanwhile.
         with suppress(UnknownTopic, UnknownQueue):
@@ -428,16 +420,3 @@ class DeclaredQueues:
                 self._remove(self._service.context.broker, queue)
             except MainstemError as error:
                 connection.warn(f"queue {queue.name!r} is not deleted: {error}")
-
-
-def _check_supported(record: Queue) -> None:
-    """Raise for combinations of arguments that are not supported yet."""
-    said = record.settings
-    problem = ""
-    if said.overflow is Overflow.REJECT_PUBLISH_DLX:
-        problem = "x-overflow reject-publish-dlx"
-    elif said.overflow is not Overflow.DROP_HEAD and said.max_length_bytes is not None:
-        problem = "x-max-length-bytes with x-overflow reject-publish"
-    if problem:
-        detail = f"{problem} is not supported yet, for {record}"
-        raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, *methods.QueueDeclare.ids)

@@ -1,0 +1,74 @@
+"""Queues with ``x-overflow=reject-publish`` or ``reject-publish-dlx``: whether they are full.
+
+How this works: a limit counts all messages that wait, also those that were appended and cannot be
+seen before they are durable. The broker counts the bytes of those that can be seen; the others are
+noted here when they are appended.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mainstem.broker.door import Door, Published, TopicEvents
+from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueue
+
+
+class _Unseen(NamedTuple):
+    """Messages of one append, which are seen all at once."""
+
+    partition: int
+    offset: int
+    """Of the first one."""
+    size: int
+
+
+class FullQueues:
+    """Tells whether queues are full; for the messages of all connections."""
+
+    def __init__(self) -> None:
+        self._unseen: dict[str, deque[_Unseen]] = {}
+        """By topic, for the topics of queues that are limited by bytes."""
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether ``appended`` has to be told anything."""
+        return bool(self._unseen)
+
+    def is_full(self, queue: DeclaredQueue, door: Door, size: int) -> bool:
+        """Tell whether a queue that refuses messages has no room for one of this size."""
+        limits = queue.record.settings
+        if limits.max_length is not None and _waiting(queue, door) >= limits.max_length:
+            return True
+        if limits.max_length_bytes is None:
+            return False
+        # Before what is visible is counted, so that no message is missing in between.
+        unseen = self._unseen_bytes(queue.place[0], door)
+        waiting = door.queues.waiting_bytes(*queue.place)
+        return waiting + unseen + size > limits.max_length_bytes
+
+    def appended(self, entries: Sequence[TopicEvents], published: Sequence[Published]) -> None:
+        """Note what was appended."""
+        for entry, done in zip(entries, published, strict=True):
+            unseen = self._unseen.get(entry.topic)
+            if unseen is not None:
+                size = sum(len(each.value or b"") for each in entry.events)
+                unseen.append(_Unseen(*done.position, size))
+
+    def forget(self, topic: str) -> None:
+        """Forget a topic whose queue was deleted."""
+        self._unseen.pop(topic, None)
+
+    def _unseen_bytes(self, topic: str, door: Door) -> int:
+        unseen = self._unseen.setdefault(topic, deque())
+        while unseen and unseen[0].offset < door.bounds(topic, unseen[0].partition).tail:
+            unseen.popleft()
+        return sum(each.size for each in unseen)
+
+
+def _waiting(queue: DeclaredQueue, door: Door) -> int:
+    """Return how many messages wait, also those that cannot be seen yet."""
+    topic, name = queue.place
+    return sum(
+        door.bounds(topic, each.partition).end - each.next + each.waiting
+        for each in door.queues.show(topic, name).windows
+    )
