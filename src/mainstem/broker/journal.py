@@ -112,10 +112,11 @@ class Journal(Generic[Key, Value]):
             read = self._log.read(self._partition, offset, _READ_BYTES)
             if not read.length:
                 return
-            for batch in batches(read.tobytes()):
-                for event in events(batch, from_offset=offset):
+            last = memoryview(b"")
+            for last in batches(read.tobytes()):
+                for event in events(last, from_offset=offset):
                     apply(*self._decode(event))
-                offset = read_header(batch).last_offset + 1
+            offset = read_header(last).last_offset + 1
 
     def _decode(self, event: Event) -> tuple[Key, Value | None]:
         try:

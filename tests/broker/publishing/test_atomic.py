@@ -76,6 +76,22 @@ def test_events_of_several_topics_are_published_and_each_has_its_position() -> N
     ]
 
 
+def test_the_same_events_for_several_topics_are_stored_in_each_as_its_settings_ask() -> None:
+    broker = new_broker()
+    small = TopicSettings(max_batch_bytes=1024)
+    for name, settings in (("a", TopicSettings()), ("b", TopicSettings()), ("c", small)):
+        broker.create_topic(name, settings)
+    publish(broker, "b", b"before")
+    large, tiny = [Event(b"x" * 1024)], [Event(b"1")]
+
+    done(broker.publish_all([TopicEvents(name, tiny, 0) for name in "abc"]))
+    with pytest.raises(EventTooLarge):
+        broker.publish_all([TopicEvents(name, large, 0) for name in "abc"])
+
+    assert contents(broker) == {"a": [b"1"], "b": [b"before", b"1"], "c": [b"1"]}
+    assert [each.offset for each in read_all(broker, "b")] == [0, 1]
+
+
 def test_nothing_to_publish_is_durable_at_once() -> None:
     assert done(new_broker().publish_all([])).published == []
 

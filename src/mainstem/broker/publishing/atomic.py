@@ -6,6 +6,7 @@ not at all, and which becomes visible at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_
 from typing import NamedTuple
 
 from mainstem.broker.delays.delays import DelayedEvent, Delays
@@ -13,8 +14,10 @@ from mainstem.broker.publishing.batching import PartitionBatch, Published, runs
 from mainstem.broker.publishing.overload import Gate, HeldPublish
 from mainstem.broker.queues.queues import Queues, QueueSettlements
 from mainstem.broker.state import OpenTopic, State
+from mainstem.broker.topics.catalog import Topic
 from mainstem.core.errors import UnknownPartition, UnknownTopic
 from mainstem.core.event import Event
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Batches, Durable
 
@@ -37,6 +40,14 @@ class PublishedAll(NamedTuple):
     durable: Durable
 
 
+class _Built(NamedTuple):
+    """The record batches of an entry."""
+
+    events: Sequence[Event]
+    settings: TopicSettings
+    made: list[PartitionBatch]
+
+
 class AtomicPublish:
     """Publishes to several topics and settles deliveries atomically; never blocks."""
 
@@ -57,9 +68,15 @@ class AtomicPublish:
         """Append everything, or return what to wait for; on an error nothing was done."""
         now_ms = self._now_ms()
         parts: list[_Part] = []
-        for topic, events, partition in entries:
+        last: _Built | None = None
+        for entry in entries:
+            topic, events, partition = entry
             opened = self._open_topic(topic)
-            parts.append((opened, runs(opened.topic, events, partition, opened.turns, now_ms)))
+            made = None if last is None else _copied(last, opened.topic, entry)
+            if made is None:
+                made = runs(opened.topic, events, partition, opened.turns, now_ms)
+                last = _Built(events, opened.topic.settings, made)
+            parts.append((opened, made))
 
         def append(beside: Batches) -> tuple[PublishedAll | HeldPublish, bool]:
             return self._append(parts, delayed, beside, held)
@@ -107,6 +124,23 @@ class AtomicPublish:
         offsets = iter(() if appended is None else appended.offsets)
         published = [Published(made, [next(offsets) for _ in made], durable) for _, made in parts]
         return PublishedAll(published, durable)
+
+
+def _copied(last: _Built, topic: Topic, entry: TopicEvents) -> list[PartitionBatch] | None:
+    """Return the batches of the events of another entry if this one has the same; else None.
+
+    A message that goes to many queues is encoded once.
+    """
+    _, events, partition = entry
+    if partition is None or not 0 <= partition < len(topic.partitions) or len(last.made) != 1:
+        return None
+    if len(events) != len(last.events) or not all(map(is_, events, last.events)):
+        return None
+    if topic.settings is not last.settings and topic.settings != last.settings:
+        return None
+    (first,) = last.made
+    # A copy, as the log writes the offset into it.
+    return [PartitionBatch(partition, bytearray(first.batch), first.places)]
 
 
 def _counts(parts: Sequence[_Part]) -> dict[Gate, dict[int, int]]:

@@ -391,8 +391,9 @@ class QueueRegistry:
                 self.settler.write(self.fold.remove(key))
         for topic_id in self.fold.topic_ids():
             self._cut(topic_id)
-        for key in self.fold:
-            self.settler.tell_gates(self.fold.windows(key))
+        if self._state.gates:
+            for key in self.fold:
+                self.settler.tell_gates(self.fold.windows(key))
 
     def _cut(self, topic_id: str) -> None:
         """Truncate queue state that extends beyond the end of its partition.
@@ -405,8 +406,11 @@ class QueueRegistry:
             return
         for key in self.fold.on_topic(topic_id):
             for at in topic.partitions:
-                end, stored = self._state.log.bounds(at).end, self.fold.window(key, at.number)
-                live = self._live.get(key)
+                live, stored = self._live.get(key), self.fold.window(key, at.number)
+                if live is None and not stored.next:
+                    # Nothing is settled, so nothing can be beyond the end.
+                    continue
+                end = self._state.log.bounds(at).end
                 window = live.windows.get(at.number) if live is not None else None
                 if window is None:
                     window = Window(stored, None, keyed=False)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mainstem.broker.door import AT_ONCE, Door, Durable, Order, QueueSettings, RoutedEvent
-from mainstem.core.errors import MainstemError, TopicExists, UnknownQueue, UnknownTopic
+from mainstem.core.errors import MainstemError, UnknownQueue, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.heads.amqp091 import methods
@@ -131,11 +131,7 @@ class DeclaredQueues:
                 if record.topic in self._shared:
                     queue.owns_topic = False
                 try:
-                    # A crash may have happened after storing the definition and before creating the
-                    # topic.
-                    with suppress(TopicExists):
-                        self._create_topic(broker, queue)
-                    broker.queues.create(*queue.place, queue.settings)
+                    self._open(broker, queue)
                 except MainstemError as error:
                     _logger.error("queue %r cannot be used: %s", queue.name, error)
         for topic in self._definitions.items(TRANSIENT):
@@ -145,6 +141,16 @@ class DeclaredQueues:
                 self._definitions.delete(TRANSIENT, topic)
             except MainstemError as error:
                 _logger.warning("topic %s of a queue that is gone stays: %s", topic, error)
+
+    def _open(self, broker: Door, queue: DeclaredQueue) -> None:
+        """Create what is not there: a crash may have come between the definition and its topic."""
+        settings, found = queue.settings, None
+        try:
+            found = broker.queues.settings(*queue.place)
+        except UnknownTopic:
+            self._create_topic(broker, queue)
+        if found != settings:
+            broker.queues.create(*queue.place, settings)
 
     def _add(self, queue: DeclaredQueue) -> DeclaredQueue:
         self._queues[queue.record.vhost, queue.name] = queue

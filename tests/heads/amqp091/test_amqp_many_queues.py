@@ -1,0 +1,96 @@
+"""Many AMQP queues: what opening, idling and publishing to all of them costs, counted."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from tests.heads.amqp091.amqp_client import PERSISTENT, Client, UnseenLog, World
+from tests.heads.contexts import context_on
+
+from mainstem.broker.broker import Broker
+from mainstem.broker.publishing import batching
+from mainstem.core.records import build_one
+from mainstem.heads.amqp091 import methods
+from mainstem.heads.amqp091.adapter.service import Service
+from mainstem.heads.amqp091.settings import AmqpSettings
+
+FEW, MANY = 20, 80
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often the log was asked for anything."""
+    counts: Counter[str] = Counter()
+
+    def count(name: str, real: Callable[..., object]) -> Callable[..., object]:
+        def counted(*arguments: object, **named: object) -> object:
+            counts[name] += 1
+            return real(*arguments, **named)
+
+        return counted
+
+    for name in ("append", "bounds", "read", "watch"):
+        monkeypatch.setattr(UnseenLog, name, count(name, getattr(UnseenLog, name)))
+    monkeypatch.setattr(batching, "build_one", count("encoded", build_one))
+    return counts
+
+
+async def with_queues(count: int) -> tuple[World, Client]:
+    """Return a world with so many queues, all bound to one exchange."""
+    world = World()
+    client = await world.client()
+    for number in range(count):
+        await client.asks(methods.QueueDeclare(queue=f"q{number}", durable=True))
+        bind = methods.QueueBind(queue=f"q{number}", exchange="amq.fanout")
+        await client.asks(bind)
+    return world, client
+
+
+async def test_opening_many_queues_asks_the_log_for_nothing_of_each(calls: Counter[str]) -> None:
+    asked = []
+    for count in (FEW, MANY):
+        world, _ = await with_queues(count)
+        calls.clear()
+
+        broker = Broker(world.log, world._now, monotonic_ms=world._now)
+        service = Service(context_on(broker, world._now), AmqpSettings(), world._now)
+
+        assert len(list(service.queues)) == count
+        asked.append(calls.copy())
+        assert calls["append"] == 0
+    few, many = asked
+    assert many["bounds"] == few["bounds"]
+    assert many["watch"] == few["watch"]
+
+
+async def test_a_tick_with_many_idle_queues_asks_the_log_for_nothing(
+    calls: Counter[str],
+) -> None:
+    world, _ = await with_queues(MANY)
+    while (wait_ms := world.broker.wait_ms()) is not None:
+        world.now_ms += wait_ms
+        world.broker.tick()
+    calls.clear()
+
+    for _ in range(10):
+        world.now_ms += 60_000
+        world.broker.tick()
+
+    assert world.broker.wait_ms() is None
+    assert calls == {}
+
+
+async def test_a_message_for_many_queues_is_encoded_once_and_appended_once(
+    calls: Counter[str],
+) -> None:
+    _, client = await with_queues(MANY)
+    await client.asks(methods.ConfirmSelect())
+    calls.clear()
+
+    client.publish("", b"to all", PERSISTENT, exchange="amq.fanout")
+
+    assert await client.rest() == [methods.BasicAck(1)]
+    assert (calls["append"], calls["encoded"]) == (1, 1)
+    for number in (0, 1, MANY - 1):
+        declared = await client.asks(methods.QueueDeclare(queue=f"q{number}", passive=True))
+        assert declared == [methods.QueueDeclareOk(f"q{number}", 1, 0)]
