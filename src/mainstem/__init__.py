@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # As a type checker sees typing's, whose import would cost most of ours.
+TYPE_CHECKING = False  # For type checkers; importing typing takes longer than this module.
 if TYPE_CHECKING:
     from mainstem.client.connected.stem import ConnectedStem, connect
     from mainstem.client.embedded.stem import EmbeddedStem, open_stem
@@ -41,7 +41,7 @@ _PLACES = {
     "aio": "mainstem.aio",
     "errors": "mainstem.core.errors",
 }
-"""Public name → where it is; loaded at its first use, so that the import alone costs nothing."""
+"""Public names and their locations; loaded at first use, so that the import alone is fast."""
 
 __all__ = [
     "ConnectedStem",

@@ -57,5 +57,5 @@ class Auth:
         return Peer(peer.address, principal, peer.tls)
 
     def authorize(self, principal: Principal, action: Action, resource: Resource) -> None:
-        """Raise Denied without the permission; Unauthenticated if a login would help."""
+        """Raise Denied without the permission, or Unauthenticated if a login might grant it."""
         self._authorize(principal, action, resource)

@@ -43,7 +43,7 @@ class Resource(msgspec.Struct, frozen=True):
 CLUSTER = Resource(ResourceKind.CLUSTER, "mainstem")
 
 Authorize = Callable[[Principal, Action, Resource], None]
-"""Raises Denied, or Unauthenticated if logging in would help."""
+"""Raises Denied, or Unauthenticated if a login might grant the permission."""
 
 
 def allow_all(_principal: Principal, _action: Action, _resource: Resource) -> None:

@@ -34,7 +34,7 @@ _REFUSALS = (Denied, Unauthenticated)
 
 
 def guarded(door: "Door", auth: Auth, peer: Peer) -> "Door":
-    """Return the door with a peer's permissions checked; unwrapped while authorization is off."""
+    """Return the door restricted to a peer's permissions; unwrapped while authorization is off."""
     if auth.allows_all:
         return door
     principal = peer.principal
@@ -56,7 +56,7 @@ class _Guarded:
 
     def __getattr__(self, name: str) -> object:
         if name not in self._rules:
-            raise AttributeError(f"{name} is not for peers")
+            raise AttributeError(f"{name} is not available to peers")
         rule, found = self._rules[name], getattr(self._port, name)
         if rule is None:
             return found
@@ -67,7 +67,7 @@ class _Guarded:
 
 
 def ask(action: Action, kind: ResourceKind, argument: str) -> Guard:
-    """Check a permission on the resource that an argument, or its attribute, names."""
+    """Return a guard that checks a permission on the resource that an argument names."""
 
     def guard(operation: Operation, check: Check) -> Operation:
         value = _argument(operation, argument)
@@ -100,7 +100,7 @@ def answer(action: Action, kind: ResourceKind, argument: str) -> Guard:
 
 
 def both(*guards: Guard) -> Guard:
-    """Check several permissions."""
+    """Return a guard that checks several permissions."""
 
     def guard(operation: Operation, check: Check) -> Operation:
         for each in guards:
@@ -114,7 +114,7 @@ def both(*guards: Guard) -> Guard:
 
 
 def cluster(action: Action) -> Guard:
-    """Check a permission on the cluster."""
+    """Return a guard that checks a permission on the cluster."""
 
     def guard(operation: Operation, check: Check) -> Operation:
         def asking(*args: object, **named: object) -> object:
@@ -127,7 +127,7 @@ def cluster(action: Action) -> Guard:
 
 
 def instead(empty: object, action: Action, kind: ResourceKind, argument: str) -> Guard:
-    """Return ``empty`` without the permission, for operations that cannot refuse."""
+    """Return a guard that makes the operation return ``empty`` if the permission is missing."""
 
     def guard(operation: Operation, check: Check) -> Operation:
         value = _argument(operation, argument)
@@ -142,7 +142,10 @@ def instead(empty: object, action: Action, kind: ResourceKind, argument: str) ->
 
 
 def listing(kind: ResourceKind, name: str = "") -> Guard:
-    """Filter a list by the DESCRIBE permission; ``name``: the attribute with an item's name."""
+    """Return a guard that filters a list by DESCRIBE.
+
+    ``name``: the attribute with an item's name.
+    """
     name_of: Callable[[object], object] = attrgetter(name) if name else str
 
     def guard(operation: Operation, check: Check) -> Operation:
@@ -175,7 +178,7 @@ def _publish_all(operation: Operation, check: Check) -> Operation:
         for each in cast("Iterable[tuple[str, object]]", entries(args, named)):
             check(WRITE, TOPIC, each[0])
         for later in cast("Iterable[DelayedEvent]", delayed(args, named) or ()):
-            # Where a head's route leads is known only when the event is due.
+            # The topics that a head's route leads to are known only when the event is due.
             check(WRITE, TOPIC, later.topic or DELAYED)
         _check_settled(settled(args, named), check)
         return operation(*args, **named)

@@ -55,7 +55,7 @@ from mainstem.log.port import Bounds, Durable, Log, PartitionId, Slice, TimedOff
 DEFAULTS = TopicSettings()
 LIMITS = Limits()
 _TRY_AGAIN_MS = 1000
-"""How long to wait for disk space before the next attempt at a decided change."""
+"""Delay in ms before a decided change is retried on a full disk."""
 
 
 class Broker:
@@ -102,7 +102,7 @@ class Broker:
             state,
             self.transactions,
             create_topic,
-            # Leases are numbered from here on, and stay below 2 ** 63.
+            # Leases are numbered from a random start, and stay below 2 ** 63.
             int(new_id(), 16) % 2**62,
             crashed=crashed,
         )
@@ -118,7 +118,7 @@ class Broker:
         self.share = ShareGroups(state, self.queues, self.group_configs, limits.groups)
 
     def close(self) -> None:
-        """Note in the log that the process stops, before the log is closed."""
+        """Record in the log that the process stops, before the log is closed."""
         self.queues.close()
 
     # Topics
@@ -150,7 +150,7 @@ class Broker:
             return self._state.topics.matching(pattern, internal=internal)
 
     def watch_topics(self, wake: Callback) -> Callback:
-        """Call ``wake`` once when topics have changed; returns a function to cancel the watch."""
+        """Call ``wake`` at the next change of topics; returns a function to cancel the watch."""
         at = PartitionId(IDS[TOPICS], 0)
         return self._log.watch(at, self._log.bounds(at).tail, wake)
 
@@ -167,8 +167,9 @@ class Broker:
     ) -> Published:
         """Append events, all or nothing; blocks while a topic with backpressure is full.
 
-        The partition is the one given, else the key's, else the next in turn. Raises Overloaded,
-        EventTooLarge, InvalidEvent or StorageFull; then nothing was appended.
+        Without ``partition`` the key selects the partition; events without a key go to the
+        partitions in turn. Raises Overloaded, EventTooLarge, InvalidEvent or StorageFull; then
+        nothing was appended.
         """
         opened = self._open(topic)
         batches = runs(opened.topic, events, partition, opened.turns, self._now_ms())
@@ -298,7 +299,7 @@ class Broker:
         return time_at(self, topic, partition, offset)
 
     def watch(self, topic: str, partition: int, offset: int, wake: Callback) -> Callback:
-        """Call ``wake`` once, when the tail is past ``offset`` or the topic is deleted.
+        """Call ``wake`` one time, when the tail is past ``offset`` or the topic is deleted.
 
         If that is already so, the call comes at once. Returns a function to cancel the watch.
         """
@@ -531,7 +532,10 @@ class Broker:
         deed: str | None = None,
         metadata: str = "",
     ) -> Durable:
-        """Move cursors; ``deed``: refuse if the group has members, with this verb in the error."""
+        """Move cursors.
+
+        With ``deed``, refuse if the group has members: the error says what was refused.
+        """
         now_ms = self._now_ms()
         with self._state.lock:
             if deed is not None:

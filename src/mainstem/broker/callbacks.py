@@ -6,6 +6,6 @@ Callback = Callable[[], None]
 
 
 def make(calls: Iterable[Callback]) -> None:
-    """Call all callbacks; never under the lock."""
+    """Call all callbacks; must not be called under the lock."""
     for call in calls:
         call()

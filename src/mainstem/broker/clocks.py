@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Clocks(NamedTuple):
-    """The time of day is for what is stored, the monotonic clock for deadlines; in milliseconds."""
+    """The time of day (for stored times) and the monotonic clock (for deadlines); both in ms."""
 
     now_ms: Callable[[], int]
     monotonic_ms: Callable[[], int]

@@ -1,4 +1,4 @@
-"""Deadlines by key: cheap to set, move and clear, taken one by one when due.
+"""Deadlines by key: cheap to set, move and clear; returned one by one when due.
 
 How this works: heartbeats move deadlines all the time, and hardly any ever comes due. So moving a
 deadline later only updates a dict; its heap entry is corrected when it reaches the top. Clearing
@@ -22,7 +22,7 @@ MAX_AT_ONCE = 500
 class Alarm:
     """Notifies a listener that the next deadline may be earlier than before.
 
-    The listener is called from any thread, under the broker's locks, so it must only take note.
+    The listener is called from any thread, under the broker's locks, so it must only set a flag.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,9 @@
 """Definitions: a head's own state (exchanges, bindings, endpoints, users), as a fold over a topic.
 
 How this works: a definition maps a head's name, a kind and a key to bytes, whose format and version
-are the head's own affair. Changes are decided, appended to ``__mainstem_definitions`` in one append
-and applied, all under the broker's lock; the answer waits for ``durable``, the state does not.
+only that head knows. Changes are decided, appended to ``__mainstem_definitions`` in one append and
+applied, all under the broker's lock. They are visible at once; a caller waits for ``durable``
+before it answers its peer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +21,7 @@ from mainstem.log.port import Durable
 MAX_VALUE_BYTES = 256 * 1024
 MAX_NAME_LENGTH = 1_000
 MAX_DEFINITIONS = 100_000
-"""The limit for one head."""
+"""Maximum number of definitions per head."""
 
 Name = tuple[str, str]
 """Kind and key of a definition of one head."""
@@ -36,7 +37,7 @@ class DefinitionKey(msgspec.Struct, frozen=True, array_like=True, tag="definitio
 
 
 class Definition(msgspec.Struct, frozen=True, tag_field="kind", tag="definition/1"):
-    """The record's value."""
+    """The record's value: the definition's bytes."""
 
     value: bytes
 
@@ -70,7 +71,9 @@ class DefinitionFold:
         return self._heads.get(head, {}).get(kind, {})
 
     def change(self, head: str, changes: Mapping[Name, bytes | None]) -> list[DefinitionChange]:
-        """Decide to set definitions, or with None to delete them; skips those without a change.
+        """Return the changes that set definitions, or delete them (None).
+
+        Unchanged ones are left out.
 
         Raises InvalidSetting; then nothing is decided.
         """
@@ -176,7 +179,7 @@ class Definitions:
         if error is None:
             return
         changed: list[DefinitionKey] = []
-        # If the journal cannot be read either, the durable state is unknown until the next start.
+        # If the journal cannot be read, the durable state is unknown until the next start.
         with suppress(MainstemError), self._state.lock:
             kept = DefinitionFold()
             self._replay_into(kept)
@@ -214,7 +217,7 @@ class HeadDefinitions:
     def change(self, changes: Mapping[Name, bytes | None]) -> Durable:
         """Set definitions by kind and key, or with None delete them: all or nothing.
 
-        The change is visible at once; answer a peer only once it is ``durable``.
+        The change is visible at once; wait for ``durable`` before answering a peer.
         """
         return self._definitions.change(self.head, changes)
 

@@ -18,10 +18,10 @@ class Duty:
         self.changed = changed
         self._release = release
         self.is_held = False
-        """Whether the caller holds the duty now, and so does its work."""
+        """Whether the caller holds the duty now, and may do its work."""
 
     def release(self) -> None:
-        """Stop holding or awaiting the duty; the longest waiter holds it next."""
+        """Release the duty or stop waiting for it; the longest waiter gets it next."""
         self._release(self)
 
 
@@ -34,7 +34,7 @@ class Duties:
         """Holder and waiters by duty, in order; the first one is the holder."""
 
     def hold(self, name: str, changed: Callable[[], None]) -> Duty:
-        """Ask for a duty; ``changed`` is called whenever ``is_held`` changes later.
+        """Request a duty; ``changed`` is called whenever ``is_held`` changes later.
 
         Calls come from any thread, without a lock, and must not block.
         """

@@ -1,7 +1,7 @@
 """The broker's state: topics and cursors as folds over their journals, groups, and one lock.
 
 All methods are called under the lock. A change is appended to its journal and then applied, without
-waiting in between: the next decision sees it at once, and only answers wait for the disk.
+waiting in between: the next decision sees it at once, and only responses wait for the disk.
 
 A full disk can refuse any step of a change to topics, and a refused change must not reappear after
 a restart. So the record in the journal decides. Partitions and a stricter durability must exist
@@ -60,10 +60,10 @@ class OpenTopic:
         self.topic = topic
         self.turns = turns
         self.gate: Gate | None = None
-        """Set if the topic limits its backlog."""
+        """The gate that limits the topic's backlog; None without a limit."""
         settings = topic.settings
         self.takes_all = settings.max_backlog is None and settings.verbatim and not settings.deep
-        """Whether batches are appended as they come: no backlog limit, deep check or rewrite."""
+        """Whether batches are appended as received: no backlog limit, deep check or rewriting."""
 
 
 class State:
@@ -89,9 +89,11 @@ class State:
         self.deleted: dict[str, TopicGone] = {}
         """Topics that are durably deleted, while their partitions may still be in the log."""
         self._behind: dict[str, None] = {}
-        """Names of topics whose partitions in the log may not match their settings, in order."""
+        """Names of topics whose partitions in the log may not match their settings yet, in
+        order.
+        """
         self._strays: list[PartitionId] = []
-        """Partitions that were made for a change that was then refused."""
+        """Partitions that were created for a change that was then refused."""
         self._topic_journal = Journal[TopicKey, TopicValue](
             log,
             TOPICS,
@@ -143,7 +145,7 @@ class State:
         return durable
 
     def _make_ready(self, change: TopicChange, made: list[PartitionId]) -> None:
-        """Prepare the log for a change; adds new partitions to ``made``."""
+        """Create and update partitions in the log for a change; adds new ones to ``made``."""
         name, value = change.key.name, change.value
         if not isinstance(value, TopicSet):
             return
@@ -246,7 +248,7 @@ class State:
         return partitions[number]
 
     def make_room(self, partitions: Sequence[PartitionId]) -> list[Callback]:
-        """Return the callbacks that let held producers of these partitions try again."""
+        """Return the callbacks that let held producers of these partitions retry."""
         calls: list[Callback] = []
         if self.gates:
             for topic_id in {partition.topic_id for partition in partitions}:
@@ -256,7 +258,7 @@ class State:
         return calls
 
     def _open(self, topic: Topic) -> None:
-        """Publish a topic's present settings to producers."""
+        """Make a topic's current settings effective for publishing."""
         was = self.opened.get(topic.name)
         # A new object each time, so that a concurrent publish never sees half of a change.
         opened = OpenTopic(topic, Turns() if was is None else was.turns)

@@ -78,9 +78,9 @@ class BlockingStem(Closing, Generic[S, Q]):
     ) -> None:
         """Publish one event later: ``delay_s`` seconds from now, or ``at`` a time with a time zone.
 
-        Returns once it is stored; it survives a power cut, and is published once. While no program
-        has the log open, it waits. It holds up no other event. An unknown topic is created now; if
-        the topic is deleted meanwhile, the event is dropped.
+        Returns when it is stored; it survives a power cut, and is published exactly one time. It
+        waits while no program has the log open, and does not hold up other events. An unknown topic
+        is created now; if the topic is deleted meanwhile, the event is dropped.
         """
         event = make_event(value, key, headers, timestamp_ms)
         self._schedule(topic, event, DueTime(delay_s, at), partition)
@@ -161,11 +161,11 @@ class BlockingStem(Closing, Generic[S, Q]):
 
     @abstractmethod
     def open_subscription(self, options: SubscriptionOptions) -> S:
-        """Subscribe; the stem closes the subscription at the latest."""
+        """Subscribe; closing the stem closes the subscription."""
 
     @abstractmethod
     def open_queue(self, options: QueueOptions) -> Q:
-        """Join a queue, until the stem is closed at the latest."""
+        """Join a queue; closing the stem leaves it."""
 
     @abstractmethod
     def close_now(self, *, failed: bool) -> None:

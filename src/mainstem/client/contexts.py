@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Exits(ABC):
-    """Does something at the end of its ``with`` block."""
+    """Base class whose ``_leave`` runs at the end of the ``with`` block."""
 
     __slots__ = ()
 
@@ -21,11 +21,11 @@ class Exits(ABC):
 
     @abstractmethod
     def _leave(self, error: BaseException | None) -> None:
-        """Close or settle; ``error`` is what ended the block, if it did not end well."""
+        """Close or settle; ``error`` is the exception that ended the block, None without one."""
 
 
 class Closing(Exits):
-    """Closed by its ``with`` block."""
+    """Base class that is closed by its ``with`` block."""
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -33,7 +33,7 @@ class Closing(Exits):
 
 
 class AsyncExits(ABC):
-    """Does something at the end of its ``async with`` block."""
+    """Base class whose ``_leave`` runs at the end of the ``async with`` block."""
 
     __slots__ = ()
 
@@ -48,11 +48,11 @@ class AsyncExits(ABC):
 
     @abstractmethod
     async def _leave(self, error: BaseException | None) -> None:
-        """Close or settle; ``error`` is what ended the block, if it did not end well."""
+        """Close or settle; ``error`` is the exception that ended the block, None without one."""
 
 
 class AsyncClosing(AsyncExits):
-    """Closed by its ``async with`` block."""
+    """Base class that is closed by its ``async with`` block."""
 
     async def __aenter__(self) -> Self:
         """Return itself."""

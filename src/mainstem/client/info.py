@@ -129,12 +129,12 @@ class QueueInfo(msgspec.Struct, frozen=True):
 
     @property
     def ready(self) -> int:
-        """Unsettled events that are not delivered now (fewer, if the topic is compacted)."""
+        """Unsettled events that are not in flight (fewer, if the topic is compacted)."""
         return sum(max(0, each.tail - each.next) + each.waiting for each in self.partitions)
 
     @property
     def out(self) -> int:
-        """Events that are delivered and not settled."""
+        """Number of events in flight."""
         return sum(each.out for each in self.partitions)
 
     @property

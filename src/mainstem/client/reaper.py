@@ -51,7 +51,7 @@ class Reaper:
         self._signals.put(True)
 
     def reap(self) -> None:
-        """Close the noted feeds; the events they returned last are delivered again."""
+        """Close the noted feeds; events that they returned last are delivered again."""
         with self._lock:
             while self._feeds:
                 try:

@@ -16,7 +16,7 @@ from mainstem.core.event import Event, Position
 
 
 class Context(Protocol):
-    """A context manager that closes itself."""
+    """A context manager that closes the object."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -91,13 +91,13 @@ class Queues(Protocol):
         """
 
     def purge(self, topic: str, name: str) -> int:
-        """Settle all events that wait, not those with consumers; return how many they were."""
+        """Settle all waiting events, but not those in flight; return their number."""
 
     def move(self, topic: str, name: str, to: str, *, limit: int = 1000) -> int:
-        """Move the first events that wait, at most ``limit``, to another topic in one append.
+        """Move the first waiting events, at most ``limit``, to another topic in one append.
 
-        Returns how many were moved; 0 if none wait. They keep their order, key, headers and time,
-        but the time begins anew where events have a time to live.
+        Returns the number of moved events. They keep their order, key, headers and timestamp, but a
+        time to live starts again.
         """
 
     def delete(self, topic: str, name: str) -> None:
@@ -274,9 +274,9 @@ class Stem(Context, Protocol):
     ) -> None:
         """Publish one event later: ``delay_s`` seconds from now, or ``at`` a time with a time zone.
 
-        Returns once it is stored; it survives a power cut, and is published once. While no program
-        has the log open, it waits. It holds up no other event. An unknown topic is created now; if
-        the topic is deleted meanwhile, the event is dropped.
+        Returns when it is stored; it survives a power cut, and is published exactly one time. It
+        waits while no program has the log open, and does not hold up other events. An unknown topic
+        is created now; if the topic is deleted meanwhile, the event is dropped.
         """
 
     def subscribe(
@@ -338,7 +338,7 @@ class Stem(Context, Protocol):
 
 @runtime_checkable
 class AsyncContext(Protocol):
-    """An async context manager that closes itself."""
+    """An async context manager that closes the object."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(
@@ -413,10 +413,10 @@ class AsyncQueues(Protocol):
         """Return the first unsettled events, or those after a position, without delivering any."""
 
     async def purge(self, topic: str, name: str) -> int:
-        """Settle all events that wait, not those with consumers; return how many they were."""
+        """Settle all waiting events, but not those in flight; return their number."""
 
     async def move(self, topic: str, name: str, to: str, *, limit: int = 1000) -> int:
-        """Move the first events that wait, at most ``limit``, to another topic in one append."""
+        """Move the first waiting events, at most ``limit``, to another topic in one append."""
 
     async def delete(self, topic: str, name: str) -> None:
         """Delete a queue; the events stay in the topic, unless AMQP made it for the queue."""
@@ -516,7 +516,10 @@ class AsyncQueue(AsyncContext, Protocol):
 
 @runtime_checkable
 class AsyncWriter(AsyncContext, Protocol):
-    """``Writer`` for an event loop; it takes over at ``async with``, or at the first call."""
+    """``Writer`` for an event loop.
+
+    It fences the previous writer at ``async with``, or at the first call.
+    """
 
     async def append(
         self,

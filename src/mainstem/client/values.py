@@ -10,7 +10,7 @@ from mainstem.core.errors import InvalidEvent
 from mainstem.core.event import NO_TIMESTAMP, Event, Headers
 
 Value = bytes | str | None | dict[str, Any] | list[Any] | int | float | bool
-"""Bytes stay as they are, text becomes UTF-8, None a tombstone; anything else becomes JSON."""
+"""Bytes are used as they are, text becomes UTF-8, None a tombstone; anything else becomes JSON."""
 Key = bytes | str | None
 Values = Iterable[Value | Event]
 AsyncValues = Iterable[Value | Event] | AsyncIterable[Value | Event]

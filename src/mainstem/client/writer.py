@@ -16,7 +16,9 @@ from mainstem.core.event import Event, Position
 from mainstem.core.names import check_group
 
 TRANSACTION_TIMEOUT_MS = 60_000
-"""How long a writer that dies within an append may hold back read_committed consumers."""
+"""The longest time that a writer which dies during an append holds back read_committed
+consumers.
+"""
 
 
 def transactional_id(topic: str, partition: int, name: str) -> str:
@@ -46,7 +48,7 @@ def only_partition(topic: str, count: int, partition: int | None) -> int:
 
 
 class Appender(Protocol):
-    """Appends for a writer; used by one thread at a time."""
+    """Appends for a writer; used by only one thread at a time."""
 
     def append(self, events: Sequence[Event]) -> list[Position]:
         """Append events, all or none; return their positions once they are durable."""

@@ -1,1 +1,1 @@
-"""What the system is about: events, record batches, policies, names, errors. No I/O, no clock."""
+"""Core values and rules: events, record batches, settings, names, errors. No I/O, no clock."""

@@ -1,4 +1,4 @@
-"""The Kafka v2 record batch as bytes: its header, its checksum, and its offset.
+"""The Kafka v2 record batch as bytes: header, checksum, and offsets.
 
 Every batch begins with 61 bytes, big-endian:
 
@@ -41,7 +41,7 @@ _CODECS = 5
 
 HEADER = Struct(">qiibIhiqqqhii")
 UNCHECKED, CHECKED = Struct(">qiibI"), Struct(">hiqqqhii")
-"""The header up to its checksum, and what of it is under the checksum."""
+"""The header fields before the checksum, and those covered by it."""
 _BASE_OFFSET = Struct(">q")
 _LENGTH = Struct(">i")
 _PLACE = Struct(">qii")
@@ -110,7 +110,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     fields = HEADER.unpack_from(buffer, position)
     magic, length = fields[3], fields[1]
     if magic != MAGIC:
-        # Older ones there have been; others no producer means.
+        # Older versions existed; none but 2 is accepted.
         kind = InvalidBatch if 0 <= magic < MAGIC else CorruptBatch
         raise kind(f"record batch with magic {magic}; only magic {MAGIC} is known")
     if length < HEADER_SIZE - LENGTH_BEFORE:
@@ -123,7 +123,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def read_span(batch: Buffer) -> tuple[int, int]:
-    """Return last offset delta and newest timestamp of a batch that was checked."""
+    """Return the last offset delta and the max timestamp of a batch that was checked before."""
     return _SPAN.unpack_from(batch, _SPAN_AT)
 
 
@@ -137,17 +137,17 @@ def checksum_matches(buffer: Buffer, position: int, size: int) -> bool:
 
 
 def seal(batch: bytearray | memoryview) -> None:
-    """Update the CRC of the batch."""
+    """Recompute the CRC of the batch."""
     _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))
 
 
 def place(batch: bytearray | memoryview, base_offset: int, epoch: int) -> None:
-    """Write base offset and leader epoch, which the CRC does not cover."""
+    """Set base offset and leader epoch, which the CRC does not cover."""
     _PLACE.pack_into(batch, 0, base_offset, len(batch) - LENGTH_BEFORE, epoch)
 
 
 def stamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Set LogAppendTime: every record gets this timestamp."""
+    """Set the timestamp type LogAppendTime, which gives every record this timestamp."""
     (attributes,) = _ATTRIBUTES.unpack_from(batch, 21)
     _ATTRIBUTES.pack_into(batch, 21, attributes | LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(batch, 35, timestamp_ms)
@@ -155,7 +155,7 @@ def stamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
 
 
 def set_size(batch: bytearray, codec: int) -> None:
-    """Write the batch length and the compression codec."""
+    """Set the batch length and the compression codec."""
     _LENGTH.pack_into(batch, 8, len(batch) - LENGTH_BEFORE)
     (attributes,) = _ATTRIBUTES.unpack_from(batch, 21)
     _ATTRIBUTES.pack_into(batch, 21, attributes & ~CODEC_MASK | codec)
@@ -163,7 +163,7 @@ def set_size(batch: bytearray, codec: int) -> None:
 
 
 def set_last_offset(batch: bytearray | memoryview, last_offset: int) -> None:
-    """Set the last offset of the batch, and update its CRC."""
+    """Set the last offset of the batch, and recompute its CRC."""
     (base_offset,) = _BASE_OFFSET.unpack_from(batch, 0)
     _LAST_OFFSET_DELTA.pack_into(batch, 23, last_offset - base_offset)
     seal(batch)
@@ -188,7 +188,7 @@ def read_whole(buffer: Buffer) -> BatchHeader:
     """Return the header of a buffer that must hold exactly one intact batch."""
     header = read_header(buffer)
     if header.size != len(buffer):
-        # A piece of one, or more than one, would be no other if it were sent again.
+        # A part of a batch, or several batches, would be refused again if sent again.
         whole = header.size > len(buffer) or checksum_matches(buffer, 0, header.size)
         kind = InvalidBatch if whole else CorruptBatch
         raise kind(
@@ -207,12 +207,12 @@ def read_whole(buffer: Buffer) -> BatchHeader:
 def check_header(
     buffer: Buffer, *, max_bytes: int | None = None, topic: str = "", stored: bool = False
 ) -> BatchHeader:
-    """Check everything that a batch's header can tell, and return it.
+    """Check everything that a batch's header can show, and return the header.
 
-    A batch from a producer is one whole batch of events with dense offsets. A ``stored`` one may
-    also be a control batch, stamped by the log, or thinned out by compaction. Raises
-    EventTooLarge over ``max_bytes``, CorruptBatch for anything else: InvalidBatch if it came as it
-    was sent.
+    A batch from a producer must be a single batch of events with consecutive offsets. A ``stored``
+    one may also be a control batch, have LogAppendTime, or have gaps from compaction. Raises
+    EventTooLarge over ``max_bytes``, InvalidBatch if its producer built it wrong, and CorruptBatch
+    for other damage.
     """
     if max_bytes is not None and len(buffer) > max_bytes:
         raise EventTooLarge(topic, len(buffer), max_bytes)

@@ -1,8 +1,8 @@
-"""The codecs of record batches, with decompression that never takes more memory than allowed.
+"""The codecs of record batches; decompression never uses more memory than allowed.
 
-How this works: what a stream claims about its size is compared with what its bytes could hold at
-all before anything is allocated, and every decoder is given room for ``max_bytes`` and no more.
-The decoders are imported when first used, so that importing this module costs nothing.
+How this works: before anything is allocated, the size that a stream claims is compared with the
+most that its bytes could expand to, and every decoder may write at most ``max_bytes``. The decoders
+are imported at first use, so that importing this module costs nothing.
 """
 
 import zlib
@@ -17,23 +17,23 @@ NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 """The codecs, in the order of their numbers in a batch's attributes."""
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 _STEP = 1024 * 1024
-"""How much of a stream is unpacked at a time: growing one buffer by steps needs no second copy."""
+"""Bytes decompressed at a time: growing one buffer by steps needs no second copy."""
 
 
 def number(name: str) -> int:
-    """Return the number of a codec by its name."""
+    """Return the number of a codec, given by its name."""
     if name in NAMES:
         return NAMES.index(name)
     raise InvalidSetting(f"no compression {name!r}; there are {', '.join(NAMES)}")
 
 
 def compress(codec: int, data: Buffer) -> Buffer:
-    """Compress data as Kafka's clients expect it."""
+    """Compress data in the format that Kafka clients expect."""
     return _COMPRESS[codec](data)
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
-    """Return the plain data; CorruptBatch if it is damaged or more than ``max_bytes``."""
+    """Return the decompressed data; CorruptBatch if it is damaged or larger than ``max_bytes``."""
     if not 0 <= codec < len(NAMES):
         raise CorruptBatch(f"unknown compression codec {codec}; known are 0 to {len(NAMES) - 1}")
     return _DECOMPRESS[codec](data, max_bytes)
@@ -84,14 +84,14 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> Buffer:
     return plain
 
 
-# snappy-java's stream, which the Java client and most others write and read: a header, then blocks
-# of at most 32 KiB, each with its length in front. librdkafka writes one bare block instead.
+# snappy-java's stream, which the Java client and most others use: a header, then blocks of at most
+# 32 KiB, each preceded by its length. librdkafka writes a single raw block instead.
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK = 32 * 1024
 _LENGTH = Struct(">I")
 _SNAPPY_EXPANSION = 22
-"""Snappy's densest element is a copy: 3 bytes that stand for 64."""
+"""Maximum expansion of Snappy: its densest element copies 64 bytes and takes 3."""
 
 
 def _compress_snappy(data: Buffer) -> bytes:
@@ -144,7 +144,7 @@ def _decompress_snappy_block(block: memoryview, room: int, max_bytes: int) -> by
 def _compress_lz4(data: Buffer) -> bytes:
     from lz4 import frame  # type: ignore[import-untyped]  # noqa: PLC0415
 
-    # The Java client reads independent blocks only.
+    # The Java client can only read independent blocks.
     return bytes(frame.compress(data, block_linked=False, store_size=False))
 
 
@@ -154,7 +154,7 @@ def _decompress_lz4(data: Buffer, max_bytes: int) -> Buffer:
     stream = frame.LZ4FrameDecompressor()
     plain = bytearray()
     source = data
-    # The decoder allocates all the room it is given at once, so a small batch gets a small room.
+    # The decoder allocates the whole limit at once, so a small batch gets a small limit.
     room = min(_STEP, max(16 * len(data), 4096))
     while not stream.eof:
         try:
@@ -173,11 +173,11 @@ def _decompress_lz4(data: Buffer, max_bytes: int) -> Buffer:
 
 
 _ZSTD_WINDOW = 1 << 27
-"""What zstd itself reads by default, and the most that its levels up to 22 write."""
+"""zstd's own default limit for reading, and the largest window of its levels up to 22."""
 _ZSTD_BLOCK = 128 * 1024
-"""The most that one block of a zstd frame can hold."""
+"""Maximum decompressed size of one block of a zstd frame."""
 _ZSTD_PLAIN, _ZSTD_REPEATED = 0, 1
-"""The kinds of block that tell how much they hold: bytes as they are, one byte repeated."""
+"""The block types whose decompressed size is in the block header: raw, and one byte repeated."""
 
 
 def _compress_zstd(data: Buffer) -> bytes:
@@ -192,7 +192,7 @@ def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
     try:
         frame = zstandard.get_frame_parameters(data)
         claimed = frame.content_size
-        # The decoder takes a claimed size for granted, whatever limit it is given.
+        # The decoder trusts a claimed size, whatever limit it is given.
         if claimed != zstandard.CONTENTSIZE_UNKNOWN and claimed > max_bytes:
             raise _too_large(ZSTD, max_bytes)
         start = zstandard.frame_header_size(data)
@@ -208,7 +208,7 @@ def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _zstd_frame(data: memoryview, position: int, checksum: bool, max_bytes: int) -> tuple[int, int]:
-    """Return the size of a frame and the most that it can hold, by its block headers alone."""
+    """Return the size of a frame and the most it can expand to, from its block headers alone."""
     surely = perhaps = 0
     last = False
     while not last:

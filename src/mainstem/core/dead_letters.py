@@ -33,9 +33,9 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 def topic_of(topic: str) -> str:
-    """Return the topic that a topic's dead letters go to: ``<topic>.dead``, if there is room.
+    """Return the topic of a topic's dead letters: ``<topic>.dead``, shortened if too long.
 
-    A longer name is cut, with a hash of all of it, as its letters must be found again.
+    A longer name is cut and gets a hash of the full name, so that the same topic is always found.
     """
     most = MAX_TOPIC_LENGTH - len(SUFFIX)
     if len(topic) > most:
@@ -74,7 +74,7 @@ def origin_of(letter: Event) -> Origin | None:
         name.replace("-", "_"): (letter.headers[at][1] or b"").decode("utf-8", "replace")
         for name, at in _story(letter).items()
     }
-    # Those of pipelines tell of a table, not of a queue and its deliveries.
+    # Dead letters of pipelines name a table instead of a queue and its deliveries.
     told = {"subscription": told.get("table", ""), "deliveries": "1"} | told
     try:
         return msgspec.convert(told, Origin, strict=False)
@@ -83,10 +83,10 @@ def origin_of(letter: Event) -> Origin | None:
 
 
 def _story(letter: Event) -> dict[str, int]:
-    """Return where the headers are that tell of the last failure, by name; none if some lack.
+    """Return the indexes of the headers about the last failure, by name; empty if any is missing.
 
-    They are the last of their names: an event may have had such headers before, of its own or as
-    the dead letter that it was.
+    Only the last header of each name counts: the event may have had such headers before, its own or
+    those of an earlier failure.
     """
     last = {
         name.removeprefix(PREFIX): at

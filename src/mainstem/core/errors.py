@@ -564,7 +564,7 @@ class Unreachable(MainstemError):
         self.address, self.reason = address, reason
 
 
-if not TYPE_CHECKING:  # Type checkers would accept any name if they saw __getattr__.
+if not TYPE_CHECKING:  # Type checkers would accept any name if __getattr__ were visible to them.
 
     def __getattr__(name: str) -> type[MainstemError]:
         """Return an error class by the name that it had in an earlier version."""

@@ -9,10 +9,10 @@ from mainstem.core.errors import UnreadableValue
 Headers = tuple[tuple[str, bytes | None], ...]
 NO_TIMESTAMP = -1
 NATIVE_HEADER = "mainstem-native"
-"""What a head keeps of a message as its protocol had it, for peers of the same protocol.
+"""The header with a message in its protocol's own form, for consumers of the same protocol.
 
-Begins with the name of the head and a NUL. All of it that others can use stands in plain headers,
-too, so that they leave this one out.
+It begins with the name of the head and a NUL. Everything in it that other protocols can use is also
+in plain headers, so they leave this header out.
 """
 
 
@@ -40,14 +40,18 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         return Position(self.partition, self.offset)
 
     def text(self) -> str:
-        """Return the value as UTF-8 text, UnreadableValue if it is none; no value is no text."""
+        """Return the value as UTF-8 text, or None; raises UnreadableValue if it is not UTF-8."""
         try:
             return (self.value or b"").decode()
         except UnicodeDecodeError as error:
             raise UnreadableValue("UTF-8 text", self._place(), str(error)) from None
 
     def json(self) -> Any:  # noqa: ANN401 - JSON is whatever was written
-        """Return the value parsed as strict JSON, UnreadableValue if it is none; no value is None.
+        """Return the value parsed as strict JSON, or None.
+
+        NaN, Infinity and lone surrogates are not JSON [RFC 8259]; numbers that Python cannot hold
+        (1e999, thousands of digits) and too deep nesting are refused. If a name is repeated, the
+        last value counts.
 
         NaN, Infinity and lone surrogates are not JSON [RFC 8259]; numbers that Python cannot hold
         (1e999, thousands of digits) and nesting too deep for it are refused. Of a name that

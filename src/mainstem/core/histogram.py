@@ -1,11 +1,11 @@
-"""A histogram with fixed bounds, as Prometheus has them."""
+"""A histogram with fixed buckets, as in Prometheus."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
 
 
 class Histogram:
-    """Counts of values per bucket, not cumulative; the last bucket is above all bounds.
+    """The number of values in each bucket, not cumulative; the last bucket is above all bounds.
 
     Only one thread may add at a time.
     """
@@ -15,7 +15,7 @@ class Histogram:
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = tuple(bounds)
         self.counts = [0] * (len(self.bounds) + 1)
-        """Values up to each bound and above the one before; the last are above all bounds."""
+        """Number of values in each bucket; the last bucket is above all bounds."""
         self.total = 0.0
         """The sum of all values."""
 

@@ -10,7 +10,7 @@ _TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW
 
 
 def check_topic(name: str, *, internal: bool = False) -> None:
-    """Raise InvalidName for what Kafka refuses, and for internal names unless ``internal``."""
+    """Raise InvalidName for names that Kafka refuses; internal ones need ``internal``."""
     if not name:
         raise InvalidName("topic", name, "it is empty")
     if len(name) > MAX_TOPIC_LENGTH:
@@ -46,9 +46,9 @@ def is_pattern(text: str) -> bool:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Tell whether a name fits a pattern: ``*`` is any run of characters, ``?`` is any one.
+    """Tell whether a name matches a pattern: ``*`` matches any characters, ``?`` exactly one.
 
-    Only the last ``*`` is ever tried again, so the time is at most one length times the other,
+    Only the last ``*`` is ever retried, so the time is at most the product of both lengths,
     whatever the pattern.
     """
     at, star, resume = 0, -1, 0

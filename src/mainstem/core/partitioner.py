@@ -1,4 +1,4 @@
-"""Which partition an event goes to: by its key as Kafka's Java client does, or in turn."""
+"""Chooses the partition of an event: by its key, as Kafka's Java client does, or in turn."""
 
 from functools import lru_cache
 from struct import Struct
@@ -8,11 +8,11 @@ _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
 _WORD = Struct("<I")
 _CACHED_KEY_BYTES = 128
-"""Longer keys are not remembered, so that the memory of the cache is bounded as well."""
+"""Longer keys are not cached, which bounds the memory of the cache."""
 
 
 def partition_for(key: bytes, partitions: int) -> int:
-    """Return the partition of a key: the same as that of every client that uses murmur2."""
+    """Return the partition of a key, the same as clients with the murmur2 partitioner choose."""
     hashed = _cached_murmur2(key) if len(key) <= _CACHED_KEY_BYTES else murmur2(key)
     return (hashed & 0x7FFFFFFF) % partitions
 
@@ -37,7 +37,7 @@ _cached_murmur2 = lru_cache(maxsize=16_384)(murmur2)
 
 
 class Turns:
-    """Partitions in turn for events without a key: each for a ``run`` of events, then the next."""
+    """Chooses partitions for events without a key in turn: a ``run`` of events each."""
 
     def __init__(self, start: int = 0, run: int = 1) -> None:
         self.run = run

@@ -1,16 +1,17 @@
-"""Parses the records of a batch; the bytes are not trusted.
+"""Parses the records of a batch; safe for untrusted bytes.
 
-How this works: a record is a run of zigzag varints and bytes,
+How this works: a record consists of zigzag varints and bytes,
 
     length, attributes (1 byte), timestamp delta, offset delta, key length, key, value length,
     value, header count, and for each header: key length, key, value length, value
 
-where a length of -1 means null. A slice never copies more than there is, an index past the end
+where a length of -1 means null. A slice never copies more than exists, an index past the end
 raises, and every record must end exactly where its length says, the last one where the batch ends.
-So the result is records or CorruptBatch, in no more memory than the uncompressed batch.
+So the result is either records or CorruptBatch, in no more memory than the uncompressed batch.
 
-The loop is long because it is hot: varints of one and two bytes, which most are, cost no call.
-Short headers are parsed once for all events that have the same, as those of one producer often do.
+The loop is long because it is on the hot path: varints of one and two bytes, the most common ones,
+are decoded without a call. Equal short headers, as events of one producer often have, are parsed
+only one time.
 """
 
 from collections.abc import Iterator
@@ -23,23 +24,23 @@ from mainstem.core.errors import CorruptBatch
 from mainstem.core.event import Headers
 
 UNPACKED_BYTES = 32 * 1024 * 1024
-"""Default limit of the uncompressed size, unless four times the batch size is more."""
+"""Default limit of the uncompressed size, unless four times the batch size is higher."""
 MAX_HEADERS = 10_000
-"""Maximum headers of one event: a header of two bytes takes a hundred in memory."""
+"""Maximum number of headers of one event: a header of two bytes takes a hundred in memory."""
 
 Record = tuple[int, int, bytes | None, bytes | None, Headers, int, int]
-"""Offset, timestamp, key, value, headers, and where the record begins and ends in the data."""
+"""Offset, timestamp, key, value, headers, and the start and end of the record in the data."""
 Malformed = Literal["replace", "strict"]
-"""What to do with a header name that is not UTF-8: read it as well as possible, or refuse it."""
+"""Handling of a header name that is not UTF-8: replace the invalid bytes, or refuse the batch."""
 
 _MAX_INT64 = 2**63 - 1
 _SHORT_HEADERS = 256
 _SAME_HEADERS = 256
-"""How many different short headers are remembered."""
+"""Number of different short headers that are cached."""
 
 
 def unpack(header: BatchHeader, batch: Buffer, max_bytes: int | None) -> tuple[bytes, int]:
-    """Return bytes that hold the records uncompressed, and where in them the records begin."""
+    """Return the uncompressed records, and the position at which they begin."""
     if not header.codec or not header.count:
         return _as_bytes(batch), HEADER_SIZE
     if max_bytes is None:
@@ -49,7 +50,7 @@ def unpack(header: BatchHeader, batch: Buffer, max_bytes: int | None) -> tuple[b
 
 
 def _as_bytes(batch: Buffer) -> bytes:
-    """Return a batch as bytes, without a copy if it is a view of all there is."""
+    """Return a batch as bytes; without a copy if it is a view of a whole bytes object."""
     whole = batch.obj if isinstance(batch, memoryview) else batch
     return whole if isinstance(whole, bytes) and len(whole) == len(batch) else bytes(batch)
 
@@ -57,7 +58,7 @@ def _as_bytes(batch: Buffer) -> bytes:
 def walk(  # noqa: C901, PLR0912, PLR0915 - one hot loop
     header: BatchHeader, data: bytes, position: int, malformed: Malformed = "replace"
 ) -> Iterator[Record]:
-    """Yield the records that begin at a position and must end with the data."""
+    """Yield the records that begin at ``position``; the last must end with the data."""
     if header.count < 0:
         raise CorruptBatch(f"record batch with count {header.count}")
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
@@ -174,7 +175,7 @@ def walk(  # noqa: C901, PLR0912, PLR0915 - one hot loop
 
 
 def _varint(data: bytes, position: int, most: int = 5) -> tuple[int, int]:
-    """Return the unsigned number at a position, and the position after it."""
+    """Decode an unsigned varint; return it and the position after it."""
     number = 0
     for index in range(most):
         byte = data[position + index]
@@ -193,7 +194,7 @@ def _signed(number: int) -> int:
 
 
 def _headers(data: bytes, position: int, stop: int, malformed: Malformed) -> tuple[Headers, int]:
-    """Return the headers whose count is at a position, and the position after them."""
+    """Decode headers, preceded by their count; return them and the position after them."""
     number, position = _varint(data, position)
     count = _signed(number)
     if not 0 <= count <= min(MAX_HEADERS, (stop - position) // 2):

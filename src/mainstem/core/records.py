@@ -36,7 +36,7 @@ _MAX_INT64 = 2**63 - 1
 
 
 def _varint(number: int) -> bytes:
-    """Return a number as a zigzag varint."""
+    """Encode a number as a zigzag varint."""
     rest = number << 1 if number >= 0 else ~(number << 1)
     encoded = bytearray()
     while rest > 0x7F:
@@ -51,7 +51,7 @@ _VARINTS = tuple(_varint(number) for number in range(_CACHED))
 _ABSENT = _varint(-1)
 _NO_HEADER = bytes(HEADER_SIZE)
 _LARGE_BYTES = 64 * 1024
-"""Values that are copied no more often than needed."""
+"""Values of this size or more are copied as rarely as possible."""
 
 
 def build(
@@ -74,7 +74,7 @@ def build(
     top, parts = _encode(events, first, now_ms)
     if top > _MAX_INT64:
         _timestamp(top, now_ms)
-    # Copied once, as events may be large.
+    # Copied only one time, as events may be large.
     batch = bytearray().join(parts)
     if codec:
         batch[HEADER_SIZE:] = codecs.compress(codec, batch[HEADER_SIZE:])
@@ -90,7 +90,7 @@ def build(
 
 
 def build_one(event: Event, now_ms: int) -> bytearray:
-    """Build the same record batch of one event in half the time, as most are published so."""
+    """Build a record batch of one event, the common case, in half the time of ``build``."""
     if event.value is not None and len(event.value) > _LARGE_BYTES:
         return build((event,), now_ms=now_ms)
     timestamp = event.timestamp_ms
@@ -104,7 +104,7 @@ def build_one(event: Event, now_ms: int) -> bytearray:
 
 
 def _encode_one(event: Event) -> bytes:
-    """Return the only record of a batch: both its deltas are 0."""
+    """Encode the only record of a batch: both its deltas are 0."""
     key, value, headers = event.key, event.value, event.headers
     if key is None:
         key_length, key = _ABSENT, b""
@@ -123,7 +123,7 @@ def _encode_one(event: Event) -> bytes:
 
 
 def _encode(events: Sequence[Event], first: int, now_ms: int) -> tuple[int, list[bytes]]:
-    """Return the largest timestamp, and all records in parts, behind room for the header."""
+    """Return the max timestamp, and all encoded records, preceded by space for the header."""
     varints, parts = _VARINTS, [_NO_HEADER]
     top, previous, since = first, events[0].timestamp_ms, b"\x00"
     for delta, event in enumerate(events):
@@ -156,7 +156,7 @@ def _encode(events: Sequence[Event], first: int, now_ms: int) -> tuple[int, list
 
 
 def _timestamp(timestamp_ms: int, now_ms: int) -> int:
-    """Return the time of an event that has none; refuse one that cannot be."""
+    """Return an event's timestamp, or ``now_ms`` if it has none; refuses invalid ones."""
     if timestamp_ms == NO_TIMESTAMP:
         return now_ms
     raise InvalidEvent(f"timestamp {timestamp_ms} ms: it must be 0 to {_MAX_INT64}")
@@ -198,8 +198,8 @@ def events(
 ) -> Iterator[Event]:
     """Return the events of one batch, in order, from an offset on; a control batch has none.
 
-    The checksum is checked before this returns; a damaged record raises CorruptBatch when its
-    turn comes. ``max_bytes`` bounds what a compressed batch may unpack to.
+    The checksum is checked before this returns; a damaged record raises CorruptBatch when the
+    iterator reaches it. ``max_bytes`` limits the uncompressed size.
     """
     header = read_whole(batch)
     if header.is_control:
@@ -215,7 +215,7 @@ def events(
 def keys(
     batch: Buffer, *, max_bytes: int | None = None
 ) -> Iterator[tuple[int, bytes | None, bool, int]]:
-    """Return offset, key, whether there is a value, and timestamp of every event of a batch."""
+    """Yield offset, key, whether there is a value, and timestamp of every event of a batch."""
     header = read_whole(batch)
     if header.is_control:
         return iter(())
@@ -229,9 +229,9 @@ def keys(
 def check_records(
     batch: Buffer, *, max_bytes: int | None = None, needs_keys: bool = False
 ) -> list[int]:
-    """Check every record of a batch from a producer, and return their times.
+    """Check every record of a batch from a producer, and return their timestamps.
 
-    Raises InvalidEvent if some lack needed keys.
+    Raises InvalidEvent if ``needs_keys`` and some have no key.
     """
     header = read_whole(batch)
     data, start = unpack(header, batch, max_bytes)
@@ -261,7 +261,7 @@ def check_records(
 
 
 def packed(batch: Buffer, compression: str, *, max_bytes: int | None = None) -> bytearray:
-    """Return the batch with its records compressed in another way, and all else as it was."""
+    """Return the batch with another compression of its records, and otherwise unchanged."""
     header = read_whole(batch)
     data, start = unpack(header, batch, max_bytes)
     codec = codecs.number(compression)
@@ -279,8 +279,8 @@ def retain(
 ) -> Buffer | None:
     """Return the batch with only the events for which ``keep(offset, key, has_value)`` is true.
 
-    Offsets, producer and compression stay as they are. The batch itself is returned if nothing
-    goes (a control batch always), None if nothing stays.
+    Offsets, producer and compression stay unchanged. Returns the batch itself if all events are
+    kept (always for a control batch), None if none is kept.
     """
     header = read_whole(batch)
     if header.is_control:
@@ -299,7 +299,8 @@ def retain(
 def emptied(batch: Buffer, now_ms: int) -> bytearray:
     """Return the batch without its events; its header keeps the producer's sequence numbers.
 
-    Its base timestamp, which without events means nothing else, is the time at which they went.
+    Its base timestamp, otherwise meaningless without events, is the time at which they were
+    removed.
     """
     header = read_whole(batch)
     attributes = header.attributes & ~CODEC_MASK

@@ -11,9 +11,9 @@ class Durability(StrEnum):
     """What an acknowledged event survives."""
 
     MEMORY = "memory"
-    """Nothing: it is gone when the process ends."""
+    """Nothing: the event is lost when the process ends."""
     DISK = "disk"
-    """The end of the process, also by kill -9; not a power cut."""
+    """The end of the process, also by kill -9, but not a power cut."""
     FSYNC = "fsync"
     """A power cut."""
 
@@ -22,13 +22,13 @@ class Overload(StrEnum):
     """What happens when the slowest live cursor is ``max_backlog`` events behind the tail."""
 
     BUFFER = "buffer"
-    """Nothing: the log grows until retention or the disk ends it."""
+    """The event is accepted: the log grows up to retention or the size of the disk."""
     DROP_OLDEST = "drop=oldest"
-    """The start moves on, and what each reader missed is counted."""
+    """The oldest events are deleted, and those that a reader missed are counted."""
     DROP_NEWEST = "drop=newest"
-    """The event is refused and counted; it was never acknowledged."""
+    """The event is refused and counted; the producer gets an error."""
     BACKPRESSURE = "backpressure"
-    """The producer is held for a bounded time, then refused with a retriable error."""
+    """The producer is held for a limited time, then refused with a retriable error."""
 
 
 class Validate(StrEnum):
@@ -39,19 +39,19 @@ class Validate(StrEnum):
 
 
 class Timestamps(StrEnum):
-    """Which time an event is given."""
+    """Which timestamp an event gets."""
 
     CREATED = "created"
-    """That of its producer."""
+    """The timestamp that the producer set (CreateTime)."""
     APPENDED = "appended"
-    """That of the append."""
+    """The time of the append (LogAppendTime)."""
 
 
 class Compression(StrEnum):
     """How the record batches of a topic are stored."""
 
     PRODUCER = "producer"
-    """As the producer sent them."""
+    """As sent by the producer."""
     NONE = "none"
     GZIP = "gzip"
     SNAPPY = "snappy"
@@ -67,13 +67,14 @@ KEPT = {
     "flush.messages": str(2**63 - 1),
     "flush.ms": str(2**63 - 1),
 }
-"""Settings of Kafka's, with its defaults, about how it manages its files: they promise nothing to
-those who publish and subscribe, so a topic keeps them for tools that set them, and that is all.
-Those about syncing are for topics that sync every event before it is acknowledged."""
+"""Kafka configs about how Kafka manages its files, with Kafka's defaults. They have no effect here;
+a topic stores them for tools that set them. Those about syncing need durability fsync, where every
+event is synced before it is acknowledged.
+"""
 
 
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The settings of a topic, every one with its default."""
+    """The settings of a topic, with their defaults."""
 
     partitions: int = 1
     """How many partitions; may grow, never shrink."""
@@ -131,24 +132,24 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def bounds_times(self) -> bool:
-        """Whether events are refused for the time that their producer says."""
+        """Whether events are refused because of their producer's timestamps."""
         limits = (self.max_ahead_ms, self.max_behind_ms)
         return limits != (None, None) and self.timestamps is Timestamps.CREATED
 
     @property
     def close_ms(self) -> int | None:
-        """The age at which a segment is closed, None if at none."""
+        """The age at which a segment is closed; None for no such age."""
         ages = (self.segment_ms, self.compact_within_ms if self.compact else None)
         return min((age for age in ages if age is not None), default=None)
 
     @property
     def expire_ms(self) -> int | None:
-        """The age at which segments are deleted, None if at none."""
+        """The age at which segments are deleted; None for no such age."""
         return self.retention_ms if self.expire else None
 
     @property
     def expire_bytes(self) -> int | None:
-        """The size beyond which segments are deleted, None if at none."""
+        """The partition size above which segments are deleted; None for no such size."""
         return self.retention_bytes if self.expire else None
 
     @property
@@ -164,7 +165,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return self.timestamps == "created" and self.compression == "producer"
 
     def altered(self, **changes: object) -> "TopicSettings":
-        """Return these settings with some changed; what means nothing is refused by name."""
+        """Return these settings with some changed; raises InvalidSetting for unknown names."""
         unknown = sorted(set(changes) - set(self.__struct_fields__))
         if unknown:
             known = ", ".join(self.__struct_fields__)
@@ -178,7 +179,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return settings
 
     def check(self) -> None:
-        """Refuse values and combinations that mean nothing."""
+        """Raise InvalidSetting for values and combinations that are not valid."""
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:

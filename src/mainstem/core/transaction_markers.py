@@ -23,7 +23,7 @@ _ABORT, _COMMIT = 0, 1
 def build_marker(
     producer_id: int, epoch: int, *, committed: bool, now_ms: int, coordinator_epoch: int = 0
 ) -> bytearray:
-    """Build the marker that commits or aborts what a producer wrote in a transaction."""
+    """Build the marker that commits or aborts a producer's transaction in a partition."""
     event = Event(_VALUE.pack(0, coordinator_epoch), _KEY.pack(0, _COMMIT if committed else _ABORT))
     batch = build(
         (event,), now_ms=now_ms, producer_id=producer_id, producer_epoch=epoch, transactional=True

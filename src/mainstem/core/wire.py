@@ -12,15 +12,15 @@ class ProtocolError(Exception):
 
 
 class FileSlice(Protocol):
-    """A stretch of a file, which is sent without passing through this process."""
+    """A range of a file, which is sent without copying it into this process."""
 
     @property
     def length(self) -> int:
-        """How many bytes."""
+        """Length in bytes."""
 
     @property
     def position(self) -> int:
-        """Where in the file."""
+        """Start position in the file."""
 
     def fileno(self) -> int:
         """Return the file's descriptor, -1 if the bytes are in memory."""

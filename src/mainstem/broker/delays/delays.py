@@ -1,17 +1,17 @@
-"""Delayed events: stored at once, published when they are due, whatever waits before or after them.
+"""Delayed events: stored at once, published when due, independently of one another.
 
-How this works: a delayed event is a record of ``__mainstem_delayed``; in memory there is only its
-due time and offset (``due_index.py``). When events are due, one append holds them for their topics
-together with a mark that they were moved. So a crash neither loses one nor moves it twice. At most
-``MAX_AT_ONCE`` are moved by a tick, and the next tick waits until these are durable: a million that
-are due together come in many small appends, and everything else goes on in between.
+How this works: a delayed event is a record of ``__mainstem_delayed``; only its due time and offset
+are in memory (``due_index.py``). When events are due, a single append writes them to their topics,
+together with a mark that says which were published. So a crash neither loses nor repeats one. A
+tick publishes at most ``MAX_AT_ONCE`` events, and the next tick waits until these are durable: a
+million events due together are published in many small appends, with other work in between.
 
-Events whose target is a head's route (an AMQP exchange) are routed when they are due, by the router
-that the head has registered; until it has, they wait. An event whose topic is gone is dropped.
+Events for a head's route (an AMQP exchange) are routed when they are due, by the router that the
+head has registered; until then they wait. An event whose topic was deleted is dropped.
 
-The start of the topic is deleted up to the first event that is still delayed. If only few of its
-events still are, those at its start are written anew at its end, so that an event of next year does
-not keep the disk space of all events after it.
+The topic is trimmed up to the first event that is still delayed. If few of the events after that
+are still delayed, they are copied to the end of the topic, so that an event due next year does not
+keep the disk space of all later events.
 """
 
 import threading
@@ -41,17 +41,17 @@ from mainstem.core.records import build_one, events
 from mainstem.log.port import Appended, Batches, PartitionId
 
 MAX_AT_ONCE = 500
-"""Events that are moved, or written anew, in one append."""
+"""Maximum number of events published, or copied to the end, in one append."""
 MAX_BYTES = 4 * 1024 * 1024
-"""Bytes that are moved in one append, unless one event takes more."""
+"""Maximum bytes published in one append, unless a single event is larger."""
 THIN_SHARE = 4
-"""Events are written anew while fewer than one in so many is still delayed."""
+"""Delayed events are copied to the end while they are fewer than one in this many."""
 TIDY_MS = 1_000
 _AGAIN_MS = 1_000
-"""When to try again if the disk is full."""
+"""Delay in ms before a retry when the disk is full."""
 _READ_BYTES = 64 * 1024
 _NEAR = 64
-"""Offsets up to this far apart are read together."""
+"""Offsets at most this far apart are read together."""
 _AT = PartitionId(IDS[DELAYED], 0)
 
 Router = Callable[[str, Event], Sequence[RoutedEvent]]
@@ -59,16 +59,16 @@ Router = Callable[[str, Event], Sequence[RoutedEvent]]
 
 
 class DelayedEvent(NamedTuple):
-    """An event to be published when it is due: to a topic, or by the route of a head."""
+    """An event to publish when it is due: to a topic, or through a head's route."""
 
     event: Event
     due_ms: int
-    """On the wall clock."""
+    """The due time, in wall-clock ms since 1970."""
     topic: str = ""
     partition: int | None = None
-    """None: by the event's key, else in turn."""
+    """None: chosen by the event's key, or in turn without a key."""
     head: str = ""
-    """Instead of a topic: the head whose router knows ``route``."""
+    """The head whose router resolves ``route``; empty if the event goes to ``topic``."""
     route: str = ""
 
 
@@ -78,7 +78,7 @@ class Waiting(NamedTuple):
     events: int
     next_due_ms: int | None
     dropped: int
-    """Events dropped when they were due, because their topic was gone, since the start."""
+    """Due events that were dropped since the start because their topic was deleted."""
 
 
 class Delays:
@@ -91,9 +91,9 @@ class Delays:
         self._lock = threading.Lock()
         self._routers: dict[str, Router] = {}
         self._unrouted: dict[str, list[Entry]] = {}
-        """Due entries whose head is not there, by head."""
+        """Due entries whose head has not registered a router, by head."""
         self._blocked = False
-        """Whether an append must become durable before anything else is moved."""
+        """Whether the next publish waits until the last append is durable."""
         self._retry_ms = 0
         self._tidy_ms = 0
         self._moved_some = False
@@ -102,14 +102,14 @@ class Delays:
         self.index = DueIndex()
         self._replay_into(self.index)
 
-    # In
+    # Storing
 
     def append(self, before: Batches, delayed: Sequence[DelayedEvent], beside: Batches) -> Appended:
-        """Append batches and delayed events, all or nothing; a broken target is refused now."""
+        """Append batches and delayed events, all or nothing; raises now if a target is invalid."""
         if not delayed:
             return self._log.append([*before, *beside])
         now_ms = self._now_ms()
-        # One batch for each, so that each can be read alone.
+        # One batch per event, so that each can be read alone.
         own = [
             (_AT, build_one(delayed_record(each.event, each.due_ms, self._target(each)), now_ms))
             for each in delayed
@@ -124,7 +124,7 @@ class Delays:
         return appended
 
     def route_delayed(self, head: str, router: Router) -> None:
-        """Register the router of a head's routes; events that are due already go to it soon."""
+        """Register the router of a head's routes; it gets events that are already due soon."""
         with self._lock:
             self._routers[head] = router
             self.index.put_back(self._unrouted.pop(head, ()))
@@ -141,14 +141,14 @@ class Delays:
         opened = self._state.opened.get(delayed.topic)
         if opened is None:
             raise UnknownTopic(delayed.topic)
-        # Raises what publishing it now would raise: later nobody is there to be told.
+        # Raises what publishing now would raise: later no caller would get the error.
         runs(opened.topic, (delayed.event,), delayed.partition, Turns(), self._now_ms())
         return ToTopic(opened.topic.id, delayed.partition)
 
-    # Out
+    # Publishing
 
     def next_deadline(self) -> int | None:
-        """Return when ``tick`` is due, on the wall clock; None if it waits, or nothing does."""
+        """Return when ``tick`` is due, in wall-clock ms; None if it waits or nothing is delayed."""
         if self._blocked:
             return None
         with self._lock:
@@ -167,11 +167,11 @@ class Delays:
                 if not self._move(now_ms) and self._moved_some and now_ms >= self._tidy_ms:
                     self._tidy(now_ms)
             except MainstemError:
-                # The disk is full, or has failed. Nothing was moved.
+                # The disk is full, or has failed; nothing was published.
                 self._retry_ms = now_ms + _AGAIN_MS
 
     def _move(self, now_ms: int) -> bool:
-        """Append events that are due to their topics; False if none is."""
+        """Publish events that are due; return False if none is."""
         entries = self.index.take(now_ms, MAX_AT_ONCE)
         if not entries:
             return False
@@ -207,13 +207,13 @@ class Delays:
         return True
 
     def _forget_lost(self, offsets: Iterable[int]) -> None:
-        """Forget events whose record is gone: quarantined, as it was damaged on disk."""
+        """Drop events whose record was quarantined, because it was damaged on disk."""
         for offset in offsets:
             self.index.remove([(offset, offset)])
             self._dropped += 1
 
     def _send(self, slice_: "_Slice", offset: int, event: Event, target: ToTopic | ToRoute) -> None:
-        """Add a due event to the slice, for each topic that it goes to."""
+        """Add a due event to the append, for each topic that it goes to."""
         slice_.moved.append(offset)
         if isinstance(target, ToRoute):
             for routed in self._routers[target.head](target.route, event):
@@ -228,7 +228,7 @@ class Delays:
         appended.durable.then(lambda _: self._unblock())
 
     def _wait_for(self, offset: int) -> None:
-        """Wait until an event that is due already has become durable."""
+        """Wait until an event that is already due becomes durable."""
         self._blocked = True
         self._log.watch(_AT, offset, self._unblock)
 
@@ -239,7 +239,7 @@ class Delays:
     # Disk space
 
     def _tidy(self, now_ms: int) -> None:
-        """Delete the start of the topic, and write anew what keeps it."""
+        """Trim the topic, and copy delayed events from its start to its end if they are few."""
         self._tidy_ms = now_ms + TIDY_MS
         bounds = self._log.bounds(_AT)
         first = min(next(self.index.offsets(), bounds.tail), bounds.tail)
@@ -256,7 +256,7 @@ class Delays:
             self._moved_some = False
 
     def _write_anew(self, now_ms: int) -> None:
-        """Write the first delayed events once more at the end, marked as moved where they were."""
+        """Copy the first delayed events to the end, and mark the originals as no longer delayed."""
         offsets = [at for at, _ in zip(self.index.offsets(), range(MAX_AT_ONCE), strict=False)]
         copies: dict[int, tuple[Event, int]] = {}
         size = 0
@@ -287,7 +287,7 @@ class Delays:
                     offset = record.offset + 1
 
     def _records(self, offsets: Sequence[int]) -> dict[int, tuple[Event, Delayed]]:
-        """Return the delayed events at offsets, given in ascending order."""
+        """Return the delayed events at these offsets, which must be ascending."""
         found: dict[int, tuple[Event, Delayed]] = {}
         wanted = iter(offsets)
         offset = next(wanted, None)
@@ -308,7 +308,7 @@ class Delays:
 
 
 class _Slice:
-    """What is moved in one append."""
+    """The events of one append."""
 
     def __init__(self, state: State, now_ms: int) -> None:
         self._state, self._now_ms = state, now_ms
@@ -320,11 +320,11 @@ class _Slice:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more should be appended together."""
+        """Whether the append has reached its size limit."""
         return self._bytes > MAX_BYTES
 
     def add(self, opened: OpenTopic | None, at: int | None, event: Event) -> None:
-        """Add an event for a topic; one that the topic does not take any more is dropped."""
+        """Add an event for a topic; it is dropped if the topic does not accept it."""
         if opened is None:
             self.dropped += 1
             return
@@ -333,7 +333,7 @@ class _Slice:
         self._bytes += len(event.value or b"")
 
     def batches(self) -> Iterator[tuple[PartitionId, bytearray | memoryview]]:
-        """Return all as record batches, in the order of due times within each topic."""
+        """Yield all events as record batches, in order of due times within each topic."""
         for (name, at), found in self._events.items():
             opened = self._opened[name]
             for run in self._runs(opened, found, at):
@@ -342,7 +342,7 @@ class _Slice:
     def _runs(
         self, opened: OpenTopic, found: Sequence[Event], at: int | None
     ) -> list[PartitionBatch]:
-        """Build record batches; drop events that the topic does not take any more."""
+        """Build record batches, without events that the topic does not accept."""
         try:
             return runs(opened.topic, found, at, opened.turns, self._now_ms)
         except MainstemError:
@@ -353,7 +353,7 @@ class _Slice:
 
 
 def apply(index: DueIndex, record: Event) -> None:
-    """Apply one record of the topic: the index is a fold over it."""
+    """Apply one record of the topic to the index, which is a fold over them."""
     said = decode_key(record.key or b"")
     if isinstance(said, Moved):
         index.remove(said.ranges)

@@ -1,10 +1,10 @@
-"""The due index: which offsets are delayed, and which is due next; about 16 bytes for each.
+"""The due index: which offsets are delayed, and which is due next; about 16 bytes per event.
 
-How this works: what is delayed is one bit per offset. What is due next comes out of a small heap of
-the latest entries and many sorted runs. When the heap is full it becomes one more run: two arrays
-of 64-bit numbers, read from the front. A second heap holds the first entry of each run, so adding
-and taking stay cheap for any number of entries, and nothing is ever merged. Entries whose bit is
-cleared (moved, or written anew at a later offset) are skipped once they come up.
+How this works: one bit per offset says whether it is delayed. The next due entry comes from a small
+heap of the latest entries and many sorted runs. When the heap is full it becomes another run: two
+arrays of 64-bit numbers, read from the front. A second heap holds the first entry of each run, so
+adding and taking stay cheap for any number of entries, and runs are never merged. Entries whose bit
+was cleared (published, or copied to a later offset) are skipped when they are reached.
 """
 
 import heapq
@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from mainstem.broker.delays.records import Range
 
 RUN_LENGTH = 4096
-"""Entries of the heap that become a run together."""
+"""Number of entries in the heap that become a run."""
 _CHUNK = 1024
-"""Offsets whose bits are one number."""
+"""Number of offsets whose bits are stored in one integer."""
 
 Entry = tuple[int, int]
 """Due time and offset."""
@@ -33,10 +33,10 @@ class _Run:
         self.at = 0
 
     def step(self) -> bool:
-        """Move to the next entry; False at the end."""
+        """Go to the next entry; return False at the end."""
         self.at += 1
         if self.at > RUN_LENGTH // 2 and self.at < len(self.dues):
-            # Far-future entries should not keep the memory of those before them.
+            # Free the entries before it, since far-future entries stay in memory for long.
             del self.dues[: self.at], self.offsets[: self.at]
             self.at = 0
         return self.at < len(self.dues)
@@ -47,7 +47,7 @@ class DueIndex:
 
     def __init__(self) -> None:
         self._bits: dict[int, int] = {}
-        """Which offsets are delayed, by chunk; chunks in the order of their offsets."""
+        """Bits of the delayed offsets, by chunk, in ascending order."""
         self._count = 0
         self._latest: list[Entry] = []
         self._runs: dict[int, _Run] = {}
@@ -62,14 +62,14 @@ class DueIndex:
         return bool(self._bits.get(offset // _CHUNK, 0) >> offset % _CHUNK & 1)
 
     def add(self, offset: int, due_ms: int) -> None:
-        """Note that an offset is delayed."""
+        """Mark an offset as delayed."""
         chunk = offset // _CHUNK
         self._bits[chunk] = self._bits.get(chunk, 0) | 1 << offset % _CHUNK
         self._count += 1
         self._push((due_ms, offset))
 
     def remove(self, ranges: Iterable[Range]) -> None:
-        """Note that offsets are no longer delayed; those that are not are ignored."""
+        """Mark offsets as no longer delayed; offsets that are not delayed are ignored."""
         for first, last in ranges:
             for chunk in range(first // _CHUNK, last // _CHUNK + 1):
                 start = chunk * _CHUNK
@@ -88,9 +88,9 @@ class DueIndex:
         return None if entry is None else entry[0]
 
     def take(self, now_ms: int, most: int) -> list[Entry]:
-        """Take out entries that are due, the earliest first; they stay delayed until removed.
+        """Return entries that are due, earliest first; they stay delayed until ``remove``.
 
-        The caller puts back those that it does not remove.
+        The caller passes those that it does not remove to ``put_back``.
         """
         taken: list[Entry] = []
         while len(taken) < most:
@@ -102,7 +102,7 @@ class DueIndex:
         return taken
 
     def put_back(self, entries: Iterable[Entry]) -> None:
-        """Return entries that were taken."""
+        """Undo ``take`` for entries that were not removed."""
         for entry in entries:
             self._push(entry)
 
@@ -116,7 +116,7 @@ class DueIndex:
                 left ^= low
 
     def entries(self) -> list[Entry]:
-        """Return everything that is delayed and not taken out, sorted."""
+        """Return all entries that are delayed and not taken, sorted."""
         found = set(self._latest)
         for run in self._runs.values():
             found.update(zip(run.dues[run.at :], run.offsets[run.at :], strict=True))
@@ -132,7 +132,7 @@ class DueIndex:
             self._latest = []
 
     def _first(self) -> Entry | None:
-        """Return the earliest entry that is still delayed, dropping those before it."""
+        """Return the earliest entry that is still delayed, and drop those before it."""
         while (entry := self._earliest()) is not None:
             if entry[1] in self:
                 return entry

@@ -1,7 +1,7 @@
-"""The records of ``__mainstem_delayed``: delayed events, and marks that some were moved.
+"""The records of ``__mainstem_delayed``: delayed events, and marks of published ones.
 
-A delayed event keeps its value and headers as they are; its record's key says when it is due and
-where it goes, as JSON.
+A delayed event's record has the event's value and headers; the record's key is JSON with the due
+time, the target and the event's own key.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,19 +11,19 @@ import msgspec
 from mainstem.core.event import Event
 
 Range = tuple[int, int]
-"""The first and the last of consecutive offsets."""
+"""First and last of a run of consecutive offsets."""
 
 
 class ToTopic(msgspec.Struct, frozen=True, array_like=True, tag="topic"):
-    """A target: a topic, which is named by its id, so that another of its name is not meant."""
+    """A target topic, named by its id, so that a later topic of the same name is not meant."""
 
     topic_id: str
     partition: int | None = None
-    """None: by the event's key, else in turn."""
+    """None: chosen by the event's key, or in turn without a key."""
 
 
 class ToRoute(msgspec.Struct, frozen=True, array_like=True, tag="route"):
-    """A target that only a head understands; its router is asked once the event is due."""
+    """A target that only a head can resolve; its router is called when the event is due."""
 
     head: str
     route: str
@@ -33,7 +33,7 @@ class Delayed(msgspec.Struct, frozen=True, array_like=True, tag="delayed/1"):
     """The key of the record of a delayed event."""
 
     due_ms: int
-    """On the wall clock."""
+    """The due time, in wall-clock ms since 1970."""
     target: ToTopic | ToRoute
     key: bytes | None
     timestamp_ms: int
@@ -56,12 +56,12 @@ def delayed_record(event: Event, due_ms: int, target: ToTopic | ToRoute) -> Even
 
 
 def moved_record(offsets: Iterable[int]) -> Event:
-    """Return the mark that offsets are no longer delayed."""
+    """Return the mark for offsets that are no longer delayed."""
     return Event(None, _encode(Moved(tuple(_ranges(offsets)))))
 
 
 def original(record: Event, said: Delayed) -> Event:
-    """Return the event that was delayed."""
+    """Return the event as it was when it was delayed."""
     return Event(record.value, said.key, record.headers, said.timestamp_ms)
 
 

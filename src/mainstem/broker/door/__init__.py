@@ -226,19 +226,19 @@ class Door(Topics, Publishing, Reading, Groups, Protocol):
 
     @property
     def queues(self) -> Queues:
-        """Queues."""
+        """The port for queues."""
 
     @property
     def delays(self) -> Delays:
-        """Delayed events."""
+        """The port for delayed events."""
 
     @property
     def transactions(self) -> Transactions:
-        """Transactions."""
+        """The port for transactions."""
 
     @property
     def producers(self) -> Producers:
-        """Idempotent producers."""
+        """The port for idempotent producers."""
 
     @property
     def classic(self) -> ClassicGroups:
@@ -258,8 +258,8 @@ class Door(Topics, Publishing, Reading, Groups, Protocol):
 
     @property
     def definitions(self) -> Definitions:
-        """State that heads store."""
+        """The port for state that heads store."""
 
     @property
     def duties(self) -> Duties:
-        """Work that one node does at a time."""
+        """The port for work that one node does at a time."""

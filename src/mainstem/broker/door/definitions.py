@@ -12,7 +12,7 @@ __all__ = ["Definitions", "HeadDefinitions"]
 class HeadDefinitions(Protocol):
     """The definitions of one head: bytes that only the head understands.
 
-    A change is visible at once; answer a peer only once it is ``durable``. A head must not await
+    A change is visible at once; wait for ``durable`` before answering a peer. A head must not await
     between reading definitions and changing them, or it would decide on old state.
     """
 

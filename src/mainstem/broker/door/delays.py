@@ -10,13 +10,13 @@ DelayedRouter = Router
 
 
 class Delays(Protocol):
-    """What is delayed, and where it goes when it is due."""
+    """Reports delayed events, and registers the routers that resolve heads' routes."""
 
     def waiting(self) -> Waiting:
         """Return how many events are delayed, and when the next one is due."""
 
     def route_delayed(self, head: str, router: DelayedRouter) -> None:
-        """Say who knows where a head's routes lead; for a head, not its peers.
+        """Register the router for a head's routes; only heads call this, not their peers.
 
-        It is called with the delayed events locked: it must not block, nor call anything here.
+        It is called under the lock of the delayed events: it must not block, nor call this port.
         """

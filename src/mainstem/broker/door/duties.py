@@ -11,17 +11,17 @@ class Duty(Protocol):
 
     @property
     def is_held(self) -> bool:
-        """Whether the caller holds the duty now, and so does its work."""
+        """Whether the caller holds the duty now, and may do its work."""
 
     def release(self) -> None:
-        """Stop holding or awaiting the duty; the longest waiter holds it next."""
+        """Release the duty or stop waiting for it; the longest waiter gets it next."""
 
 
 class Duties(Protocol):
     """Grants duties, each to one holder at a time; a free duty is granted at once."""
 
     def hold(self, name: str, changed: Callable[[], None]) -> Duty:
-        """Ask for a duty; ``changed`` is called whenever ``is_held`` changes later.
+        """Request a duty; ``changed`` is called whenever ``is_held`` changes later.
 
         Calls come from any thread, without a lock, and must not block.
         """

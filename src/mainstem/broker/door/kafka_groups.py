@@ -76,7 +76,7 @@ class ClassicGroups(Protocol):
         """Join the next generation of a group; ``reply`` gets Joined or the error."""
 
     def sync(self, sync: Sync, reply: SyncReply) -> None:
-        """Ask for an assignment (the leader sends all); ``reply`` gets Synced or the error."""
+        """Request an assignment (the leader sends all); ``reply`` gets Synced or the error."""
 
     def heartbeat(
         self, group: str, member_id: str, generation: int, instance_id: str | None = None
@@ -125,7 +125,7 @@ class ConsumerGroups(Protocol):
         """Refuse an offset fetch with an unknown member id or an old member epoch."""
 
     def names(self) -> list[str]:
-        """Return every group of this kind, also the empty ones that are still remembered."""
+        """Return every group of this type, including empty ones that are still remembered."""
 
     def describe(self, name: str) -> ConsumerGroupDescription | None:
         """Return a group, None if there is no group of this kind."""
@@ -144,7 +144,7 @@ class ShareGroups(Protocol):
         """Remove a member, but not its unsettled deliveries; raises UnknownMember."""
 
     def settings(self, group: str) -> ShareSettings:
-        """Return the settings in force for a group."""
+        """Return the effective settings of a group."""
 
     def names(self) -> list[str]:
         """Return every share group that has members or queues."""

@@ -36,8 +36,9 @@ class Publishing(Protocol):
     ) -> Published:
         """Append events, all or nothing; blocks while a topic with backpressure is full.
 
-        The partition is the one given, else the key's, else the next in turn. Raises Overloaded,
-        EventTooLarge, InvalidEvent or StorageFull; then nothing was appended.
+        Without ``partition`` the key selects the partition; events without a key go to the
+        partitions in turn. Raises Overloaded, EventTooLarge, InvalidEvent or StorageFull; then
+        nothing was appended.
         """
 
     def try_publish(

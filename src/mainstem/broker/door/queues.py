@@ -73,9 +73,9 @@ class Queues(Protocol):
         """
 
     def route_dead_letters(self, router: DeadLetterRouter) -> None:
-        """Say who knows where ``dead_letter_route`` of queues leads; for a head, not its peers.
+        """Register the router for ``dead_letter_route``; only heads call this, not their peers.
 
-        It is called with the queues locked: it must not block, nor call anything here.
+        It is called under the queues' lock: it must not block, nor call the queues.
         """
 
     def watch_deletions(self, watcher: str, deleted: Callable[[str], None]) -> None:
@@ -86,10 +86,10 @@ class Queues(Protocol):
         """
 
     def purge(self, topic: str, name: str) -> tuple[int, Durable]:
-        """Settle everything that is visible and not out; return how many events that were."""
+        """Settle all visible events that are not in flight; return their number."""
 
     def settings(self, topic: str, name: str) -> QueueSettings | None:
-        """Return the settings in force for a queue, None if there is no such queue."""
+        """Return a queue's effective settings, None if there is no such queue."""
 
     def created_with(self, topic: str, name: str) -> QueueSettings | None:
         """Return the settings a queue was created with, None if there is no such queue."""
@@ -123,7 +123,12 @@ class Queues(Protocol):
         noted: bool = False,
         locked: bool = True,
     ) -> list[Delivery]:
-        """Deliver events to an owner, none if there are none now; at least one whatever its size.
+        """Deliver available events to an owner, at least one whatever its size.
+
+        ``credit``: the maximum number of unsettled deliveries of this owner, including these.
+        ``noted``: store the delivery counts of events that may have been in flight at a crash, so
+        that they survive another crash. ``locked``: events that are not settled within ``lock_ms``
+        go to another owner; otherwise this owner keeps them until it settles them or leaves.
 
         ``credit``: how many deliveries this owner may hold unsettled, these included.
         ``noted``: for events that may have been delivered before a restart, write the delivery
@@ -172,7 +177,7 @@ class Queues(Protocol):
     def settle_by_partition(
         self, topic: str, name: str, owner: str, settlements: Mapping[int, Sequence[Settlement]]
     ) -> Settled:
-        """Settle deliveries of an owner, in one append; all or none of each partition.
+        """Settle an owner's deliveries in one append, all or none in each partition.
 
         ``refused`` lists the partitions in which nothing was settled.
         """
@@ -180,7 +185,7 @@ class Queues(Protocol):
     def undelivered(
         self, topic: str, name: str, lasts: Mapping[int, int]
     ) -> dict[int, MainstemError]:
-        """Return an error for each partition that is unknown or never delivered that offset."""
+        """Return errors for partitions that do not exist or whose offset was never delivered."""
 
     def renew(
         self, topic: str, name: str, owner: str, deliveries: Iterable[Settlement]
@@ -198,9 +203,9 @@ class Queues(Protocol):
     ) -> Callback:
         """Call ``wake`` when there may be new events to acquire; returns a function to cancel.
 
-        Call ``acquire`` once before, so that the ends of the partitions are known, and once after,
-        as events may have come in between. Calls come from any thread, perhaps repeatedly, under
-        the lock: ``wake`` must only take note. Expired locks and delays do not wake; see
+        Call ``acquire`` before, so that the ends of the partitions are known, and again after, as
+        events may have arrived in between. Calls come from any thread, perhaps repeatedly, under
+        the lock: ``wake`` must only set a flag. Expired locks and delays do not call it; see
         ``wait_ms``.
         """
 

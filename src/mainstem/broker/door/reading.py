@@ -16,7 +16,7 @@ class Feed(Protocol):
 
     @property
     def offset(self) -> int:
-        """The offset of the next event; all visible events before it were taken."""
+        """The offset of the next event; all visible events before it were returned."""
 
     def take(self, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> list[Event]:
         """Return the next events, none if there are none now; the first one whatever its size.
@@ -37,7 +37,7 @@ class Feed(Protocol):
         """Continue from another offset."""
 
     def watch(self, wake: Callback) -> Callback:
-        """Call ``wake`` once, when there may be more to take or the topic is deleted.
+        """Call ``wake`` one time, when there may be more events or the topic is deleted.
 
         If that is already so, the call comes at once. It comes from any thread, and must not block.
         Returns a function to cancel the watch.
@@ -66,7 +66,7 @@ class Reading(Protocol):
         """Return the timestamp of the first event at or after an offset, None if there is none."""
 
     def watch(self, topic: str, partition: int, offset: int, wake: Callback) -> Callback:
-        """Call ``wake`` once, when the tail is past ``offset`` or the topic is deleted.
+        """Call ``wake`` one time, when the tail is past ``offset`` or the topic is deleted.
 
         If that is already so, the call comes at once. Returns a function to cancel the watch.
         """

@@ -42,7 +42,7 @@ class Topics(Protocol):
         """Return the topics that match a name or pattern, sorted by name."""
 
     def watch_topics(self, wake: Callback) -> Callback:
-        """Call ``wake`` once when topics have changed; returns a function to cancel the watch."""
+        """Call ``wake`` at the next change of topics; returns a function to cancel the watch."""
 
     def counters(self, topic: str) -> dict[str, int]:
         """Return the topic's overload counters since the process started."""

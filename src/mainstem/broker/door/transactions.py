@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Producers(Protocol):
-    """Idempotent producers: a batch that is sent twice is appended once."""
+    """Idempotent producers: a batch that is sent twice is stored only one time."""
 
     def new_id(self) -> NewProducer:
         """Return a producer id that was never used before; takes the lock."""
@@ -38,7 +38,7 @@ class Producers(Protocol):
 
 
 class Transactions(Protocol):
-    """Transactions over events and cursors; answer a producer only once the result is durable."""
+    """Transactions over events and cursors; answer a producer only when the result is durable."""
 
     def begin(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None = None
@@ -69,7 +69,7 @@ class Transactions(Protocol):
         *,
         adds_group: bool = False,
     ) -> PartitionResults:
-        """Commit a group's offsets if and when the transaction commits.
+        """Commit a group's offsets together with the transaction.
 
         ``adds_group``: adds the group to the transaction, if it is not in it yet (KIP-890).
         """

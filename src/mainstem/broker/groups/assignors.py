@@ -19,7 +19,10 @@ Targets = Mapping[PartitionId, str]
 
 
 def in_ranges(topics: Topics, reads: Reads, current: Targets) -> dict[PartitionId, str]:
-    """Give every member a range of each topic, in the order of members; ignores ``current``."""
+    """Assign every member a contiguous range of each topic, in member order.
+
+    Ignores ``current``.
+    """
     del current
     found: dict[PartitionId, str] = {}
     for name, partitions in topics.items():

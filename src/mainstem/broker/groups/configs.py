@@ -31,7 +31,7 @@ Read = Callable[[str], str]
 
 
 class GroupSetting(msgspec.Struct, frozen=True):
-    """One setting of a group: its meaning, its default, and how a value is checked."""
+    """A setting of groups: its meaning, its default, and how a value is checked."""
 
     about: str
     default: str
@@ -299,7 +299,7 @@ class GroupConfigs:
         if error is None:
             return
         changed: list[str] = []
-        # If the journal cannot be read either, the durable state is unknown until the next start.
+        # If the journal cannot be read, the durable state is unknown until the next start.
         with suppress(MainstemError), self._state.lock:
             kept = GroupConfigFold(self._defaults)
             self._replay_into(kept)

@@ -35,7 +35,7 @@ class CursorExpiry:
         self._is_pending = is_pending
         self._last_live_ms: dict[str, int] = {}
         self._unchecked: list[str] = []
-        """Groups that the running check has yet to look at."""
+        """Groups that the current check has not reached yet."""
         self._next_check_ms = self._monotonic_ms() + self._interval_ms
 
     @property
@@ -74,7 +74,7 @@ class CursorExpiry:
         }
 
     def _next_groups(self, before_ms: int) -> list[str]:
-        """Take the next groups of the running check, up to a number of cursors."""
+        """Return the next groups of the current check, up to a number of cursors."""
         groups: list[str] = []
         count = 0
         while self._unchecked and count < _CURSORS_AT_ONCE:

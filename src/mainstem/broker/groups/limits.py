@@ -73,7 +73,7 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if len(join.protocols) > self.max_protocols:
             raise InvalidSetting(
                 f"a member of group {join.group!r} brings {len(join.protocols)} protocols; "
-                f"at most {self.max_protocols} are looked at: bring fewer"
+                f"at most {self.max_protocols} are allowed: offer fewer"
             )
         size = join.size_bytes
         if size > self.max_member_bytes:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 TEXT_BYTES = 64
 """The overhead of a string, with its slot in a container."""
 _CHARACTER_BYTES = 4
-"""The most that a character takes in a string that is not all ASCII."""
+"""Maximum bytes per character in a string that is not all ASCII."""
 
 
 def texts_bytes(texts: Iterable[str | None]) -> int:

@@ -90,7 +90,9 @@ def _level(
     loads: dict[str, int],
     rank: Mapping[str, int],
 ) -> bool:
-    """Move partitions from the member with the most to the one with the fewest; True if any moved.
+    """Move partitions from the member with the most to the one with the fewest.
+
+    Return whether any moved.
 
     Heap entries with an outdated load stay in the heaps, and are skipped when they come up.
     """

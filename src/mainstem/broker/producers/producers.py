@@ -29,10 +29,10 @@ from mainstem.log.port import Batches, Durable, PartitionId
 
 LOOK_MS = 2_000
 _LOOKED_AT = 500
-"""Partitions that one tick checks for expired producers and due snapshots."""
+"""Number of partitions that one tick checks for expired producers and due snapshots."""
 _READ_BYTES = 1024 * 1024
 _BEGUN_TOGETHER = 256
-"""Neighbouring partitions of a topic that get their first snapshots in one append."""
+"""Number of neighbouring partitions that get their first snapshots in one append."""
 
 
 class ProducerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,7 +82,7 @@ class Snapshot(msgspec.Struct, frozen=True, tag_field="kind", tag="sequences/1")
 
 
 class Reserved(msgspec.Struct, frozen=True, tag_field="kind", tag="producer-ids/1"):
-    """Ids below this may be in use."""
+    """The reservation of producer ids: those below this number may be in use."""
 
     end: int
 
@@ -185,8 +185,8 @@ class Producers:
     def begin(self, topic: Topic, number: int) -> list[ProducersChange]:
         """Return the first snapshots to store in the same append as a batch, if they are missing.
 
-        Includes neighbouring partitions: the producer will likely write there next, and so one
-        commit is enough for all.
+        Includes neighbouring partitions: the producer will likely write there next, so one commit
+        serves all of them.
         """
         partition = topic.partitions[number]
         if partition in self.snapshots or topic.settings.durability is Durability.MEMORY:
@@ -197,7 +197,7 @@ class Producers:
         for each in range(first, last):
             beside = topic.partitions[each]
             if beside not in self.snapshots:
-                # No producer has written there, so this reads nothing, now or later.
+                # No producer has written there, so nothing has to be read, now or later.
                 self.at(topic, each)
                 changes.append(_snapshot(beside, self._log.bounds(beside).end))
         return changes
@@ -268,7 +268,7 @@ class Producers:
                 self._renew(partition, self.at(self._state.topics.get(topic), number), ())
 
     def _keep_before(self, partition: PartitionId, start: int) -> None:
-        """Store a snapshot if events after the last one are about to be dropped."""
+        """Store a snapshot if events after the last one are about to be deleted."""
         snapshot = self.snapshots.get(partition)
         topic = self._state.topics.by_id(partition.topic_id)
         if topic is not None and snapshot is not None and snapshot.offset < start:
@@ -326,7 +326,7 @@ class Producers:
         self._renew(partition, sequences, silent)
 
     def _renew(self, partition: PartitionId, sequences: Sequences, silent: Iterable[int]) -> None:
-        """Store a new snapshot, without the expired producers."""
+        """Store a new snapshot, without expired producers."""
         gone = frozenset(silent)
         bounds = self._log.bounds(partition)
         kept = tuple(ProducerRecord(*each) for each in sequences.records() if each[0] not in gone)
@@ -343,7 +343,7 @@ class Producers:
             self._growth[partition] = self._no_growth(partition)
 
     def _grows(self, partition: PartitionId) -> _Growth:
-        """Count what is appended to a partition since its last snapshot of producers."""
+        """Return what was appended to a partition since its last snapshot of producers."""
         if not self._growth:
             self._state.alarm()
         growth = self._growth[partition] = self._no_growth(partition)
@@ -353,7 +353,7 @@ class Producers:
         return _Growth(self._log.bounds(partition).size_bytes, self._monotonic_ms())
 
     def _shrink(self) -> None:
-        """Forget a tenth of the producers of the partition that has the most."""
+        """Forget a tenth of the producers in the partition that has the most."""
         partition, sequences = max(self._loaded.items(), key=lambda item: len(item[1]))
         silent = sequences.longest_silent(max(1, len(sequences) // 10))
         if partition in self.snapshots:

@@ -39,7 +39,7 @@ class BatchAppends:
         *,
         adds_partition: bool,
     ) -> list[AppendOutcome]:
-        """Append batches to partitions by number; return one outcome each."""
+        """Append batches to partitions by number; return one outcome per batch."""
         topic = opened.topic
         if len(batches) == 1:
             return [self._append_one(topic, *batches[0], adds_partition)]
@@ -69,7 +69,7 @@ class BatchAppends:
     def _append_one(
         self, topic: Topic, number: int, batch: WritableBatch, adds_partition: bool
     ) -> AppendOutcome:
-        """Append a single batch: the fast path."""
+        """Append a single batch, the fast path."""
         try:
             header = _checked(topic, number, batch)
             if header.producer_id >= 0:

@@ -65,7 +65,7 @@ class AtomicPublish:
         held: HeldPublish | None,
         delayed: Sequence[DelayedEvent],
     ) -> PublishedAll | HeldPublish:
-        """Append everything, or return what to wait for; on an error nothing was done."""
+        """Append everything, or return what to wait for; raises with nothing done."""
         now_ms = self._now_ms()
         parts: list[_Part] = []
         last: _Built | None = None
@@ -157,7 +157,7 @@ def _counts(parts: Sequence[_Part]) -> dict[Gate, dict[int, int]]:
 def _admit(
     counts: Mapping[Gate, Mapping[int, int]], now_ms: int, held: HeldPublish | None
 ) -> HeldPublish | None:
-    """Check all gates; the first one without room holds or refuses the publish."""
+    """Check all gates; the first one without space holds or refuses the publish."""
     if held is not None:
         for gate in counts:
             gate.forget(held)

@@ -103,7 +103,7 @@ def check_batch(topic: Topic, batch: WritableBatch, now_ms: int) -> BatchHeader:
 def _spread(
     topic: Topic, events: Sequence[Event], turns: Turns, now_ms: int
 ) -> list[PartitionBatch]:
-    """Distribute events by key; those without a key go to one partition."""
+    """Distribute events by key; all events without a key go to one partition, chosen in turn."""
     count = len(topic.partitions)
     places: dict[int, list[int]] = {}
     sticky = -1

@@ -33,7 +33,7 @@ from mainstem.log.port import Appended
 
 
 class _Beside(NamedTuple):
-    """The records that must be in the same append as a batch."""
+    """Records that must be in the same append as a batch."""
 
     begun: list[ProducersChange]
     touched: list[TransactionChange]

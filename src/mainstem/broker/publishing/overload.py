@@ -25,11 +25,13 @@ LIVE_MS = 86_400_000
 NO_COUNTERS = {"dropped": 0, "refused": 0, "held": 0, "held_ms": 0}
 """Events dropped, events refused, requests held, and for how long altogether."""
 _STEPS = 64
-"""Dropping the oldest goes in steps of this part of max_backlog: a cut costs more than an event."""
+"""drop=oldest deletes events in steps of this fraction of max_backlog, as each step has a fixed
+cost.
+"""
 
 
 class HeldPublish(NamedTuple):
-    """A held publish: wait for ``room`` until ``until_ms``, then retry once more."""
+    """A held publish: wait for ``room`` until ``until_ms``, then retry one last time."""
 
     room: Commit
     since_ms: int
@@ -82,19 +84,19 @@ class Gate:
         raise self._overloaded(full, held is not None)
 
     def has_room(self, counts: Mapping[int, int], now_ms: int) -> bool:
-        """Tell whether events would be admitted now; counts nothing."""
+        """Tell whether events would be admitted now, without counting anything."""
         if self.topic.settings.overload is Overload.DROP_OLDEST:
             return True
         return all(self._has_room(at, count, now_ms) for at, count in counts.items())
 
     def let_go(self, held: HeldPublish | None, now_ms: int) -> None:
-        """Stop holding a producer, and count how long it was held."""
+        """End the wait of a held producer, and count how long it was held."""
         if held is not None:
             self._waiting.discard(held.room)
             self.counters["held_ms"] += max(0, now_ms - held.since_ms)
 
     def forget(self, held: HeldPublish) -> None:
-        """Stop holding a producer, without counting: another gate may hold it."""
+        """End the wait of a held producer without counting, as another gate may hold it."""
         self._waiting.discard(held.room)
 
     def shed(self, partitions: Iterable[int], now_ms: int) -> None:

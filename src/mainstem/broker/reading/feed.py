@@ -57,9 +57,9 @@ class Feed:
         self._committed = committed
         self._events = _NOTHING
         self._seen = offset
-        """The tail at the last read that found nothing; ``watch`` waits for more than that."""
+        """The tail at the last read without events; ``watch`` waits for events from there on."""
         self.topic, self.partition, self.offset = topic, partition, offset
-        """The offset of the next event; all visible events before it were taken."""
+        """The offset of the next event; all visible events before it were returned."""
 
     def take(self, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> list[Event]:
         """Return the next events, none if there are none now; the first one whatever its size.
@@ -73,7 +73,7 @@ class Feed:
         try:
             self._take_into(taken, max_events, max_bytes)
         except MainstemError:
-            # Return the events taken so far; the next call raises the error again.
+            # Return the events collected so far; the next call raises the error again.
             self._events = _NOTHING
             if not taken:
                 raise
@@ -107,7 +107,7 @@ class Feed:
         self._seen = self.offset = offset
 
     def watch(self, wake: Callback) -> Callback:
-        """Call ``wake`` once, when there may be more to take or the topic is deleted.
+        """Call ``wake`` one time, when there may be more events or the topic is deleted.
 
         If that is already so, the call comes at once. It comes from any thread, and must not block.
         Returns a function to cancel the watch.
@@ -126,7 +126,8 @@ class Feed:
                 room -= len(event.value or b"") + len(event.key or b"")
                 taken.append(event)
                 continue
-            # An empty result need not mean the tail; a watch then wakes at once.
+            # An empty result does not prove that the tail was reached; if it was not, the watch
+            # wakes at once.
             found = self.chunk(_READ_BYTES) if chunks < _MAX_CHUNKS else None
             if found is None:
                 self._events = _NOTHING

@@ -126,7 +126,7 @@ class Topics:
         return self._by_id.get(topic_id)
 
     def matching(self, pattern: str, *, internal: bool = False) -> list[Topic]:
-        """Return the topics whose names match, sorted; internal ones only if asked for."""
+        """Return the topics whose names match, sorted; internal ones only with ``internal``."""
         if not is_pattern(pattern):
             found = self._by_name.get(pattern)
             return [found] if found is not None else []
@@ -144,7 +144,7 @@ class Topics:
     def create(
         self, name: str, settings: TopicSettings, topic_id: str, now_ms: int
     ) -> list[TopicChange]:
-        """Decide to create a topic."""
+        """Return the changes that create a topic."""
         check_topic(name)
         settings = settings.altered()
         if name in self._by_name or name in self.going:
@@ -156,7 +156,10 @@ class Topics:
         return [TopicChange(TopicKey(name), TopicSet(topic_id, settings, now_ms))]
 
     def alter(self, name: str, settings: TopicSettings) -> list[TopicChange]:
-        """Decide to change a topic's settings; refuses changes that would lose events."""
+        """Return the changes that alter a topic's settings.
+
+        Refuses those that would lose events.
+        """
         topic = self._own(name)
         settings = settings.altered()
         was = topic.settings
@@ -177,12 +180,12 @@ class Topics:
         return [TopicChange(TopicKey(name), TopicSet(topic.id, settings, topic.created_ms))]
 
     def delete(self, name: str) -> list[TopicChange]:
-        """Decide to delete a topic."""
+        """Return the changes that delete a topic."""
         topic = self._own(name)
         return [TopicChange(TopicKey(name), TopicGone(topic.id, len(topic.partitions)))]
 
     def forget(self, name: str) -> list[TopicChange]:
-        """Decide to free the name of a deleted topic, once its partitions are gone."""
+        """Return the change that frees the name of a deleted topic."""
         return [TopicChange(TopicKey(name), None)] if name in self.going else []
 
     def apply(self, change: TopicChange) -> None:
@@ -209,7 +212,7 @@ class Topics:
             self._partitions -= len(topic.partitions)
 
     def _own(self, name: str) -> Topic:
-        """Return a topic that users may change."""
+        """Return a topic, unless it is internal and thus cannot be changed by users."""
         if is_internal(name):
             check_topic(name)
         return self.get(name)

@@ -93,7 +93,7 @@ class _Tabulation:
         table = array("H", bytes(2 * width))
         first = frozenset[int]()
         numbers = {first: _BEGIN}
-        """The number of each state, in the order of discovery; the first has consumed nothing."""
+        """The number of each state, in order of discovery; the first state has consumed nothing."""
         ends: set[int] = set()
         for state in (left := [first]):
             ahead, may_end = self._ahead(state)
@@ -117,7 +117,7 @@ class _Tabulation:
         return self._kinds, table, frozenset(ends)
 
     def _kinds_of_characters(self) -> dict[str, int]:
-        """Give each character a number, the same one if no leaf distinguishes them."""
+        """Map each character to its class; characters that no leaf distinguishes share a class."""
         edges = {edge for edge in self._edges if isinstance(edge, frozenset)}
         takers: dict[str, list[int]] = {}
         for number, edge in enumerate(edges):

@@ -1,4 +1,4 @@
-r"""The parser of regular expressions over topic names: makes a graph, or refuses with a reason.
+r"""Parser of regular expressions over topic names: builds a graph, or refuses with a reason.
 
 The syntax is the subset of RE2 that makes sense for a whole topic name (letters, digits, ``.``,
 ``_`` and ``-``); all else is refused. Each node of the graph consumes one character or none.
@@ -34,12 +34,13 @@ _CLASSES = {
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
 START, END = "start", "end"
 Edge = frozenset[str] | str | None
-"""What a node consumes: one of some characters; or nothing, only at an end of the name (a str), or
-anywhere (None)."""
+"""What a node consumes: a character of a set; or nothing: only at an end of the name (a str), or
+anywhere (None).
+"""
 
 
 class Piece(NamedTuple):
-    """A part of the graph, by its first and its last node."""
+    """A part of the graph, given by its first and last nodes."""
 
     first: int
     last: int
@@ -100,7 +101,7 @@ class Parser:
         return self._times(part, bounds, begin, end)
 
     def _bounds(self) -> tuple[int, int | None] | None:
-        """Read a quantifier: the least and most repetitions; None if there is none."""
+        """Parse a quantifier into its minimum and maximum; None if there is none."""
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self._take(sign):
                 self._lazy()
@@ -110,7 +111,7 @@ class Parser:
             return None
         least, comma, most = self._text[self._at + 1 : close].partition(",")
         if not _is_number(least) or (most and not _is_number(most)):
-            # Braces that are no quantifier are literal.
+            # Braces that form no quantifier are literal.
             return None
         self._at = close + 1
         self._lazy()
@@ -121,7 +122,7 @@ class Parser:
         return low, high
 
     def _lazy(self) -> None:
-        """Skip the mark of a lazy quantifier, which does not change what matches."""
+        """Skip the mark of a lazy quantifier, which does not change which names match."""
         self._take("?")
         if self._text[self._at : self._at + 1] == "+":
             raise self.refusal("possessive quantifiers (x*+) are not supported")
@@ -138,7 +139,7 @@ class Parser:
             self._at = begin
             copies.append(self._single())
             if self._at != end:
-                raise AssertionError("a part of an expression is read in two ways")
+                raise AssertionError("a part of an expression was parsed in two ways")
         self._at = after
         skips: list[int] = []
         for number, copy in enumerate(copies):
@@ -155,7 +156,7 @@ class Parser:
         return Piece(first, final)
 
     def _single(self) -> Piece:
-        """Read one character, class, end or group."""
+        """Parse one character, class, end or group."""
         sign = self._text[self._at]
         self._at += 1
         if sign == "(":

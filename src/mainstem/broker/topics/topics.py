@@ -116,7 +116,7 @@ class TopicChanges:
         self.catch_up()
 
     def _take_away(self, name: str, gone: TopicGone) -> None:
-        """Delete a deleted topic's cursors, producers and partitions, unless that was done."""
+        """Delete a deleted topic's cursors, producers and partitions, unless that is done."""
         if self._state.deleted.get(name) is not gone:
             return
         now_ms = self._now_ms()
@@ -131,7 +131,7 @@ class TopicChanges:
         if error is None:
             return
         calls: list[Callback] = []
-        # If the journal cannot be read either, the durable state is unknown until the next start.
+        # If the journal cannot be read, the durable state is unknown until the next start.
         with suppress(MainstemError), self._state.lock:
             for name in self._state.go_back():
                 calls += self._tell(name)

@@ -186,7 +186,7 @@ class Completion:
             self.write([TransactionChange(TransactionKey(transactional_id), None)])
 
     def _aborted_and_gone(self) -> list[TransactionChange]:
-        """Decide to delete the spans of aborted transactions that the log no longer holds."""
+        """Return the changes that delete aborted spans which the log no longer holds."""
         changes: list[TransactionChange] = []
         for partition in self.fold.with_aborted():
             if self._has_topic(partition):

@@ -3,9 +3,9 @@
 How this works: InitProducerId increments the epoch, which fences the previous producer. Older
 clients keep their epoch over all transactions; with KIP-890 each EndTxn increments it, so that no
 late batch of one transaction can end up in the next. When the epochs (up to 2^15 - 1) are used up,
-a new producer id is allocated. If an answer was lost and the producer retries, it gets the same
-answer again. Batches of an older epoch are refused where they arrive: ``transactions.py``
-(``enter``) and ``producers/sequences.py`` (``decide``).
+a new producer id is allocated. If a response was lost and the producer retries, it gets the same
+response again. Batches of an older epoch are refused on arrival: ``transactions.py`` (``enter``)
+and ``producers/sequences.py`` (``decide``).
 
 All functions here are pure: they take the old state and return the new one.
 """
@@ -42,9 +42,10 @@ def begin(
     now_ms: int,
     new_id: Callable[[], int],
 ) -> Transaction:
-    """Give a transactional id to a producer that starts, or that recovers from an error.
+    """Return the transaction state for a producer that starts, or recovers from an error.
 
-    The latter sends its id and epoch (``expected``), and is refused if another has taken over.
+    A recovering producer sends its id and epoch (``expected``); it is refused if another has taken
+    over.
     """
     empty = TransactionPhase.EMPTY
     if was is None:
@@ -74,7 +75,7 @@ def check(
 ) -> Transaction:
     """Return a producer's transaction; raises UnknownProducer, ProducerFenced."""
     if not transactional_id:
-        raise InvalidName("producer", transactional_id, "it is empty, transactions have names")
+        raise InvalidName("producer", transactional_id, "it is empty")
     if was is None or was.producer_id != producer.producer_id:
         raise UnknownProducer(transactional_id, producer.producer_id)
     if was.epoch != producer.epoch:
@@ -138,7 +139,7 @@ def _is_used_up(was: Transaction) -> bool:
 
 
 def _asks_again(was: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """Tell whether this is a retry of a request that was answered already."""
+    """Tell whether this retries a request that was answered already."""
     if was.phase is TransactionPhase.ONGOING or not 0 <= expected.epoch == was.last_epoch:
         return False
     return expected.producer_id in (was.producer_id, was.previous_id)

@@ -104,7 +104,7 @@ class Transactions:
     def begin(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None = None
     ) -> ProducerSession:
-        """Take over a transactional id: fence its producer so far, and abort its transaction.
+        """Take over a transactional id: fence its previous producer, and abort its transaction.
 
         ``expected``: the producer's own id and epoch, if it only recovers from an error (KIP-360).
         """
@@ -166,7 +166,7 @@ class Transactions:
         *,
         adds_group: bool = False,
     ) -> PartitionResults:
-        """Commit a group's offsets if and when the transaction commits.
+        """Commit a group's offsets together with the transaction.
 
         ``adds_group``: adds the group to the transaction, if it is not in it yet (KIP-890).
         """
@@ -205,7 +205,7 @@ class Transactions:
             value = epochs.end(
                 transactional_id, was, producer, committed, bumps_epoch, now_ms, self._next_id
             )
-            # A retry is stored again: once that is durable, so is the first answer.
+            # A retry is stored again: when that is durable, the first request is too.
             durable = self.completion.settle(transactional_id, value, committed=committed)
         return ProducerSession(value.producer_id, value.epoch, durable)
 

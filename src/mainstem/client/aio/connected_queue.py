@@ -70,7 +70,7 @@ class AsyncConnectedQueue(AsyncClosing):
         self._worker: Worker[list[ConnectedDelivery]] = Worker("mainstem-queue")
         self._queue: ConnectedQueue | None = None
         self._taken: deque[ConnectedDelivery] = deque()
-        """Deliveries taken for a task that was cancelled."""
+        """Deliveries fetched for a task that was then cancelled."""
         self._closed = False
 
     def __aiter__(self) -> AsyncIterator[AsyncConnectedDelivery]:
@@ -101,9 +101,9 @@ class AsyncConnectedQueue(AsyncClosing):
     async def ack_many(self, deliveries: Iterable[AsyncDelivery]) -> None:
         """Ack deliveries of this queue object together; durable on return.
 
-        Raises StaleDelivery and InvalidSetting as the blocking twin does.
+        Raises StaleDelivery and InvalidSetting as the blocking version does.
         """
-        # The blocking queue refuses objects that are no deliveries.
+        # The blocking queue refuses objects that are not deliveries.
         given = [cast(Delivery, getattr(each, "blocking", each)) for each in deliveries]
         queue = self._queue
         if queue is None:
@@ -128,7 +128,7 @@ class AsyncConnectedQueue(AsyncClosing):
         try:
             await self.close()
         except MainstemError:
-            # The error of the block matters more.
+            # The block's own error has precedence.
             if error is None:
                 raise
 
@@ -161,10 +161,10 @@ class AsyncConnectedQueue(AsyncClosing):
         return queue.poll_many(limit, wait_s)
 
     def _opened(self) -> ConnectedQueue:
-        """Return the blocking queue, which the first call makes; runs in the thread."""
+        """Return the blocking queue; the first call creates it; runs in the thread."""
         if self._queue is None:
             self._queue = self._make()
             if self._closed:
-                # Closed by a task before the queue was made.
+                # A task closed it before the queue was created.
                 self._queue.close()
         return self._queue

@@ -13,7 +13,7 @@ from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 
 _AHEAD = 500
-"""Events fetched at a time without a group; with one, fetching marks earlier ones finished."""
+"""Events fetched at a time without a group; with a group, fetching marks earlier ones finished."""
 
 
 class AsyncConnectedSubscription(AsyncClosing):
@@ -25,7 +25,7 @@ class AsyncConnectedSubscription(AsyncClosing):
         self._worker: Worker[list[Event] | None] = Worker("mainstem-subscription")
         self._subscription: ConnectedSubscription | None = None
         self._taken: deque[Event] = deque()
-        """Events taken and not yet returned."""
+        """Events fetched and not yet returned."""
         self._closed = self._ended = False
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -55,7 +55,7 @@ class AsyncConnectedSubscription(AsyncClosing):
         if self._subscription is None:
             return
         if self._worker.taking is not None:
-            # Only then is it known which events a cancelled task has not received.
+            # Only then are the events known that a cancelled task has not received.
             await asyncio.wait((self._worker.taking,))
         commit = self._subscription.feed.commit
         await asyncio.to_thread(commit, before=self._unreturned())
@@ -78,13 +78,14 @@ class AsyncConnectedSubscription(AsyncClosing):
         if self._closed:
             return
         self._closed = True
-        # Events taken but not returned are not finished, and cursors cannot tell them apart.
+        # Fetched events that were not returned are not finished, and cursors cannot tell them
+        # apart.
         finished = error is None and self._worker.taking is None and not self._taken
         try:
             if self._subscription is not None:
                 await asyncio.to_thread(self._subscription.close_now, finished=finished)
             elif self._worker.taking is not None:
-                # The thread is still making it, and closes it next.
+                # The thread is still creating it, and closes it next.
                 await self._worker.run(self._close_unseen)
         finally:
             self._worker.end()
@@ -118,7 +119,7 @@ class AsyncConnectedSubscription(AsyncClosing):
         return [self._taken.popleft() for _ in range(min(limit, len(self._taken)))]
 
     def _wait(self, limit: int, wait_s: float) -> list[Event] | None:
-        """Poll in the thread; the first call makes the subscription."""
+        """Poll in the thread; the first call creates the subscription."""
         if self._subscription is None:
             self._subscription = self._make()
         if self._closed:

@@ -110,7 +110,7 @@ class AsyncEmbeddedQueue(AsyncClosing):
         try:
             await self.close()
         except MainstemError:
-            # The error of the block matters more.
+            # The block's own error has precedence.
             if error is None:
                 raise
 
@@ -130,7 +130,7 @@ class AsyncEmbeddedQueue(AsyncClosing):
             rung = self._wakeup.arm()
             unwatch = self._consumer.watch(self._wakeup.wake)
             try:
-                # Look again, as an event may have arrived before the watch was set.
+                # Check again, as an event may have arrived before the watch was set.
                 given = self._consumer.take(limit)
                 left = None if until is None else until - time.monotonic()
                 if given or self._consumer.closed is not None or (left is not None and left <= 0):

@@ -72,7 +72,7 @@ class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
         self._in_a_row += 1
         if self._in_a_row > _IN_A_ROW:
             self._in_a_row = 0
-            # Yield before taking, so that a task that is cancelled here loses no event.
+            # Yield first, so that a task that is cancelled here loses no event.
             await asyncio.sleep(0)
         return take() or await self._wait(take, timeout_s)
 

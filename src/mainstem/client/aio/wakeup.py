@@ -28,7 +28,7 @@ class Wakeup:
         self._rung: asyncio.Future[None] | None = None
 
     def arm(self) -> "asyncio.Future[None]":
-        """Return a future that ``wake`` completes; look for work once more before awaiting it."""
+        """Return a future that ``wake`` completes; check for work again before awaiting it."""
         self._loop = asyncio.get_running_loop()
         self._rung = self._loop.create_future()
         return self._rung
@@ -45,7 +45,7 @@ def call_soon(
     call: "Callable[[asyncio.Future[None]], None]",
     future: "asyncio.Future[None]",
 ) -> None:
-    """Call on the loop from any thread; does nothing if the loop is closed."""
+    """Call ``call`` on the loop, from any thread; does nothing if the loop is closed."""
     try:
         loop.call_soon_threadsafe(call, future)
     except RuntimeError:

@@ -18,14 +18,14 @@ class Worker(Generic[T]):
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, name)
         self.taking: asyncio.Future[T] | None = None
-        """The running call, perhaps of a task that was cancelled."""
+        """The running call, which may belong to a cancelled task."""
 
     def run(self, call: Callable[[], R]) -> "asyncio.Future[R]":
         """Run a call in the thread."""
         return asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def take(self, call: Callable[[], T]) -> T:
-        """Return the result of a call, or that of the last call of a cancelled task."""
+        """Return the result of ``call``, or of a call whose task was cancelled before."""
         if self.taking is None:
             self.taking = self.run(call)
         try:

@@ -16,7 +16,9 @@ T = TypeVar("T")
 
 
 class ThreadedWriter(AsyncClosing):
-    """Implements ``AsyncWriter``; it takes over at ``async with``, or at the first call.
+    """Implements ``AsyncWriter``.
+
+    It fences the previous writer at ``async with`` or the first call.
 
     An append whose task is cancelled is still made.
     """
@@ -47,7 +49,7 @@ class ThreadedWriter(AsyncClosing):
         self._worker.end()
 
     async def __aenter__(self) -> Self:
-        """Take over, and return itself."""
+        """Fence the previous writer, and return itself."""
         await self._call(lambda writer: None)
         return self
 
@@ -55,7 +57,7 @@ class ThreadedWriter(AsyncClosing):
         await self.close()
 
     def _call(self, call: Callable[[Writer], T]) -> "asyncio.Future[T]":
-        """Run a call after the earlier ones; the first call makes the writer."""
+        """Run a call after the earlier ones; the first call creates the writer."""
         if self._closed:
             raise Closed("the writer has been closed; open it again")
         return self._worker.run(lambda: call(self._opened()))

@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 
 class NotThere(Exception):
-    """The server has no such thing; with its words."""
+    """The server knows no such resource; carries the server's message."""
 
 
 def queues_at(port: AdminPort, timeout_s: float) -> tuple[QueueInfo, ...]:
-    """Return every queue and share group of the server with that admin port."""
+    """Return every queue and share group, through a server's admin port."""
     found = _get(port, timeout_s, "queues", {}, list[QueueState])
     return tuple(queue_info(each) for each in found)
 
@@ -51,17 +51,16 @@ def _event(topic: str, it: PeekedEvent) -> QueuedEvent:
 def read_at(
     port: AdminPort, timeout_s: float, operation: str, fields: Mapping[str, str], kind: type[T]
 ) -> T:
-    """Ask for an operation that changes nothing; raises as ``change_at`` does."""
+    """Carry out a read-only operation of the admin API; raises as ``change_at`` does."""
     return _ask(port, timeout_s, "GET", operation, fields, None, kind)
 
 
 def change_at(
     port: AdminPort, timeout_s: float, operation: str, arguments: msgspec.Struct, kind: type[T]
 ) -> T:
-    """Ask for an operation that changes something.
+    """Carry out an operation of the admin API that changes something.
 
-    Raises NotThere, OperationFailed for other refusals, and Unreachable if it is not known whether
-    it was done.
+    Raises NotThere; OperationFailed for other refusals; Unreachable if the outcome is unknown.
     """
     return _ask(port, timeout_s, "POST", operation, {}, msgspec.json.encode(arguments), kind)
 

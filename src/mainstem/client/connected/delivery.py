@@ -11,7 +11,7 @@ from mainstem.remote.share_consumer import Verdict
 
 
 class Settles(Protocol):
-    """The queue object of a delivery, which lives as long as it."""
+    """The queue object that a delivery belongs to; it lives as long as the delivery."""
 
     def settle(self, given: Given, verdict: Verdict, *, wait: bool = True) -> None:
         """Settle a delivery; raises StaleDelivery."""
@@ -81,7 +81,7 @@ class ConnectedDelivery(Exits):
         if error is None:
             self._queue.settle(self.given, Verdict.ACCEPT, wait=False)
             return
-        # The error of the block matters more than a lost delivery.
+        # The block's own error has precedence over a lost delivery.
         with suppress(StaleDelivery, Closed):
             self._queue.settle(self.given, Verdict.RELEASE, wait=False)
 

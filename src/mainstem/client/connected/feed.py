@@ -65,7 +65,7 @@ class ConnectedFeed:
         else:
             self._consuming.join([_subscribed(name) for name in options.topics])
 
-    # Taking events, which finishes all events returned before
+    # Returning events, which finishes all events returned before
 
     def take(self, limit: int, timeout_s: float) -> list[Event]:
         """Return events, at most ``limit``; waits for the first for ``timeout_s`` at most."""
@@ -110,7 +110,7 @@ class ConnectedFeed:
 
     def close(self, *, finished: bool) -> None:
         """Leave the group and close; ``finished``: whether the returned events are finished."""
-        # Set before taking the lock, so that the reader releases it.
+        # Set before acquiring the lock, so that the reader releases it.
         already, self._closed = self._closed, True
         with self._lock:
             if already:
@@ -126,7 +126,7 @@ class ConnectedFeed:
             finally:
                 self._consuming.close()
 
-    # Under the lock
+    # Called under the lock
 
     def _turn(self) -> None:
         self._consuming.finish()
@@ -143,7 +143,7 @@ class ConnectedFeed:
             self._look_patiently(now)
 
     def _look_patiently(self, now: float) -> None:
-        """Look for changes of topics; if the server is unreachable for long, raise that."""
+        """Check for changes of topics; raise only if the server is unreachable for long."""
         try:
             self._look_around()
         except Unreachable:
@@ -175,7 +175,7 @@ class ConnectedFeed:
         try:
             self._consuming.read(self._begin(new))
         except UnknownPartition:
-            # One of them was just deleted; the next look sees what is left.
+            # One of them was just deleted; the next check sees those that are left.
             return
         self._known = places
 

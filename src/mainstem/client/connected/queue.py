@@ -5,10 +5,10 @@ fetch again only when all its events are settled. So a queue object uses as many
 a request that finds all members busy adds another one.
 
 The locks of prefetched events are running, and the server counts released events as delivered. So a
-member fetches one event, and more only while they are consumed fast enough to be returned well
-within their lock (``prefetch.py``); only one member at a time fetches more than were requested.
+member fetches single events, and more only while they are consumed fast enough to be returned well
+within their lock (``prefetch.py``); only one member at a time fetches more than requested.
 Prefetched events that were not returned within half of their lock are released, and then fetched
-one by one: this queue object releases an unseen event only once.
+one by one: this queue object releases an unseen event at most one time.
 """
 
 import threading
@@ -34,9 +34,9 @@ from mainstem.remote.cluster import Cluster
 from mainstem.remote.share_consumer import NotOut, RemoteShareConsumer, Verdict
 
 _MOST_MEMBERS, _MOST_AT_ONCE = 24, 1000
-"""The most members, and the most events that one fetches at a time."""
+"""Maximum number of members, and of events that one of them fetches at a time."""
 _FEW = 2
-"""If the server delivers whole batches, this many members fetch single events at any pace."""
+"""If the server delivers whole batches, this many members fetch single events at any rate."""
 _SLICE_S = 0.1
 """The longest poll of librdkafka: ``close`` has to wait for its end."""
 
@@ -76,7 +76,10 @@ class ConnectedQueue(Closing):
         self._gone_since: float | None = None
 
     def begin(self, has_begun: Callable[[], bool], timeout_s: float) -> None:
-        """Wait until the server has initialized the queue; just a while if it does not tell."""
+        """Wait until the server has initialized the queue.
+
+        A fixed time if the server does not report it.
+        """
         member = self._free(1, time.monotonic())
         until = time.monotonic() + timeout_s
         while member is not None and not member.waiting and time.monotonic() < until:
@@ -157,7 +160,7 @@ class ConnectedQueue(Closing):
         try:
             self.close()
         except MainstemError:
-            # The error of the block matters more.
+            # The block's own error has precedence.
             if error is None:
                 raise
 
@@ -166,7 +169,7 @@ class ConnectedQueue(Closing):
         if self._closed is None and self._members:
             self._reaper.note(Leaving([*self._leaving, *self._members]))
 
-    # Taking
+    # Fetching
 
     def _take(
         self, limit: int, timeout: float | None, *, ends: bool = False
@@ -182,7 +185,7 @@ class ConnectedQueue(Closing):
                 return [ConnectedDelivery(self, each) for each in found]
             try:
                 self._let_leave()
-                # Also with timeout 0: the server has to be asked at least once.
+                # Also with timeout 0, because the server must be polled at least one time.
                 member.poll(_SLICE_S, self._lock_s)
             finally:
                 with self._turn:
@@ -272,7 +275,7 @@ class ConnectedQueue(Closing):
         return self._prefetch.most(asked_at)
 
     def _let_leave(self) -> None:
-        """Close the members that were replaced."""
+        """Close the members that were replaced by others."""
         with self._turn:
             leaving, self._leaving = self._leaving, []
         for each in leaving:
@@ -289,7 +292,7 @@ class ConnectedQueue(Closing):
                 member.give_back(back)
                 self._prefetch.gave_back(len(back))
             if member.out and now >= member.until:
-                # Their locks have expired; librdkafka must be told, or it would not fetch again.
+                # Their locks have expired; librdkafka must know, or it would not fetch again.
                 back = [each.shared.event for each in member.out.values()]
                 member.out.clear()
                 member.give_back(back)

@@ -38,10 +38,10 @@ from mainstem.remote.share_groups import (
 Answer = TypeVar("Answer", Purged, Moved)
 
 _LOCK_MS = 30_000
-"""The lock duration to assume if the server does not tell."""
+"""The lock duration to assume if the server does not report it."""
 
 _BEGIN_S = 2.0
-"""How long to wait for a new queue if the server does not tell when it has begun."""
+"""How long to wait for a new queue if the server does not report that it is initialized."""
 
 
 class ConnectedQueues:
@@ -128,11 +128,11 @@ class ConnectedQueues:
         return tuple(found)
 
     def purge(self, topic: str, name: str) -> int:
-        """Settle all events that wait, not those with consumers; return how many they were."""
+        """Settle all waiting events, but not those in flight; return their number."""
         return self._operate(PURGE, PurgeQueue(topic, name), Purged).purged
 
     def move(self, topic: str, name: str, to: str, *, limit: int = 1000) -> int:
-        """Move the first events that wait, at most ``limit``, to another topic in one append."""
+        """Move the first waiting events, at most ``limit``, to another topic in one append."""
         check_limit(limit)
         return self._operate(MOVE, MoveEvents(topic, name, to, limit), Moved).moved
 

@@ -19,7 +19,7 @@ class Given:
         self.member = member
         self.shared = shared
         self.until = member.until
-        """When its lock expires."""
+        """The time when its lock expires."""
         self.is_settled = False
 
 
@@ -101,7 +101,7 @@ class ShareMember:
                 self._sharing.give_back(events)
 
     def take_late(self) -> dict[Position, MainstemError]:
-        """Return, once, the refusals of settlements that were not waited for."""
+        """Return the refusals of background settlements; each is returned one time."""
         return self._sharing.take_late()
 
     def close(self) -> None:

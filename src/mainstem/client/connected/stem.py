@@ -81,7 +81,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         *,
         anew: bool = False,
     ) -> DeliveryReport:
-        """Send an event; ``told`` is called, in another thread, when it is acknowledged.
+        """Send an event; ``told`` is called, in another thread, with its acknowledgement.
 
         ``anew``: fetch the topic's metadata again, as the topic may exist by now.
         """
@@ -111,7 +111,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         return deliveries.wait()
 
     def open_subscription(self, options: SubscriptionOptions) -> ConnectedSubscription:
-        """Subscribe; the stem closes the subscription at the latest."""
+        """Subscribe; closing the stem closes the subscription."""
         self._settle_groups()
         made = ConnectedSubscription(self._administration, options, self._reaper)
         self._reaper.start()
@@ -119,7 +119,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         return made
 
     def open_queue(self, options: QueueOptions) -> ConnectedQueue:
-        """Join a queue, until the stem is closed at the latest."""
+        """Join a queue; closing the stem leaves it."""
         made = self._queues.open(options)
         self._reaper.start()
         self._open_queues.add(made)

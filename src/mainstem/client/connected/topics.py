@@ -11,7 +11,7 @@ from mainstem.core.topic_settings import TopicSettings
 from mainstem.remote.admin import Admin
 
 _OF_KAFKA = "__"
-"""The prefix of a server's own topics: __consumer_offsets, __mainstem_topics."""
+"""Prefix of internal topics of servers: __consumer_offsets, __mainstem_topics."""
 
 
 class ConnectedTopics:

@@ -84,7 +84,7 @@ class ConnectedAppender:
         return self._producer
 
     def _check_sizes(self, events: Sequence[Event]) -> None:
-        """Refuse events that the topic would refuse, while no transaction has begun."""
+        """Raise for events that the topic would refuse, before a transaction begins."""
         for event in events:
             size = len(event.value or b"") + len(event.key or b"")
             if size + HEADER_SIZE > self._max_batch_bytes and not self._is_compressed:

@@ -1,11 +1,11 @@
-"""Publishes delayed events of an embedded log when they are due; a server has a clock for that."""
+"""Publishes due delayed events of an embedded log; a server does this in its own timer."""
 
 import threading
 from collections.abc import Callable
 from typing import Protocol
 
 _LOOK_S = 1.0
-"""The longest wait, as the time of day may be set."""
+"""Maximum wait in seconds, because the system's clock may be set."""
 
 
 class Delays(Protocol):
@@ -19,7 +19,7 @@ class Delays(Protocol):
 
 
 class DelayClock:
-    """A thread that runs while the stem is open, once anything is delayed."""
+    """A thread that runs while the stem is open and events are delayed."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class DelayClock:
                 self._thread.start()
 
     def stop(self) -> None:
-        """End the thread: what is due from now on is published when the log is open again."""
+        """End the thread; events due later are published when the log is opened again."""
         with self._lock:
             self._is_stopped = True
             thread = self._thread

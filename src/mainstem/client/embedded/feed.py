@@ -3,12 +3,12 @@
 How this works: every partition has a ``PartitionReader``. Those that may have events are in
 ``_ready``; they take turns, a chunk of about a megabyte each, whose events are decoded one by one.
 A reader at the tail leaves ``_ready`` and watches the log instead; the next append puts it back and
-signals the waiting consumer. So idle partitions cost nothing, however many there are, and nothing
-is polled.
+wakes the waiting consumer. So idle partitions cost nothing, however many there are, and nothing is
+polled.
 
 In a group, the broker assigns the partitions. An event is finished when the consumer requests the
-next one: only then may its partition be committed or given up. Callbacks of log and broker come
-from any thread: they take no lock, leave a note and signal.
+next one: only then may its partition be committed or released. Callbacks of log and broker come
+from any thread: they take no lock, set a flag and wake the consumer.
 """
 
 import threading
@@ -67,7 +67,7 @@ class Feed:
         self._unwatch_topics: Callable[[], None] | None = None
         self._missed = 0
         self._untold: Exception | None = None
-        """An error after events that were returned: raised by the next request."""
+        """An error that came after returned events; the next request raises it."""
         self._auto = options.group is not None and options.commit == "auto"
         self._commit_at = time.monotonic() + options.commit_s
         self._starts = StartOffsets(broker, options)
@@ -79,7 +79,7 @@ class Feed:
             self.close(finished=False)
             raise
 
-    # Taking events, which finishes all events returned before
+    # Returning events, which finishes all events returned before
 
     def take(self) -> Event | None:
         """Return the next event, None if there is none now."""
@@ -104,7 +104,7 @@ class Feed:
             return event
 
     def take_many(self, limit: int) -> list[Event]:
-        """Return the next events that are there now, at most ``limit``."""
+        """Return the available events, at most ``limit``."""
         with self._lock:
             self._steady = None
             self._turn()
@@ -211,7 +211,7 @@ class Feed:
                 return None
 
     def _add_to(self, taken: list[Event], limit: int) -> bool:
-        """Take the rest of a chunk; False if the limit is reached, or there is no next chunk."""
+        """Add the rest of a chunk; return False at the limit, or if no chunk follows."""
         reader, before = self._reader, len(taken)
         try:
             taken += islice(self._events, limit - before)
@@ -232,7 +232,7 @@ class Feed:
             self._member.leave()
 
     def _turn(self) -> None:
-        """Do what is due, now that all events returned before are finished."""
+        """Commit and release what is due, now that all events returned before are finished."""
         if self._closed:
             return
         self._finish()
@@ -254,7 +254,7 @@ class Feed:
         self._given.clear()
 
     def _next_stretch(self) -> bool:
-        """Start reading a chunk of the next reader that has events; False if none has."""
+        """Start reading a chunk of the next reader that has events; return False if none has."""
         if self._reader is not None:
             # A chunk may end with offsets that compaction removed: count them as read.
             self._reader.given = self._reader.offset
@@ -333,7 +333,7 @@ class Feed:
         if self._unwatch_topics is not None:
             self._unwatch_topics()
         if self._options.follow:
-            # Set the watch before looking, or a topic created in between would be missed.
+            # Set the watch before listing, or a topic created in between would be missed.
             self._unwatch_topics = self._broker.watch_topics(self._on_change)
         chosen = self._options.partitions
         for topic, partition in partitions_of(self._broker, self._options.topics):
@@ -382,7 +382,7 @@ class Feed:
             at = None if cursor is None else cursor.offset
             reader = self._starts.reader(share.topic, share.partition, at)
         except (UnknownTopic, UnknownPartition):
-            return  # Deleted just now: the group will say so.
+            return  # Deleted just now; the group will report it.
         reader.share, reader.committed = share, at
         if at is None:
             # Commit the start even if nothing is read, so that ``latest`` keeps its meaning.

@@ -71,5 +71,5 @@ class EmbeddedGroups(SeekableGroups):
         try:
             return self._broker.time_at(lag.topic, lag.partition, lag.cursor or 0)
         except MainstemError:
-            # Deleted meanwhile, or damaged: readers get the error, the lag does without.
+            # The topic was deleted, or is damaged: readers get the error, the lag does without.
             return None

@@ -30,7 +30,7 @@ class PartitionReader:
         self.topic = topic
         self.partition = partition
         self.given = self.finished = offset
-        """The next offset to return, and the next to be finished by the consumer."""
+        """The next offset to return, and the next offset to be finished by the consumer."""
         self.limit = limit
         """The offset to stop at; None to follow the tail."""
         self.committed: int | None = None
@@ -59,7 +59,7 @@ class PartitionReader:
         self._feed.seek(self.given)
 
     def watch(self, wake: Callable[[], None]) -> None:
-        """Call ``wake`` once, when there is more to read or the topic is deleted."""
+        """Call ``wake`` one time, when there is more to read or the topic is deleted."""
         self.unwatch = self._feed.watch(wake)
 
     def drop(self) -> None:

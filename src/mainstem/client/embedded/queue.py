@@ -108,7 +108,7 @@ class EmbeddedQueue(Closing):
         try:
             self.close()
         except MainstemError:
-            # The error of the block matters more.
+            # The block's own error has precedence.
             if error is None:
                 raise
 
@@ -123,7 +123,7 @@ class EmbeddedQueue(Closing):
         while True:
             unwatch = self._consumer.watch(lambda: signals.put(None))
             try:
-                # Look again, as an event may have arrived before the watch was set.
+                # Check again, as an event may have arrived before the watch was set.
                 given = self._consumer.take(limit)
                 left = None if until is None else until - time.monotonic()
                 if given or self._consumer.closed is not None or (left is not None and left <= 0):

@@ -20,7 +20,7 @@ Call = Callable[[], None]
 
 
 class QueueConsumer:
-    """Takes and settles deliveries for one consumer; safe to use from several threads."""
+    """Acquires and settles deliveries for one consumer; safe to use from several threads."""
 
     def __init__(
         self, broker: Door, topic: str, name: str, consumer: str, *, after_crash: bool
@@ -41,7 +41,7 @@ class QueueConsumer:
             raise Closed(self.closed)
 
     def take(self, limit: int) -> list[Delivery]:
-        """Return the available deliveries; none once closed.
+        """Return the available deliveries; none when closed.
 
         Raises the errors of ``settle_soon`` since the last call.
         """
@@ -50,7 +50,8 @@ class QueueConsumer:
         self._window.check()
         found = self._acquire(limit)
         if not found and self._window.flush():
-            # What was nacked or released comes again, and what waited for its key comes now.
+            # Nacked and released events are redelivered, and events that waited for their key are
+            # now available.
             self._window.check()
             found = self._acquire(limit)
         return found
@@ -111,7 +112,10 @@ class QueueConsumer:
             raise error
 
     def watch(self, wake: Call) -> Call:
-        """Call ``wake`` when there may be more to take, or this is closed; then look once more."""
+        """Call ``wake`` when there may be more deliveries, or this is closed.
+
+        Then call ``take`` again.
+        """
         unwatch = self._queues.watch(*self._place, wake)
         self._wakes.add(wake)
 
@@ -193,7 +197,7 @@ class HeldDelivery:
         if error is None:
             self.settle(Outcome.ACK)
             return
-        # The error of the block matters more than a lost delivery.
+        # The block's own error has precedence over a lost delivery.
         with suppress(StaleDelivery, Closed):
             if isinstance(error, Exception):
                 # An exception whose text cannot be formatted must not prevent the nack.
@@ -208,7 +212,7 @@ class HeldDelivery:
 
 
 class DeliveredEvent:
-    """The part of a delivery that needs no waiting."""
+    """The part of a delivery that does not wait."""
 
     __slots__ = ("_held",)
 

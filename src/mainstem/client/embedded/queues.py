@@ -80,14 +80,14 @@ class EmbeddedQueues:
         return tuple(QueuedEvent(*each) for each in found)
 
     def purge(self, topic: str, name: str) -> int:
-        """Settle all events that wait, not those with consumers; return how many they were."""
+        """Settle all waiting events, but not those in flight; return their number."""
         self._check_open()
         count, durable = self._broker.queues.purge(topic, name)
         durable.wait()
         return count
 
     def move(self, topic: str, name: str, to: str, *, limit: int = 1000) -> int:
-        """Move the first events that wait, at most ``limit``, to another topic in one append."""
+        """Move the first waiting events, at most ``limit``, to another topic in one append."""
         self._check_open()
         check_limit(limit)
         return move_events(self._broker, topic, name, to, limit, self._now_ms)

@@ -1,9 +1,9 @@
-"""Settlements that no caller waits for: collected, and written together soon.
+"""Settlements that no caller waits for: collected, and soon written together.
 
-How this works: a settlement is written when ``WINDOW`` of them have been collected, when the
-consumer finds no more events, before anything else of the consumer is settled, and ``LINGER_S``
-later at the latest, by a thread that lives while there is something to write. At most
-``MAX_WRITES`` writes are under way to the disk: then who settles more waits for the oldest.
+How this works: collected settlements are written when there are ``WINDOW`` of them, when the
+consumer finds no more events, before any other settlement of the consumer, and after ``LINGER_S``
+at the latest, by a thread that lives while there is something to write. At most ``MAX_WRITES``
+writes wait for the disk: beyond that, a caller that settles more waits for the oldest.
 """
 
 import threading
@@ -14,7 +14,7 @@ from mainstem.broker.door import AT_ONCE, Durable, Settled, Settlement
 from mainstem.core.errors import Closed, MainstemError
 
 WINDOW = 100
-"""The most settlements that wait to be written."""
+"""Number of collected settlements that triggers a write."""
 LINGER_S = 0.02
 """How long a settlement waits for others to share its write."""
 MAX_WRITES = 8
@@ -28,7 +28,7 @@ class SettlementWindow:
     def __init__(self, write: Write, linger_s: float = LINGER_S) -> None:
         self._write, self._linger_s = write, linger_s
         self._lock = threading.Lock()
-        """Guards what follows, and is held while writing: ``flush`` returns once all is written."""
+        """Guards the following state, also while writing: ``flush`` returns when all is written."""
         self._waiting: list[Settlement] = []
         self._writes: deque[Durable] = deque()
         self._has_thread = False
@@ -52,14 +52,14 @@ class SettlementWindow:
             return self._writes.popleft() if len(self._writes) > MAX_WRITES else AT_ONCE
 
     def flush(self) -> bool:
-        """Write what has been collected; return whether there was anything."""
+        """Write the collected settlements; return whether there were any."""
         if not self._waiting and not self._lock.locked():
             return False
         with self._lock:
             return self._write_all()
 
     def close(self) -> None:
-        """Write what has been collected, and refuse more."""
+        """Write the collected settlements, and refuse more."""
         with self._lock:
             self._closed.set()
             self._write_all()

@@ -46,7 +46,7 @@ def partitions_of(broker: Door, topics: tuple[str, ...]) -> list[TopicPartition]
 
 
 class StartOffsets:
-    """The tails when a subscription began: its start for ``latest``, its end without follow."""
+    """The tails when a subscription began: its start for ``latest``, its end without ``follow``."""
 
     def __init__(self, broker: Door, options: SubscriptionOptions) -> None:
         self._broker = broker
@@ -67,7 +67,7 @@ class StartOffsets:
     def _first(self, topic: str, partition: int) -> int:
         start, known = self._options.start, self._tails.get(self._id(topic, partition))
         if known is None and not isinstance(start, datetime):
-            # Created later: read it from its start, as a given offset cannot mean it.
+            # Created later: read it from its start, as a given offset cannot refer to it.
             return self._broker.bounds(topic, partition).start
         if known is not None and start == "latest":
             return known

@@ -57,7 +57,7 @@ def open_briefly(path: Path) -> "EmbeddedStem":
 def view_stem(path: Path) -> "EmbeddedStem":
     """Open a data directory for reading, without any change to it, not even a lock.
 
-    What is published or committed here is lost when it is closed.
+    Events published and offsets committed here are lost when it is closed.
     """
     return EmbeddedStem(open_view(path, load_config(path, os.environ, {})))
 
@@ -92,7 +92,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         )
         self._queue_consumers: WeakSet[QueueConsumer] = WeakSet()
         self._subscriptions: WeakSet[OpenSubscription] = WeakSet()
-        # Bound once, and replaced on close, so that publishing needs no check.
+        # Bound one time, and replaced on close, so that publishing needs no check.
         self._append: Callable[[str, Sequence[Event], int | None], Published]
         self._append = node.broker.publish
         self._delay_clock = DelayClock(
@@ -127,7 +127,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         return published.position
 
     def publish_delayed(self) -> None:
-        """Publish events that were delayed before the log was opened when they are due."""
+        """Start publishing events that were delayed earlier, when they are due."""
         if self._broker.delays.waiting().events:
             self._delay_clock.start()
 
@@ -136,7 +136,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         self.delay(topic, event, due_ms, partition).wait()
 
     def delay(self, topic: str, event: Event, due_ms: int, partition: int | None) -> Durable:
-        """Store an event that is published when it is due, without waiting for durability."""
+        """Store an event to be published when it is due, without waiting for durability."""
         self.check_open()
         self._delay_clock.start()
         delayed = (DelayedEvent(event, due_ms, topic, partition),)
@@ -162,14 +162,14 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         return bulk.count
 
     def open_subscription(self, options: SubscriptionOptions) -> EmbeddedSubscription:
-        """Subscribe; the stem closes the subscription at the latest."""
+        """Subscribe; closing the stem closes the subscription."""
         options = self.with_settings(options)
         made = EmbeddedSubscription(self._broker, options, self.node.now_ms, self._reaper)
         self.register(made)
         return made
 
     def open_queue(self, options: QueueOptions) -> EmbeddedQueue:
-        """Join a queue, until the stem is closed at the latest."""
+        """Join a queue; closing the stem leaves it."""
         return EmbeddedQueue(self.join_queue(options), follow=options.follow)
 
     def _partitions(self, topic: str) -> int:
@@ -218,14 +218,14 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         )
 
     def with_settings(self, options: SubscriptionOptions) -> SubscriptionOptions:
-        """Return the options with this stem's settings filled in."""
+        """Return the options with the stem's settings filled in."""
         self._settle_groups()
         return msgspec.structs.replace(
             options, fetch_bytes=self.config.fetch_bytes, commit_s=self.config.commit_ms / 1000
         )
 
     def join_queue(self, options: QueueOptions) -> QueueConsumer:
-        """Join a queue, until the stem is closed at the latest."""
+        """Join a queue; closing the stem leaves it."""
         self.check_open()
         if not self._broker.topics(options.topic):
             self.create_unknown(options.topic)
@@ -234,7 +234,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         return consumer
 
     def register(self, subscription: OpenSubscription) -> None:
-        """Register a subscription, to be closed with the stem at the latest."""
+        """Register a subscription, so that closing the stem closes it."""
         self._reaper.start()
         self._subscriptions.add(subscription)
 

@@ -27,11 +27,14 @@ class LocalServer:
 
     @property
     def moved(self) -> bool:
-        """Whether its clock was moved."""
+        """Whether its clock was moved, so that the next test needs a new server."""
         return self._moved_ms > 0
 
     def answers(self) -> bool:
-        """Whether it answers; the system also reports a process as alive that is about to end."""
+        """Tell whether it responds.
+
+        For a process that is about to end, the system still reports it alive.
+        """
         if self._process.poll() is not None:
             return False
         try:
@@ -42,7 +45,10 @@ class LocalServer:
 
     @property
     def amqp(self) -> str:
-        """The address for AMQP clients as host:port; listened at once it was asked for."""
+        """The address for AMQP clients as host:port.
+
+        The server listens there from the first request on.
+        """
         if self._amqp == OFF:
             self._amqp = self._tell(f"start amqp {FREE_PORT}", "started")
         return self._amqp
@@ -58,7 +64,7 @@ class LocalServer:
         self._start()
 
     def kill(self) -> None:
-        """Kill the process; what it has not written is lost."""
+        """Kill the process; data that it has not written is lost."""
         # Popen closes the pipes when the block ends.
         with self._process:
             self._process.kill()
@@ -79,7 +85,7 @@ class LocalServer:
 
     def _tell(self, command: str, answer: str) -> str:
         assert self._process.stdin is not None
-        # A server that has ended is noticed by the missing answer.
+        # A server that has ended is noticed because it does not respond.
         with suppress(BrokenPipeError):
             self._process.stdin.write(f"{command}\n".encode())
         return self._expect(answer)

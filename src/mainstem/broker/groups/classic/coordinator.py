@@ -58,7 +58,7 @@ DEFAULTS = GroupLimits()
 
 
 class Membership(msgspec.Struct, frozen=True):
-    """The committing member and its generation; by default no member (a simple consumer)."""
+    """The member that commits, with its generation; by default no member (a simple consumer)."""
 
     member_id: str = ""
     generation: int = -1
@@ -147,7 +147,7 @@ class ClassicGroups:
         reply(refusal)
 
     def sync(self, sync: Sync, reply: SyncReply) -> None:
-        """Ask for an assignment (the leader sends all); ``reply`` gets Synced or the error."""
+        """Request an assignment (the leader sends all); ``reply`` gets Synced or the error."""
         with self._turn() as rebalances:
             try:
                 if self._consumers.has_members(sync.group):
@@ -327,18 +327,18 @@ class ClassicGroups:
     # Conversion to and from consumer groups; used under the lock
 
     def latest(self, name: str) -> int:
-        """Return the number of the latest generation."""
+        """Return the number of the latest generation of a group."""
         return self.generations.of(name).number
 
     def offered(self, name: str) -> list[ConsumerMember] | None:
-        """Return the members for conversion to a consumer group, None if the group is empty."""
+        """Return the members in the form of a consumer group; None if the group is empty."""
         group, classic_members = self._rebalances.groups.get(name), self._consumers.classic_members
         if group is None or group.phase is Phase.EMPTY:
             return None
         if group.protocol_type != PROTOCOL_TYPE or classic_members.protocol is None:
             deed = "joined by consumers of another protocol"
             raise GroupIsLive(name, f"{len(group.members)} members", deed)
-        # A member without an answer to its first join does not know its id, and joins again.
+        # A member whose first join was not answered does not know its id, and joins again.
         members = [each for each in group.members.values() if not each.is_new]
         return classic_members.to_consumer_members(members, group.generation, group.protocol)
 
@@ -354,12 +354,12 @@ class ClassicGroups:
             self._rebalances.sessions.deadlines.set((name, "forget", ""), self._monotonic_ms())
 
     def return_batches(self, name: str, number: int, members: Sequence[ConsumerMember]) -> Batches:
-        """Return the batches to append when a consumer group becomes a classic one again."""
+        """Return the batches to append when a consumer group becomes a classic group again."""
         converted = self._consumers.classic_members.to_classic_members(members)
         return self.journal.batches([_reached(name, number)], self._returned(name, converted))
 
     def take_back(self, name: str, number: int, members: Sequence[ConsumerMember]) -> None:
-        """Continue as a classic group, once only classic members are left."""
+        """Continue as a classic group, when only classic members are left."""
         self._rebalances.sessions.now_ms = self._monotonic_ms()
         converted = self._consumers.classic_members.to_classic_members(members)
         self.journal.apply([_reached(name, number)], self._returned(name, converted))
@@ -367,7 +367,7 @@ class ClassicGroups:
         self._rebalances.adopt(name, converted, PROTOCOL_TYPE)
 
     def _returned(self, name: str, converted: Iterable[ClassicMember]) -> list[ClassicGroupChange]:
-        """Return the records for members that have not yet completed a generation."""
+        """Return the records for members that have not completed a generation yet."""
         members = {each.id: written(each, each.assignment) for each in converted}
         return self.journal.members.set(name, Agreement(NOT_YET, PROTOCOL_TYPE), members)
 
@@ -426,7 +426,7 @@ class ClassicGroups:
             else:
                 self.journal.forget(name)
         except MainstemError:
-            # Try again later, when there may be disk space.
+            # Retry later, when there may be disk space.
             self._rebalances.remember_for_a_while(name)
 
     def _check_known(self, name: str) -> None:

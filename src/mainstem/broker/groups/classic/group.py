@@ -39,20 +39,24 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
 
     group: str
     member_id: str = ""
-    """The id that the broker gave it; empty at first."""
+    """The id that the broker assigned; empty in the first join."""
     instance_id: str | None = None
     client_id: str = ""
     host: str = ""
     protocol_type: str
     protocols: Protocols
     session_timeout_ms: int
-    """How long it may send no heartbeat."""
+    """Session timeout: the longest time between heartbeats."""
     rebalance_timeout_ms: int
-    """How long it may take to join again in a rebalance."""
+    """The longest time to join again in a rebalance."""
     takes_id_first: bool = False
-    """It understands MEMBER_ID_REQUIRED, and joins again with the id that it is given."""
+    """Whether the client handles MEMBER_ID_REQUIRED, by joining again with the id in the
+    response.
+    """
     skips_assignment: bool = False
-    """It understands SkipAssignment: it is the leader, but must not assign."""
+    """Whether the client handles SkipAssignment: it is the leader, but must not compute
+    assignments.
+    """
 
     @property
     def size_bytes(self) -> int:
@@ -123,7 +127,7 @@ PREDECESSORS: Mapping[Phase, frozenset[Phase]] = {
     Phase.STABLE: frozenset({Phase.COMPLETING}),
     Phase.DEAD: frozenset({Phase.EMPTY}),
 }
-"""From which phases each one may be entered."""
+"""The phases from which each phase may be entered."""
 
 
 class ClassicMember:
@@ -146,7 +150,7 @@ class ClassicMember:
         self.instance_id = join.instance_id
         self.assignment = b""
         self.is_new = True
-        """It has had no answer to its first join yet, so it may not know its id."""
+        """Whether its first join is still unanswered, so that it may not know its id."""
         self.update(join)
 
     def update(self, join: Join) -> None:
@@ -181,7 +185,7 @@ class ClassicGroup:
         self.static: dict[str, str] = {}
         """Ids of static members by instance id."""
         self.pending: set[str] = set()
-        """Ids that were given to consumers (MEMBER_ID_REQUIRED), which have not joined yet."""
+        """Ids assigned to consumers (MEMBER_ID_REQUIRED) that have not joined with them yet."""
         self.joining: dict[str, JoinReply] = {}
         """Members that have joined the next generation, and wait for the answer."""
         self.syncing: dict[str, SyncReply] = {}
@@ -275,7 +279,10 @@ class ClassicGroup:
             self.unsynced.add(member.id)
 
     def elect(self) -> bool:
-        """Make sure that the leader has joined, else choose another; False if none has joined."""
+        """Keep the leader if it has joined, else choose another.
+
+        Return False if no member has joined.
+        """
         if self.leader not in self.joining:
             self.leader = next((each for each in self.members if each in self.joining), self.leader)
         return self.leader in self.joining

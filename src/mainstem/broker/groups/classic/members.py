@@ -29,19 +29,19 @@ class MemberSessions:
         self.now_ms = 0
         """The present time on the monotonic clock; set before each use."""
         self.count = 0
-        """Members, with ids that were given out and not used yet."""
+        """Number of members and of assigned ids that no member has joined with yet."""
         self.held_bytes = 0
-        """Estimated memory for members, assignments and ids that were given out."""
+        """Estimated memory for members, assignments and ids without a member."""
 
     def give_id(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Remember an id that was given out, until a member joins with it or it expires."""
+        """Remember an assigned id until a member joins with it or it expires."""
         group.pending.add(member_id)
         self.count += 1
         self.held_bytes += texts_bytes((member_id,))
         self.deadlines.set((group.name, "session", member_id), self.now_ms + timeout_ms)
 
     def drop_id(self, group: ClassicGroup, member_id: str) -> None:
-        """Forget an id that was given out."""
+        """Forget an assigned id without a member."""
         group.pending.remove(member_id)
         self.count -= 1
         self.held_bytes -= texts_bytes((member_id,))

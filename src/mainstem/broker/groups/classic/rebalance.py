@@ -233,8 +233,8 @@ class Rebalances:
         if holder is not None:
             self._replace(group, group.members[holder], ClassicMember(member_id, join), join, reply)
         elif join.takes_id_first and join.instance_id is None:
-            # A client that loses the answer asks for another id, and leaves this one unused. So an
-            # id alone is not a member, rebalances do not wait for it, and it expires soon.
+            # A client that loses the response requests another id, and leaves this one unused. So
+            # an id alone is not a member, rebalances do not wait for it, and it expires soon.
             self.groups[group.name] = group
             self.sessions.give_id(group, member_id, join.session_timeout_ms)
             raise MemberIdRequired(group.name, member_id)
@@ -330,7 +330,7 @@ class Rebalances:
         self.sessions.deadlines.set((group.name, "join", ""), due_ms)
 
     def _wait_over(self, group: ClassicGroup) -> None:
-        """Begin the generation, unless the initial rebalance delay is to be extended."""
+        """Begin the generation, or extend the initial rebalance delay if members still arrive."""
         if group.delay_left_ms and group.has_newcomers:
             group.has_newcomers = False
             delay_ms = min(self._limits.initial_delay_ms, group.delay_left_ms)
@@ -375,13 +375,13 @@ class Rebalances:
         )
 
     def _answer_durably(self, group: ClassicGroup, reply: JoinReply, member_id: str) -> None:
-        """Answer a member's join once the generation's number is durable."""
+        """Answer a member's join when the generation's number is durable."""
         self._answer_when(group.begun, reply, group.joined(member_id))
 
     def _answer_when(
         self, durable: Durable, reply: Callable[[Answer | MainstemError], None], answer: Answer
     ) -> None:
-        """Answer once ``durable`` is settled."""
+        """Send an answer when ``durable`` is settled."""
         self.sessions.calls.append(partial(durable.then, partial(once_durable, reply, answer)))
 
     def _postpone(self, group: ClassicGroup, error: MainstemError) -> None:
@@ -443,14 +443,14 @@ class Rebalances:
             self.sessions.remove(group, group.check_member(member_id, instance_id))
 
     def _settle(self, group: ClassicGroup, *, any_left: bool) -> None:
-        """Rebalance if members have left; if only unused ids have gone, clean up."""
+        """Rebalance if members have left; clean up if only unused ids were dropped."""
         if any_left or group.phase is Phase.PREPARING:
             self._gather(group)
         else:
             self._drop_if_unused(group)
 
     def _turn_away(self, group: ClassicGroup, member_id: str) -> None:
-        """Remove a member, if it is known, and raise GroupFull."""
+        """Remove the member, if it is known, and raise GroupFull."""
         known = group.members.get(member_id)
         if known is not None:
             self.sessions.remove(group, known)

@@ -1,4 +1,4 @@
-"""Changes of consumer groups: drafts are assigned and stored, and deadlines pass.
+"""Applies changes to consumer groups: assigns and stores drafts, and handles deadlines.
 
 session     a member sent no heartbeat
 rebalance   a member did not give up revoked partitions
@@ -50,7 +50,7 @@ Timer = tuple[str, Literal["session", "rebalance", "join", "sync", "forget"], st
 
 
 class Before(Protocol):
-    """What consumer groups need from classic groups: conversion of a group in both directions."""
+    """Interface to classic groups: conversion of a group in both directions."""
 
     def latest(self, name: str) -> int:
         """Return the number of a group's latest generation, 0 if there is none."""
@@ -120,7 +120,7 @@ class Assignments:
         member: ConsumerMember,
         owned: Partitions | None,
     ) -> tuple[Current, Durable]:
-        """Store a member's new profile and advance its reconciliation by one step."""
+        """Store a member's new profile, and advance its reconciliation by one step."""
         is_new = was.id not in draft.group.members and not draft.has_room
         is_other = member.profile.subscription != was.profile.subscription
         if is_new or is_other or not self.subscribed_topics.knows(member.profile.regex):
@@ -234,7 +234,7 @@ class Assignments:
         return durable
 
     def _give_back(self, group: ConsumerGroup) -> None:
-        """Convert a group back to a classic group, as only classic members are left.
+        """Convert the group to a classic group, because only classic members are left.
 
         This is one append, so that a crash leaves the group with exactly one kind.
         """

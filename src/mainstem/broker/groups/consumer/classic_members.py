@@ -89,7 +89,7 @@ class ClassicMembers:
         member = replace(was, profile=profile)
         current, durable = assignments.settle(draft, was, member, self.partitions(said.owned))
         if member.id in group.members:
-            # Otherwise the last consumer-protocol member is gone, and this is a classic group now.
+            # Otherwise the last consumer-protocol member has left, and this is a classic group now.
             assignments.hear(group.name, member.id)
             assignments.deadlines.clear((group.name, "join", member.id))
             self._await("sync", group, member)
@@ -256,7 +256,7 @@ class ClassicMembers:
     def _await(
         self, what: Literal["join", "sync"], group: ConsumerGroup, member: ConsumerMember
     ) -> None:
-        """Start the member's rebalance timeout for its next join or sync, unless it runs."""
+        """Start a member's rebalance timeout for its next join or sync, unless it is running."""
         timer: Timer = (group.name, what, member.id)
         deadlines = self._assignments.deadlines
         if timer not in deadlines:

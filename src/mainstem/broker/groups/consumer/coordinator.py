@@ -144,7 +144,7 @@ class ConsumerGroups:
     def check_commit(
         self, name: str, member_id: str, epoch: int, *, transactional: bool = False
     ) -> None:
-        """Raise unless a commit comes from a member, with its present epoch."""
+        """Raise unless the commit comes from a member with its current epoch."""
         if transactional and epoch < 0 and not member_id:
             # Older TxnOffsetCommit requests do not name the member.
             return

@@ -39,7 +39,7 @@ class ConsumerGroupDraft:
 
     @property
     def has_room(self) -> bool:
-        """Whether the draft removes a member, whose place and target a new one takes over."""
+        """Whether the draft removes a member, so that a new one can take its place and target."""
         return None in self.changed.values()
 
     def member(self, member_id: str) -> ConsumerMember:
@@ -65,7 +65,7 @@ class ConsumerGroupDraft:
         self.changed[member_id] = None
 
     def take_in(self, classic_members: Iterable[ConsumerMember]) -> None:
-        """Start a group that is not stored yet with converted members."""
+        """Start a group that is not stored yet, with converted members."""
         self._is_written = False
         for each in classic_members:
             self.group.set(each.id, each)

@@ -72,7 +72,7 @@ class HeartbeatResponse(msgspec.Struct, frozen=True):
 
 
 def check(beat: Heartbeat) -> None:
-    """Raise if the request itself is invalid."""
+    """Raise if the request is invalid in itself."""
     check_group(beat.group)
     for text in (beat.member_id, beat.instance_id, beat.rack, beat.client_id):
         if text is not None and len(text) > MAX_ID_LENGTH:
@@ -109,7 +109,7 @@ def sender(draft: ConsumerGroupDraft, beat: Heartbeat, new_id: Callable[[], str]
 
 
 def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) -> None:
-    """Raise FencedMemberEpoch on a wrong epoch, unless only the last answer was lost."""
+    """Raise FencedMemberEpoch on a wrong epoch, unless only the last response was lost."""
     current = member.current
     if beat.epoch == current.epoch:
         return

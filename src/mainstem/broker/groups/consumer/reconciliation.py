@@ -31,7 +31,7 @@ def reconcile(
     if current.stage is Stage.REVOKING:
         if _still_has(owned, current.revoked):
             return current
-        # It has completed its own revocation, so it is at least one epoch further.
+        # It has completed its own revocation, so it is at least one epoch ahead.
         return _step(member_id, current, current.epoch + 1, target, epoch, owners, owned)
     return _step(member_id, current, current.epoch, target, epoch, owners, owned)
 

@@ -22,7 +22,7 @@ class SubscribedTopics:
         self._max_places = max_places
         self._regexes: dict[str, TopicRegex] = {}
         self._meant: dict[str, set[str]] = {}
-        """The topics that each regular expression matches now; never internal ones."""
+        """The topics that each regular expression matches now; internal topics never match."""
 
     def learn(self, text: str) -> None:
         """Compile and match a new regular expression; raises InvalidExpression."""

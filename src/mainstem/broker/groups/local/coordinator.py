@@ -54,7 +54,9 @@ class Assignment(msgspec.Struct, frozen=True):
     revoked: tuple[AssignedPartition, ...]
     """To be finished, committed and released."""
     awaited_until_ms: int | None = None
-    """When to look again at the latest, if others must first release partitions; else None."""
+    """When to check again at the latest, if other members must release partitions first; else
+    None.
+    """
 
 
 class _Member:
@@ -146,7 +148,7 @@ class _Group:
         return self.callbacks(told)
 
     def held(self, member: str, assigned: AssignedPartition) -> PartitionId | None:
-        """Return a partition's id, if the member still owns it by that very assignment."""
+        """Return a partition's id, if the member still owns it by this same assignment."""
         topic = self.topics.get(assigned.topic)
         if topic is None or not 0 <= assigned.partition < len(topic.partitions):
             return None
@@ -180,7 +182,7 @@ class _Group:
         )
 
     def late(self, now_ms: int) -> list[str]:
-        """Return the members that should have released a partition by now."""
+        """Return the members that did not release a partition in time."""
         overdue = {self.owners[at][0] for at, until in self.revoked.items() if until <= now_ms}
         return sorted(overdue)
 
@@ -233,7 +235,10 @@ class Groups:
         return [] if found is None else list(found.members)
 
     def check_not_live(self, group: str, deed: str) -> None:
-        """Raise GroupIsLive if a group has members; ``deed`` says what was to be done to it."""
+        """Raise GroupIsLive if a group has members.
+
+        ``deed`` completes the error's "cannot be ...".
+        """
         if group in self._groups:
             raise GroupIsLive(group, f"{len(self._groups[group].members)} members", deed)
         if group in self._occupied:
@@ -330,7 +335,7 @@ class Groups:
             if topic is not None and readers:
                 group.add_topic(topic, readers)
             if gone or readers:
-                # Owners of partitions of the deleted topic must be told too.
+                # Owners of partitions of the deleted topic must be notified too.
                 told += (owners if gone else []) + group.rebalance(now_ms + self._hand_over_ms)
         return told
 

@@ -12,7 +12,7 @@ from mainstem.log.port import Durable
 class Member:
     """One member of a group, as the consuming program sees it; thread-safe.
 
-    The program reads ``assignment`` whenever it is told of a change. It starts reading new
+    The program reads ``assignment`` whenever ``changed`` is called. It starts reading new
     partitions at the group's cursor. It finishes, commits and releases those in ``revoked``.
     """
 

@@ -1,10 +1,10 @@
 """Share groups (KIP-932): consumers that share the events of one or more topics one by one.
 
 How this works: a share group is the set of queues with its name, one on each topic that a member
-ever subscribed to, whoever created them. Members only send heartbeats with their subscriptions, and
-may acquire from every partition of those topics: partitions are not divided, so there is nothing to
-rebalance. Members are not stored; after a restart they join again. The group's progress is in its
-queues.
+has ever subscribed to, including queues that others created. Members only send heartbeats with
+their subscriptions, and may acquire from every partition of those topics: partitions are not
+divided, so there is no rebalance. Members are not stored; after a restart they join again. The
+group's progress is in its queues.
 """
 
 import threading
@@ -152,7 +152,7 @@ class ShareGroups:
     # Administration
 
     def settings(self, group: str) -> ShareSettings:
-        """Return the settings in force for a group."""
+        """Return the effective settings of a group."""
         return settings_of(self._configs.fold.all_of(group))
 
     def names(self) -> list[str]:
@@ -191,7 +191,7 @@ class ShareGroups:
     def seek(
         self, name: str, topic: str, offsets: Mapping[int, int]
     ) -> tuple[Durable, dict[int, MainstemError]]:
-        """Move a group without members to other offsets of a topic; creates what does not exist.
+        """Move a group without members to other offsets of a topic; creates missing queues.
 
         Also returns the partitions that were refused, each with its error.
         """

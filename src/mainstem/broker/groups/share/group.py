@@ -34,7 +34,7 @@ class ShareMember:
         self.topics: tuple[str, ...] = ()
         self.epoch = self.previous_epoch = 0
         self.assigned: AssignedTopics | None = None
-        """The assignment that it was last sent."""
+        """The assignment that was last sent to the member."""
 
 
 class ShareGroup:

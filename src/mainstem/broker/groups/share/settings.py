@@ -49,7 +49,7 @@ def fresh_queue(settings: Mapping[str, str]) -> QueueSettings:
 
 
 def altered_queue(was: QueueSettings, own: Mapping[str, str]) -> QueueSettings:
-    """Return a queue's settings, overridden by those set for the group."""
+    """Return a queue's settings, overridden by those that the group sets."""
     changes: dict[str, object] = {
         _OURS[name]: text == "read_uncommitted" if name == ISOLATION else int(text) or None
         for name, text in own.items()
