@@ -79,7 +79,10 @@ def test_a_queue_that_is_removed_without_a_server_is_gone_when_it_starts(
 
     assert run("queue", "rm", "orders", "orders", "--yes").code == 0
 
-    with server(path, config=CONFIG) as running, channel_of(running) as channel:
+    with server(path, config=CONFIG) as running, connected(running) as connection:
+        with pytest.raises(ChannelClosedByBroker, match="NOT_FOUND"):
+            connection.channel().queue_declare("orders", passive=True)
+        channel = connection.channel()
         assert waiting(channel, "bills") == 1
         assert channel.queue_declare("orders", durable=True).method.message_count == 0
 

@@ -53,6 +53,13 @@ def stem(request: pytest.FixtureRequest) -> Stem:
     return found
 
 
+@pytest.fixture(params=["opened", "connected"])
+def stem_of_ours(request: pytest.FixtureRequest) -> Stem:
+    """A stem of each kind but Kafka's, for what a Kafka does not have."""
+    found: Stem = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture
 def name() -> str:
     """A name that nothing has yet."""

@@ -14,6 +14,7 @@ from mainstem.core.errors import (
     StaleDelivery,
     UnknownQueue,
     UnknownTopic,
+    Unsupported,
 )
 
 
@@ -268,7 +269,8 @@ def test_an_interruption_gives_back(stem: Stem, name: str) -> None:
         one(queue).ack()
 
 
-def test_a_queue_is_emptied_into_another_topic_or_for_good(stem: Stem, name: str) -> None:
+def test_a_queue_is_emptied_into_another_topic_or_for_good(stem_of_ours: Stem, name: str) -> None:
+    stem = stem_of_ours
     fill(stem, name, 5)
     stem.topics.create(f"{name}-later")
     begin(stem, name)
@@ -292,7 +294,8 @@ def drained_to(stem: Stem, name: str, limit: int) -> list[int]:
     return [each.json() for each in stem.subscribe(to, follow=False)]
 
 
-def test_what_is_not_there_is_neither_purged_nor_moved(stem: Stem, name: str) -> None:
+def test_what_is_not_there_is_neither_purged_nor_moved(stem_of_ours: Stem, name: str) -> None:
+    stem = stem_of_ours
     fill(stem, name, 1)
     begin(stem, name)
 
@@ -304,3 +307,13 @@ def test_what_is_not_there_is_neither_purged_nor_moved(stem: Stem, name: str) ->
         stem.queues.move(name, name, name)
     with pytest.raises(InvalidSetting):
         stem.queues.move(name, name, name, limit=0)
+
+
+@pytest.mark.peers
+def test_a_kafka_says_that_it_cannot_purge_and_move(of_kafka: Stem, name: str) -> None:
+    fill(of_kafka, name, 1)
+
+    with pytest.raises(Unsupported, match="no mainstem server"):
+        of_kafka.queues.purge(name, name)
+    with pytest.raises(Unsupported, match="no mainstem server"):
+        of_kafka.queues.move(name, name, f"{name}-later")

@@ -1,6 +1,7 @@
 """``mainstem exchange``: list and show AMQP exchanges, bind queues and exchanges to them."""
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import TypeVar
 
 import click
@@ -102,36 +103,53 @@ def show(name: str, vhost: str, form: Format | None, at: str | None) -> None:
     print_rows([_binding_row(each) for each in bindings], form)
 
 
-def _binding_options(command: Decorated) -> Decorated:
-    """Add the arguments and options that make a binding."""
-    for add in reversed(
-        (
-            click.argument("exchange"),
-            click.argument("destination"),
-            click.option("--key", metavar="KEY", default="", help="Routing key, or its pattern."),
-            click.option(
-                "--to",
-                "kind",
-                type=click.Choice([each.value for each in DestinationKind]),
-                default=DestinationKind.QUEUE.value,
-                show_default=True,
-                help="What the destination is.",
-            ),
-            click.option(
-                "--argument",
-                "-a",
-                "arguments",
-                multiple=True,
-                metavar="NAME=VALUE",
-                help="An argument, such as x-match=any; a number, true or false is taken as one.",
-            ),
-            _vhost_option,
-            format_option,
-            at_option,
-        )
-    ):
-        command = add(command)
-    return command
+Bind = Callable[[ChangeBinding, Format | None, str | None], None]
+
+
+def _binding_options(command: Bind) -> Callable[..., None]:
+    """Add the arguments and options that make a binding, which the command is given."""
+
+    @wraps(command)
+    def decided(
+        exchange: str,
+        destination: str,
+        key: str,
+        kind: str,
+        arguments: tuple[str, ...],
+        vhost: str,
+        form: Format | None,
+        at: str | None,
+    ) -> None:
+        to, given = DestinationKind(kind), _arguments(arguments)
+        command(ChangeBinding(exchange, destination, to, key, given, vhost), form, at)
+
+    options = (
+        click.argument("exchange"),
+        click.argument("destination"),
+        click.option("--key", metavar="KEY", default="", help="Routing key, or its pattern."),
+        click.option(
+            "--to",
+            "kind",
+            type=click.Choice([each.value for each in DestinationKind]),
+            default=DestinationKind.QUEUE.value,
+            show_default=True,
+            help="What the destination is.",
+        ),
+        click.option(
+            "--argument",
+            "-a",
+            "arguments",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="An argument, such as x-match=any; a number, true or false is taken as one.",
+        ),
+        _vhost_option,
+        format_option,
+        at_option,
+    )
+    for add in reversed(options):
+        decided = add(decided)
+    return decided
 
 
 @exchange.command(
@@ -142,18 +160,8 @@ def _binding_options(command: Decorated) -> Decorated:
     """,
 )
 @_binding_options
-def bind(
-    exchange: str,
-    destination: str,
-    key: str,
-    kind: str,
-    arguments: tuple[str, ...],
-    vhost: str,
-    form: Format | None,
-    at: str | None,
-) -> None:
+def bind(asked: ChangeBinding, form: Format | None, at: str | None) -> None:
     """Bind a queue, or another exchange, to an exchange; it is fine if it is bound already."""
-    asked = _change(exchange, destination, key, kind, arguments, vhost)
     _carry_out(BIND, asked, form, at, ("bound", "is bound already"))
 
 
@@ -163,26 +171,9 @@ def bind(
     """,
 )
 @_binding_options
-def unbind(
-    exchange: str,
-    destination: str,
-    key: str,
-    kind: str,
-    arguments: tuple[str, ...],
-    vhost: str,
-    form: Format | None,
-    at: str | None,
-) -> None:
+def unbind(asked: ChangeBinding, form: Format | None, at: str | None) -> None:
     """Remove a binding, named by all that was given when it was made."""
-    asked = _change(exchange, destination, key, kind, arguments, vhost)
     _carry_out(UNBIND, asked, form, at, ("unbound", "is not bound"))
-
-
-def _change(
-    exchange: str, destination: str, key: str, kind: str, arguments: tuple[str, ...], vhost: str
-) -> ChangeBinding:
-    to = DestinationKind(kind)
-    return ChangeBinding(exchange, destination, to, key, _arguments(arguments), vhost)
 
 
 def _carry_out(
