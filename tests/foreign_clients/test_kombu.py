@@ -10,6 +10,7 @@ import pytest
 from amqp.exceptions import NotFound, PreconditionFailed  # type: ignore[import-untyped]
 from kombu.pools import producers
 from kombu.simple import SimpleQueue
+from kombu.transport import native_delayed_delivery as native
 from tests.faults.killable_server import free_port
 from tests.foreign_clients.compatibility import AMQP
 from tests.foreign_clients.pika_client import CONFIG
@@ -215,3 +216,33 @@ def test_a_producer_with_retries_goes_on_when_the_server_is_back(tmp_path: Path)
             connection.close()
 
     assert found == ["before", "after"]
+
+
+@pytest.mark.shows("dead letters", "native delayed delivery (28 levels)")
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_native_delayed_delivery_waits_by_the_bits_of_the_delay(
+    connection: kombu.Connection, kind: str
+) -> None:
+    exchange = kombu.Exchange(f"tasks-{kind}", "topic")
+    queue = kombu.Queue(f"tasks-{kind}", exchange, "work", queue_arguments={"x-queue-type": kind})
+    queue(connection).declare()
+    native.declare_native_delayed_delivery_exchanges_and_queues(connection, kind, kind)
+    native.bind_queue_to_native_delayed_delivery_exchange(connection, queue, kind)
+    producer = kombu.Producer(connection)
+
+    # Lower ones could move on while they are counted.
+    for level in range(7, 28):
+        later = native.calculate_routing_key(2**level, "work")
+        producer.publish(level, exchange=native.level_name(27, kind), routing_key=later)
+    began = time.monotonic()
+    later = native.calculate_routing_key(3, "work")
+    producer.publish("now", exchange=native.level_name(27, kind), routing_key=later)
+    with connection.channel() as channel:
+        names = [native.level_name(level, kind) for level in range(7, 28)]
+        counts = [channel.queue_declare(name, passive=True).message_count for name in names]
+    (message,) = take(connection, queue, 1)
+
+    assert counts == [1] * 21
+    assert message.payload == "now"
+    assert time.monotonic() - began >= 3
+    assert message.headers["x-death"][0]["queue"] == native.level_name(0, kind)

@@ -6,7 +6,10 @@ import pika  # type: ignore[import-untyped]
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel  # type: ignore[import-untyped]
 from pika.exceptions import ChannelClosedByBroker  # type: ignore[import-untyped]
+from tests.foreign_clients.compatibility import AMQP
 from tests.foreign_clients.pika_client import Inbox, bodies, waiting
+
+pytestmark = pytest.mark.client("pika", "1.4", AMQP)
 
 DELAYED = "x-delayed-message"
 FAR_MS = 4294967295
@@ -34,6 +37,7 @@ def publish(
     channel.basic_publish(exchange, key, body, properties, mandatory=True)
 
 
+@pytest.mark.shows("declare", "delayed exchanges (x-delayed-message)")
 def test_messages_come_when_they_are_due_whatever_was_published_before(
     channel: BlockingChannel, queue: str
 ) -> None:
