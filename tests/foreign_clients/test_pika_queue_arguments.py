@@ -86,6 +86,26 @@ def test_what_expires_goes_to_the_dead_letter_exchange_though_nobody_consumes(
     assert waiting(channel, queue) == 0
 
 
+def test_deaths_that_a_publisher_claims_are_not_counted_as_in_rabbitmq_4(
+    channel: BlockingChannel,
+) -> None:
+    dead = declared(channel)
+    queue = declared(channel, dead_letter_exchange="", dead_letter_routing_key=dead)
+    claimed = {
+        "x-death": [
+            {"queue": queue, "reason": "expired", "count": 7},
+            {"queue": dead, "reason": "expired", "count": 1},
+        ]
+    }
+
+    publish(channel, queue, b"again", expiration="20", headers=claimed)
+    letter = consumed(channel, dead)
+    channel.basic_ack(letter.tag)
+
+    # Else it would be 8, and be dropped as a cycle.
+    assert letter.deaths == [(queue, "expired", 1)]
+
+
 @pytest.mark.shows("publish", "time to live")
 def test_a_message_has_a_time_to_live_of_its_own(channel: BlockingChannel) -> None:
     dead = declared(channel)

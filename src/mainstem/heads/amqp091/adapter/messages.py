@@ -5,6 +5,7 @@
 | body | value |
 | properties, and headers that are text, numbers or booleans | headers of the same names, as text |
 | exchange and routing key, if there is an exchange | ``amqp-exchange``, ``amqp-routing-key`` |
+| that it is a dead letter | ``amqp-dead-letter`` |
 | exchange, routing key, properties, all as they came | the header ``mainstem-native`` |
 
 AMQP consumers get the exchange, routing key and properties of ``mainstem-native``; all other
@@ -26,6 +27,8 @@ from mainstem.heads.amqp091.properties import (
 
 HEADER_EXCHANGE = "amqp-exchange"
 HEADER_ROUTING_KEY = "amqp-routing-key"
+DEAD_LETTER = ("amqp-dead-letter", b"true")
+"""The event header of dead letters: the server has written their ``x-death``."""
 
 _NATIVE = b"amqp091\0"
 _CACHED_BYTES = 128
@@ -95,6 +98,11 @@ def _text(value: object) -> bytes | None:
             return str(value).encode()
         case _:
             return None
+
+
+def is_dead_letter(event: Event) -> bool:
+    """Return whether the event was dead-lettered by a queue, not just published."""
+    return DEAD_LETTER in event.headers
 
 
 def content_of(event: Event, queue: str) -> Content:

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING
 
 from mainstem.broker.door import DeadEvent, RoutedEvent
 from mainstem.core.event import Event
-from mainstem.heads.amqp091.adapter.messages import content_of, headers_of
-from mainstem.heads.amqp091.adapter.queues.dead_lettering import dead_letter, without_cycles
+from mainstem.heads.amqp091.adapter.messages import (
+    DEAD_LETTER,
+    content_of,
+    headers_of,
+    is_dead_letter,
+)
+from mainstem.heads.amqp091.adapter.queues.dead_lettering import (
+    dead_letter,
+    without_cycles,
+    without_deaths,
+)
 from mainstem.heads.amqp091.codec import route_of
 from mainstem.heads.amqp091.fields import read_short_string
 from mainstem.heads.amqp091.properties import decode_properties, encode_properties
@@ -35,15 +44,18 @@ class DeadLetterRouter:
         exchange, at = read_short_string(content, 0, len(content))
         key, _ = read_short_string(content, at, len(content))
         reason, vhost = dead.cause, queue.record.vhost
+        properties = decode_properties(raw)
+        if not is_dead_letter(dead.event):
+            properties = without_deaths(properties)
         letter = dead_letter(
-            queue.record, exchange, key, decode_properties(raw), reason, service.context.now_ms()
+            queue.record, exchange, key, properties, reason, service.context.now_ms()
         )
         if letter is None:
             return ()
         headers = letter.properties.headers or {}
         names = service.topology.route_again(vhost, letter.exchange, letter.routing_keys, headers)
-        properties = encode_properties(letter.properties)
-        told = headers_of(route_of(letter.exchange, letter.routing_keys[0]), properties)
-        event = Event(dead.event.value, dead.event.key, told)
+        raw = encode_properties(letter.properties)
+        told = headers_of(route_of(letter.exchange, letter.routing_keys[0]), raw)
+        event = Event(dead.event.value, dead.event.key, (*told, DEAD_LETTER))
         names = without_cycles(names, letter, reason)
         return service.queues.copies(vhost, names, event, letter.properties.priority)

@@ -70,6 +70,18 @@ def dead_letter(
     return DeadLetter(target, keys, changed)
 
 
+def without_deaths(properties: Properties) -> Properties:
+    """Return the properties without the deaths that a publisher claims.
+
+    "RabbitMQ 4.x will not interpret this x-death header anymore when clients (re-)publish a
+    message" [RabbitMQ 4.0 release notes].
+    """
+    if properties.headers is None or DEATHS not in properties.headers:
+        return properties
+    headers = {name: value for name, value in properties.headers.items() if name != DEATHS}
+    return msgspec.structs.replace(properties, headers=headers)
+
+
 def without_cycles(queues: Names, letter: DeadLetter, reason: Cause) -> Names:
     """Return the queues without those that the message died in and was not rejected since."""
     if reason is Cause.REJECTED:
