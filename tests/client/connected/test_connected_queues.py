@@ -204,6 +204,23 @@ def test_what_the_server_refuses_of_a_block_is_raised_by_who_asks_next(
             queue.ack_many(iter(lambda: one(queue), None))
 
 
+def test_what_the_server_refuses_of_acks_that_nobody_waits_for_is_raised_by_close(
+    stem: ConnectedStem, served: Running
+) -> None:
+    stem.publish_many("orders", [1, 2])
+    queue = stem.queue("orders", name="emails")
+    held = [one(queue), one(queue)]
+    served.node.broker.queues.seek("orders", "emails", {0: 0})
+    for delivery in held:
+        delivery.ack(wait=False)
+
+    with pytest.raises(StaleDelivery, match="orders\\[0\\]@0") as raised:
+        queue.close()
+
+    (note,) = raised.value.__notes__
+    assert "orders[0]@1" in note
+
+
 def test_giving_back_counts_and_what_comes_too_often_is_a_dead_letter(stem: ConnectedStem) -> None:
     stem.publish("orders", "bad")
 

@@ -151,8 +151,7 @@ class ConnectedQueue(Closing):
                 each.close()
             except MainstemError as error:
                 failed = error
-            for position, why in each.take_late().items():
-                failed = self._stale(position, why)
+        failed = self._late(members) or failed
         if failed is not None:
             raise failed
 
@@ -204,7 +203,7 @@ class ConnectedQueue(Closing):
         while True:
             if self._closed is not None:
                 return None, []
-            self._tell_late()
+            self._tell_late(self._members)
             now = time.monotonic()
             self._let_go(now)
             found = self._hand_out(limit, asked_at, now)
@@ -280,8 +279,7 @@ class ConnectedQueue(Closing):
             leaving, self._leaving = self._leaving, []
         for each in leaving:
             each.close()
-            for position, why in each.take_late().items():
-                raise self._stale(position, why)
+        self._tell_late(leaving)
 
     def _let_go(self, now: float) -> None:
         """Release events prefetched for too long, and forget deliveries with expired locks."""
@@ -311,10 +309,21 @@ class ConnectedQueue(Closing):
             self._gone_since = None
             self._cluster.check_reachable()
 
-    def _tell_late(self) -> None:
-        for member in self._members:
-            for position, why in member.take_late().items():
-                raise self._stale(position, why)
+    def _tell_late(self, members: Iterable[ShareMember]) -> None:
+        """Raise if settlements with ``wait=False`` were refused."""
+        error = self._late(members)
+        if error is not None:
+            raise error
+
+    def _late(self, members: Iterable[ShareMember]) -> MainstemError | None:
+        """Return the first error of settlements with ``wait=False``, which names the others."""
+        late = dict(each for member in members for each in member.take_late().items())
+        if not late:
+            return None
+        first, *others = (self._stale(position, late[position]) for position in sorted(late))
+        for each in others:
+            first.add_note(f"as well: {each}")
+        return first
 
     # Settling
 

@@ -65,13 +65,12 @@ class SettlementWindow:
             self._write_all()
 
     def check(self) -> None:
-        """Raise the first error since the last call, with the number of the others."""
+        """Raise the first error since the last call, which names the others."""
         if not self._failed:
             return
-        error, others = self._failed.popleft(), len(self._failed)
-        self._failed.clear()
-        if others:
-            error.add_note(f"{others} more settlements with wait=False failed")
+        error = self._failed.popleft()
+        while self._failed:
+            error.add_note(f"as well: {self._failed.popleft()}")
         raise error
 
     def _write_all(self) -> bool:
