@@ -98,6 +98,9 @@ class AmqpPeer:
     async def next(self, patience_ms: int = PATIENCE_MS) -> Said | Message:
         """Return what comes next; raises Lost, Refused, Unanswered."""
         _, told = await self.connection.next(patience_ms)
+        while isinstance(told, methods.ConnectionBlocked) or told is Bare.CONNECTION_UNBLOCKED:
+            self._client.world.deeds["amqp: blocked or unblocked"] += 1
+            _, told = await self.connection.next(patience_ms)
         if isinstance(told, methods.ChannelClose | methods.ConnectionClose):
             world = self._client.world
             if not (self.may_refuse or world.deeds["full disk"]):

@@ -39,6 +39,7 @@ HAPPENS = (
     "amqp: move rolled back",
     "amqp: channel closed",
     "amqp: channel refused",
+    "amqp: blocked or unblocked",
 )
 """What there must be for it to mean something that nothing goes wrong."""
 
