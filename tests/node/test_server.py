@@ -97,7 +97,7 @@ async def test_a_server_whose_log_has_stopped_is_alive_but_not_ready(
         alive = await ask(server, "/livez")
 
     assert status == 503
-    assert why.startswith("stopped: the disk failed while looking after the log")
+    assert why.startswith("stopped: the disk failed while checking the data directory")
     assert (
         sum("the log has stopped: the disk failed" in each.message for each in caplog.records) == 1
     )

@@ -5,7 +5,7 @@ import msgspec
 from mainstem.kafka_protocol.fields import Wire
 
 NEVER = 0x7FFF
-"""As ``flexible_since``: no version is flexible."""
+"""The ``flexible_since`` of an API without flexible versions."""
 
 
 class Api(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class Api(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name that the protocol gives it."""
+        """The API's name in the Kafka protocol."""
         return self.request.__name__.removesuffix("Request")
 
     def flexible(self, version: int) -> bool:

@@ -17,10 +17,10 @@ W = TypeVar("W", bound=Wire)
 
 
 def decode_blob(message: type[W], blob: bytes | memoryview) -> W:
-    """Return what a member of a consumer group tells the others through the group's coordinator."""
+    """Decode metadata that a group member passes to the other members through the coordinator."""
     body, at = decode_beginning(message, blob)
     (version,) = _INT16.unpack_from(blob)
-    # A later version adds its fields at the end, for readers that know them.
+    # A later version adds its fields at the end, for readers that know that version.
     if at != len(blob) and version <= CONSUMER_PROTOCOL_VERSION:
         raise ProtocolError(f"{message.__name__} v{version} ends at byte {at} of {len(blob)}")
     return body
@@ -29,7 +29,7 @@ def decode_blob(message: type[W], blob: bytes | memoryview) -> W:
 def decode_beginning(
     message: type[W], blob: bytes | memoryview, max_elements: int = MAX_ELEMENTS
 ) -> tuple[W, int]:
-    """Return the part that such a blob begins with, and where that ends."""
+    """Decode a struct at the start of such metadata; return it and the position after it."""
     view = memoryview(blob)
     try:
         (version,) = _INT16.unpack_from(view)
@@ -44,7 +44,7 @@ def decode_beginning(
 
 
 def encode_blob(version: int, body: Wire) -> bytes:
-    """Return what ``decode_blob`` reads."""
+    """Encode metadata, in the form that ``decode_blob`` decodes."""
     frame: list[Piece] = []
     encode_body(type(body), version, False, body, frame)
     return _INT16.pack(version) + as_bytes(frame[0])

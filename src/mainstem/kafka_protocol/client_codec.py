@@ -1,6 +1,6 @@
 """A client's side of the protocol: requests to bytes, bytes to responses.
 
-Knows only the APIs that it is given, so that a client need not load all messages.
+Knows only the APIs passed to it, so that a client need not load all messages.
 """
 
 from struct import Struct
@@ -39,7 +39,7 @@ class Response(msgspec.Struct, frozen=True, gc=False):
 def encode_request(
     api: Api, version: int, correlation_id: int, client_id: str | None, body: Wire
 ) -> list[Piece]:
-    """Return a request as a frame in pieces; records are a piece of their own unless small."""
+    """Encode a request as a list of buffers; large records are a buffer of their own."""
     frame: list[Piece] = []
     encode_body(api.request, version, api.flexible(version), body, frame)
     client = b"" if client_id is None else client_id.encode()
@@ -55,9 +55,9 @@ def encode_request(
 def decode_response(
     api: Api, version: int, frame: memoryview, max_elements: int = _NO_LIMIT
 ) -> Response:
-    """Return the response in a frame, given what it answers; for clients.
+    """Decode the response to a request of this API and version.
 
-    Raises ProtocolError for anything that is wrong.
+    Raises ProtocolError for any malformed frame.
     """
     what = f"{api.name} response v{version}"
     try:

@@ -1,10 +1,10 @@
-"""Python source that is written line by line, compiled once, and run many times."""
+"""Builds Python source line by line, to be compiled one time and run often."""
 
 from collections.abc import Mapping
 
 
 class Source:
-    """The body of a function, and the constants that it names."""
+    """The body of a generated function, and the constants that it uses."""
 
     def __init__(self, constants: Mapping[str, object]) -> None:
         self.constants = dict(constants)
@@ -13,25 +13,25 @@ class Source:
         self._variables = 0
 
     def add(self, line: str) -> None:
-        """Write a line in the block that is open."""
+        """Append a line to the current block."""
         self._lines.append("    " * self._depth + line)
 
     def open(self, line: str) -> None:
-        """Write a line that opens a block."""
+        """Append a line that opens a block."""
         self.add(line)
         self._depth += 1
 
     def close(self) -> None:
-        """Close the block opened last."""
+        """Close the innermost block."""
         self._depth -= 1
 
     def variable(self) -> str:
-        """Return a name that is not used yet."""
+        """Return a variable name that is not used yet."""
         self._variables += 1
         return f"v{self._variables}"
 
     def constant(self, value: object) -> str:
-        """Return the name of a constant that has this value."""
+        """Return the name of a constant with this value."""
         name = f"c{len(self.constants)}"
         self.constants[name] = value
         return name
@@ -41,7 +41,7 @@ class Source:
         return "\n".join([f"def {name}({parameters}):", *self._lines, ""])
 
     def compile(self, name: str, parameters: str) -> object:
-        """Return the function itself; what it takes and gives, the caller knows."""
+        """Compile and return the function; the caller knows its type."""
         code = compile(self.text(name, parameters), f"<{name}>", "exec")
         exec(code, self.constants)
         return self.constants[name]

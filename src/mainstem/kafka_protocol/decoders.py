@@ -1,13 +1,14 @@
-"""Writes, as Python source, the decoder of one message in one version.
+"""Generates the Python source of a decoder for one message in one version.
 
 How this works. Python spends its time on calls, so a decoder has as few as possible: nested structs
-are decoded in line, and whatever stands side by side with a fixed size (numbers, the length of the
-string that follows, the count of tagged fields) is one unpack_from. In the source, ``view`` is the
-frame, ``end`` its size, ``at`` the place reached, ``room`` the elements that arrays may still hold;
-``n`` is a length just read, and ``stop`` where it leads.
+are decoded inline, and adjacent fixed-size values (numbers, the length of the string that follows,
+the count of tagged fields) are one unpack_from. In the source, ``view`` is the frame, ``end`` its
+size, ``at`` the current position, ``room`` the number of elements that arrays may still hold; ``n``
+is a length just read, and ``stop`` the position it leads to.
 
-Nothing is allocated on a peer's word: a length is compared with what is left, a count times the
-least size of an element too, and all counts together with ``room``.
+Nothing is allocated because of an unchecked number from the peer: a length is compared with the
+remaining bytes, a count times the minimum size of an element too, and all counts together with
+``room``.
 """
 
 from collections.abc import Callable
@@ -22,14 +23,16 @@ from mainstem.kafka_protocol.code_writer import Source
 from mainstem.kafka_protocol.fields import Field, Shape, Wire, constructor, layout
 
 Decoder = Callable[[memoryview, int, int], tuple[Wire, int]]
-"""From a frame, the place of the message in it, and the room: the message and where it ends."""
+"""Takes a frame, the position of the message in it, and the room; returns the message and its
+end.
+"""
 
 _LENGTHS = {"string": ("h", 2), "bytes": ("i", 4), "records": ("i", 4), "array": ("i", 4)}
 
 
 @cache
 def decoder(message: type[Wire], version: int, flexible: bool) -> Decoder:
-    """Return what decodes a message in one version; compiled when first asked for."""
+    """Return the decoder of a message in one version; compiled at first use."""
     writer = _Writer(version, flexible)
     writer.source.add("end = len(view)")
     result = writer.struct(message)
@@ -40,7 +43,7 @@ def decoder(message: type[Wire], version: int, flexible: bool) -> Decoder:
 
 
 class _Run(msgspec.Struct):
-    """Fixed-size values that stand side by side and wait to be unpacked together."""
+    """Adjacent fixed-size values, collected to be unpacked together."""
 
     codes: str = ""
     size: int = 0
@@ -55,7 +58,7 @@ class _Writer:
         self.run = _Run()
 
     def flush(self) -> None:
-        """Write the unpacking of the pending values."""
+        """Generate the unpacking of the collected values."""
         run, self.run = self.run, _Run()
         if run.codes == "B":
             self.source.add(f"{run.targets[0]} = view[at]")
@@ -66,13 +69,13 @@ class _Writer:
             self.source.add(f"at += {run.size}")
 
     def read(self, code: str, size: int, target: str) -> None:
-        """Let a fixed-size value wait for its turn."""
+        """Collect a fixed-size value, to be unpacked together with others."""
         self.run.codes += code
         self.run.size += size
         self.run.targets.append(target)
 
     def struct(self, struct: type[Wire]) -> str:
-        """Write what decodes a struct in line; return the expression that makes it."""
+        """Generate the inline decoding of a struct; return the expression that creates it."""
         fields = layout(struct, self.version)
         values: dict[str, str] = {}
         for field in fields:
@@ -88,7 +91,7 @@ class _Writer:
         return f"{self.source.constant(constructor(struct))}({', '.join(arguments)})"
 
     def value(self, shape: Shape, what: str) -> str:
-        """Write what decodes a value; return the variable that will hold it."""
+        """Generate the decoding of a value; return the variable that will hold it."""
         target = self.source.variable()
         match shape.kind:
             case "fixed":
@@ -102,7 +105,7 @@ class _Writer:
         return target
 
     def length(self, shape: Shape, what: str) -> None:
-        """Write what reads a length into ``n``: plus one if flexible, as on the wire."""
+        """Generate the reading of a length into ``n``: plus one if flexible, as on the wire."""
         if self.flexible:
             self.read("B", 1, "n")
             self.flush()
@@ -113,7 +116,7 @@ class _Writer:
             self.flush()
 
     def presence(self, shape: Shape, target: str, what: str) -> None:
-        """Write the null check, and open the block for a present value if null is allowed."""
+        """Generate the null check, and open the block for a non-null value if null is allowed."""
         add = self.source.add
         absent = "not n" if self.flexible else "n < 0"
         refuse = f"refuse_null({what!r})" if self.flexible else f"refuse_length({what!r}, n)"
@@ -127,7 +130,7 @@ class _Writer:
         self.source.open("else:")
 
     def sized(self, shape: Shape, target: str, what: str) -> None:
-        """Write what decodes a string, bytes or records."""
+        """Generate the decoding of a string, bytes or records."""
         self.length(shape, what)
         self.presence(shape, target, what)
         add = self.source.add
@@ -144,7 +147,7 @@ class _Writer:
             self.source.close()
 
     def nested(self, shape: Shape, target: str, what: str) -> None:
-        """Write what decodes a struct inside a struct, which may be null."""
+        """Generate the decoding of a struct inside a struct, which may be null."""
         assert shape.struct is not None
         if not shape.nullable:
             made = self.struct(shape.struct)
@@ -161,7 +164,7 @@ class _Writer:
         self.source.close()
 
     def array(self, shape: Shape, target: str, what: str) -> None:
-        """Write what decodes an array, after its count was found to be possible."""
+        """Generate the decoding of an array, after the check that its count is possible."""
         assert shape.element is not None
         self.length(shape, what)
         self.presence(shape, target, what)
@@ -180,7 +183,7 @@ class _Writer:
             self.source.close()
 
     def numbers(self, element: Shape, target: str) -> None:
-        """Write what decodes the elements of an array of a fixed-size type."""
+        """Generate the decoding of the elements of a fixed-size type."""
         if element.code == "16s":
             self.source.add(f"{target} = read_ids(view, at, n)")
         else:
@@ -188,7 +191,7 @@ class _Writer:
         self.source.add(f"at += n * {element.size}")
 
     def elements(self, element: Shape, target: str, what: str) -> None:
-        """Write what decodes the elements of an array one by one."""
+        """Generate the decoding of an array's elements one by one."""
         self.source.add(f"{target} = []")
         self.source.open("for _ in range(n):")
         if element.kind == "struct":
@@ -202,7 +205,10 @@ class _Writer:
         self.source.add(f"{target} = tuple({target})")
 
     def tags(self, fields: list[Field], values: dict[str, str]) -> None:
-        """Write what decodes the tagged fields at the end of a struct, and passes over others."""
+        """Generate the decoding of the tagged fields at the end of a struct.
+
+        Unknown ones are skipped.
+        """
         known = [field for field in fields if field.shape is not None]
         self.read("B", 1, "n")
         self.flush()
@@ -232,7 +238,7 @@ class _Writer:
 
 @cache
 def least_size(shape: Shape, version: int, flexible: bool) -> int:
-    """Return the fewest bytes that a value can take."""
+    """Return the minimum number of bytes of a value."""
     if shape.kind == "fixed":
         return shape.size
     if shape.kind != "struct" or shape.nullable:

@@ -1,10 +1,10 @@
-"""Writes, as Python source, the encoder of one message in one version.
+"""Generates the Python source of an encoder for one message in one version.
 
-How this works. As in decoders.py, nested structs are encoded in line, and whatever stands side by
-side with a fixed size is one pack. In the source, ``a`` adds bytes to the list ``parts``, which is
-joined into a piece of the ``frame`` at the end, or earlier, so that records are a piece of their
-own: they need not be copied, nor even be in memory. ``n`` is the length about to be written, in the
-form of the wire: plus one if flexible.
+How this works. As in decoders.py, nested structs are encoded inline, and adjacent fixed-size values
+are one pack. In the source, ``a`` adds bytes to the list ``parts``. It is joined into a buffer of
+the ``frame`` at the end, or earlier, so that records are a buffer of their own: they need not be
+copied, nor even be in memory. ``n`` is the length about to be written, in wire form: plus one if
+flexible.
 """
 
 from collections.abc import Callable
@@ -19,14 +19,14 @@ from mainstem.kafka_protocol.fields import Field, Shape, Wire, layout
 from mainstem.kafka_protocol.primitives import SMALL_COUNT, packers
 
 Encoder = Callable[[Wire, list[Piece]], None]
-"""Adds a message to a frame in pieces; the first one it adds is bytes."""
+"""Adds a message to a frame's list of buffers; the first buffer it adds is bytes."""
 
 _LENGTHS = {"string": "h", "bytes": "i", "records": "i", "array": "i"}
 
 
 @cache
 def encoder(message: type[Wire], version: int, flexible: bool) -> Encoder:
-    """Return what encodes a message in one version; compiled when first asked for."""
+    """Return the encoder of a message in one version; compiled at first use."""
     writer = _Writer(f"{message.__name__} v{version}", version, flexible)
     writer.source.add("parts = []")
     writer.source.add("a = parts.append")
@@ -41,7 +41,7 @@ class _Writer:
     def __init__(self, title: str, version: int, flexible: bool) -> None:
         self.title, self.version, self.flexible = title, version, flexible
         self.source = Source(vars(primitives))
-        # Fixed-size values that stand side by side and wait to be packed together.
+        # Adjacent fixed-size values, collected to be packed together.
         self.codes = ""
         self.values: list[str] = []
         self.adder = "a"
@@ -65,7 +65,7 @@ class _Writer:
         self.values.append(value)
 
     def struct(self, struct: type[Wire], value: str) -> None:
-        """Write what encodes a struct in line."""
+        """Generate the inline encoding of a struct."""
         fields = layout(struct, self.version)
         for field in fields:
             if field.shape is None:
@@ -76,20 +76,20 @@ class _Writer:
             self.tags(fields, value)
 
     def absent(self, field: Field, value: str) -> None:
-        """Write what refuses a value that would be lost, because this version has no such field."""
+        """Generate the check for a value that would be lost, as this version lacks the field."""
         if not field.ignorable:
             what = f"{self.title} has no {field.name}"
             self.source.add(f"if {self.differs(field, value)}: raise ValueError({what!r})")
 
     def differs(self, field: Field, value: str) -> str:
-        """Return the condition that a field is not its default, of which () may be any sequence."""
+        """Return the condition that a field is not its default; () equals any empty sequence."""
         if field.default == ():
             return value
         default = self.source.constant(field.default)
         return f"{value} is not {default} and {value} != {default}"
 
     def value(self, shape: Shape, value: str) -> None:
-        """Write what encodes a value."""
+        """Generate the encoding of a value."""
         if shape.kind == "fixed":
             self.write(shape.code, value)
         elif shape.kind == "struct":
@@ -100,7 +100,7 @@ class _Writer:
             self.sized(shape, value)
 
     def nested(self, shape: Shape, value: str) -> None:
-        """Write what encodes a struct inside a struct, which may be null."""
+        """Generate the encoding of a struct inside a struct, which may be null."""
         assert shape.struct is not None
         if not shape.nullable:
             self.struct(shape.struct, value)
@@ -116,7 +116,7 @@ class _Writer:
         self.source.close()
 
     def sized(self, shape: Shape, value: str) -> None:
-        """Write what encodes a string, bytes or records."""
+        """Generate the encoding of a string, bytes or records."""
         inner = self.source.variable()
         add = self.source.add
         add(f"{inner} = {value}")
@@ -136,7 +136,7 @@ class _Writer:
             add(f"{self.adder}({inner})")
 
     def length(self, shape: Shape) -> None:
-        """Write what encodes the length ``n``, together with what waits."""
+        """Generate the encoding of the length ``n``, together with the collected values."""
         if not self.flexible:
             self.write(_LENGTHS[shape.kind], "n")
             self.flush()
@@ -150,7 +150,7 @@ class _Writer:
         self.codes, self.values = "", []
 
     def array(self, shape: Shape, value: str) -> None:
-        """Write what encodes an array, which may be null."""
+        """Generate the encoding of an array, which may be null."""
         assert shape.element is not None
         inner = self.source.variable()
         add = self.source.add
@@ -171,7 +171,10 @@ class _Writer:
         self.source.close()
 
     def numbers(self, element: Shape, value: str) -> None:
-        """Write what encodes an array of a fixed-size type: if short, in one pack with the rest."""
+        """Generate the encoding of an array of a fixed-size type.
+
+        A short one is packed with the rest.
+        """
         before = f"{self.packed()} + " if self.codes else ""
         self.source.add(f"n = len({value}){' + 1' if self.flexible else ''}")
         self.write("B" if self.flexible else "i", "n")
@@ -183,7 +186,7 @@ class _Writer:
         self.codes, self.values = "", []
 
     def tags(self, fields: tuple[Field, ...], value: str) -> None:
-        """Write what encodes those tagged fields of a struct that are not their defaults."""
+        """Generate the encoding of the tagged fields that do not have their default values."""
         tagged = [field for field in fields if field.tag is not None and field.shape is not None]
         if not tagged:
             self.codes += "x"

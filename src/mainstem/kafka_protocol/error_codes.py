@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class Code(IntEnum):
-    """The codes that are answered, by the protocol's names."""
+    """The error codes used in responses, by Kafka's names."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

@@ -1,16 +1,16 @@
-"""How a message of the Kafka protocol is declared, and read back as a layout for one version.
+"""Declares messages of the Kafka protocol, and derives the layout of each version.
 
-A message is a frozen Struct. The annotation of a field says its wire type, the versions that have
-it, and since when it may be null; its default stands in wherever a version lacks it:
+A message is a frozen Struct. The annotation of a field gives its wire type, the versions that have
+it, and since when it may be null; the default is used in versions that lack it:
 
     class Broker(Wire, frozen=True):
         node_id: Int32 = 0
         host: String = ""
         rack: Annotated[String | None, Since(1), IGNORABLE] = None
 
-Fields stand in the order of the wire, those of a base class first. A struct may be generic in what
-its arrays are of. Whether lengths are compact and structs end with tagged
-fields is not said here: it follows from the version ("flexible" from some version on).
+Fields are in wire order, those of a base class first. A struct may be generic in the type of its
+arrays' elements. Compact lengths and tagged fields are not declared here: they follow from the
+version ("flexible" from some version on).
 """
 
 from functools import cache
@@ -23,7 +23,7 @@ from mainstem.kafka_protocol.wire import Fixed, Sized
 
 
 class Wire(msgspec.Struct, frozen=True, gc=False):
-    """Root of every message and of every struct inside one; creation is what costs most."""
+    """Base class of every message and nested struct; optimized for fast creation."""
 
 
 NO_ID = bytes(16)
@@ -42,26 +42,26 @@ class Until(msgspec.Struct, frozen=True):
 
 
 class NullSince(msgspec.Struct, frozen=True):
-    """The first version in which a field that can be null may be; before, null is refused."""
+    """The first version in which a nullable field may be null; earlier versions refuse null."""
 
     version: int
 
 
 class Tag(msgspec.Struct, frozen=True):
-    """The field is optional on the wire, under this number, and left out if it is the default."""
+    """The field is tagged, with this number: left out on the wire if it has its default."""
 
     number: int
 
 
 class Ignorable(msgspec.Struct, frozen=True):
-    """A version that lacks the field may pass over its value; without this, that is an error."""
+    """A version that lacks the field may drop its value; otherwise a value is an error there."""
 
 
 IGNORABLE = Ignorable()
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """How a value is written in one version: ``kind`` is fixed, struct, or a Sized's kind."""
+    """The encoding of a value in one version; ``kind`` is fixed, struct, or a Sized's kind."""
 
     kind: str
     nullable: bool = False
@@ -72,7 +72,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A field as one version has it; ``shape`` is None if that version lacks it."""
+    """A field in one version; ``shape`` is None if the version lacks it."""
 
     name: str
     default: object
@@ -82,14 +82,14 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class _Open(Protocol):
-    """An annotation with a type variable."""
+    """An annotation that contains a type variable."""
 
     def __getitem__(self, elements: tuple[object, ...]) -> object: ...
 
 
 @cache
 def layout(struct: type[Wire], version: int) -> tuple[Field, ...]:
-    """Return all fields of a struct, as one version has them, in the order of the wire."""
+    """Return all fields of a struct in one version, in wire order."""
     made_by = constructor(struct)
     hints = get_type_hints(made_by, include_extras=True)
     elements = get_args(struct)
@@ -100,12 +100,12 @@ def layout(struct: type[Wire], version: int) -> tuple[Field, ...]:
 
 
 def constructor(struct: type[Wire]) -> type[Wire]:
-    """Return what makes a struct: itself, or the generic class that it is a case of."""
+    """Return the class to instantiate: the struct itself, or its generic base."""
     return get_origin(struct) or struct
 
 
 def _filled(hint: object, elements: tuple[object, ...]) -> object:
-    """Return the annotation of a field of a generic struct, with what the struct is of."""
+    """Return the annotation of a generic struct's field with the type variable replaced."""
     is_open = bool(elements) and bool(getattr(hint, "__parameters__", ()))
     return cast(_Open, hint)[elements] if is_open else hint
 

@@ -1,4 +1,4 @@
-"""What requests, responses and blobs share: bodies to bytes, tags of headers, errors."""
+"""Shared by requests, responses and group metadata: encoding of bodies, header tags, errors."""
 
 from struct import error as StructError  # noqa: N812 - it is a class
 
@@ -14,20 +14,20 @@ NO_TAGS = b"\0"
 
 
 def pass_tags(frame: memoryview, at: int, room: int) -> tuple[int, int]:
-    """Return where a header's tagged fields end, and how much room they leave."""
+    """Skip a header's tagged fields; return their end and the remaining room."""
     return skip_tags(frame, at, room) if frame[at] else (at + 1, room)
 
 
 def has_flexible_header(api: Api, version: int) -> bool:
-    """Tell whether the header of a response has tagged fields."""
-    # A peer that asks for versions cannot know yet which header the answer has [KIP-511].
+    """Tell whether a response header has tagged fields."""
+    # A client that requests the versions cannot know yet which header the response has [KIP-511].
     return api.flexible(version) and api is not API_VERSIONS
 
 
 def encode_body(
     message: type[Wire], version: int, flexible: bool, body: Wire, frame: list[Piece]
 ) -> None:
-    """Add a body to a frame; raises ValueError if the version lacks one of its fields."""
+    """Append an encoded body to a frame; ValueError if the version lacks one of its fields."""
     try:
         encoder(message, version, flexible)(body, frame)
     except (StructError, AttributeError, TypeError) as error:
@@ -35,12 +35,12 @@ def encode_body(
 
 
 def as_bytes(piece: Piece) -> bytes:
-    """Return a piece that is known to be bytes."""
+    """Return a piece, which is known to be bytes, with that type."""
     assert isinstance(piece, bytes)
     return piece
 
 
 def malformed(what: str, error: Exception) -> ProtocolError:
-    """Return the error of bytes that cannot be decoded."""
+    """Return the ProtocolError for bytes that cannot be decoded."""
     cut_off = isinstance(error, StructError | IndexError)
     return ProtocolError(f"malformed {what}: {'cut off' if cut_off else error}")

@@ -1,8 +1,8 @@
-"""What generated decoders and encoders call: variable-length integers, tagged fields, checks.
+"""Called by generated decoders and encoders: varints, tagged fields, checks.
 
-A frame is given as a memoryview ``view``, a place in it as ``at``. Decoders refuse with Malformed;
-struct.error (a fixed-size value cut off), IndexError (a byte cut off) and UnicodeDecodeError mean
-the same, and the codecs turn all four into a ProtocolError.
+A frame is a memoryview ``view``, a position in it is ``at``. Decoders raise Malformed; struct.error
+(a fixed-size value cut off), IndexError (a byte cut off) and UnicodeDecodeError mean the same, and
+the codecs turn all four into a ProtocolError.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,15 +12,17 @@ from typing import NoReturn
 from mainstem.core.wire import Piece
 
 MAX_ELEMENTS = 200_000
-"""Array elements and tagged fields in one request: the costliest ones decode to 55 MiB in 0.2 s."""
+"""Maximum array elements and tagged fields in a request: the costliest ones decode to 55 MiB in 0.2
+s.
+"""
 MAX_STRING = 0x7FFF
-"""Strings are at most this long in every form [KIP-482 keeps the limit of the int16 length]."""
+"""Maximum length of a string, in every encoding [KIP-482 keeps the limit of the int16 length]."""
 _LAST_OF_UVARINT = 0x0F
 _LEAST_TAG = 2
 SMALL_COUNT = 16
 """Arrays of fixed-size types with fewer elements are packed in one call."""
 _COPIED_BELOW = 8192
-"""Smaller records are copied into the frame, which costs less than to send them by themselves."""
+"""Smaller records are copied into the frame, which costs less than a buffer of their own."""
 
 
 class Malformed(ValueError):
@@ -28,7 +30,10 @@ class Malformed(ValueError):
 
 
 def read_uvarint(view: memoryview, at: int) -> tuple[int, int]:
-    """Return the unsigned varint at a place, of at most 5 bytes and 32 bits, and where it ends."""
+    """Decode an unsigned varint of at most 5 bytes and 32 bits.
+
+    Return it and the position after it.
+    """
     value = view[at]
     if value < 0x80:
         return value, at + 1
@@ -51,7 +56,7 @@ def read_uvarint(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def read_string_length(view: memoryview, at: int) -> tuple[int, int]:
-    """Return a compact string's length plus one, and where the string begins."""
+    """Decode a compact string's length plus one; return it and the start of the string."""
     length, at = read_uvarint(view, at)
     if length > MAX_STRING + 1:
         raise Malformed(f"a string of {length - 1} bytes; the limit is {MAX_STRING}")
@@ -59,10 +64,10 @@ def read_string_length(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def read_tags(view: memoryview, at: int, room: int) -> Iterator[tuple[int, int, int]]:
-    """Yield every tagged field as its number, where its value begins, and where it ends."""
+    """Yield the number, start and end of every tagged field."""
     count, at = read_uvarint(view, at)
-    # An empty section is a single zero, which the caller has seen; spelled longer, the caller
-    # could not tell where it ends.
+    # An empty section is a single zero byte, which the caller has checked; a longer encoding of
+    # zero would hide its end from the caller.
     if count == 0 or count > room or count * _LEAST_TAG > len(view) - at:
         raise Malformed(f"{count} tagged fields in {len(view) - at} bytes")
     last = -1
@@ -79,7 +84,7 @@ def read_tags(view: memoryview, at: int, room: int) -> Iterator[tuple[int, int, 
 
 
 def skip_tags(view: memoryview, at: int, room: int) -> tuple[int, int]:
-    """Return where the tagged fields end, none of which is known, and how much room they leave."""
+    """Skip tagged fields, all unknown; return their end and the remaining room."""
     for _, _, end in read_tags(view, at, room):
         at = end
         room -= 1
@@ -87,28 +92,28 @@ def skip_tags(view: memoryview, at: int, room: int) -> tuple[int, int]:
 
 
 def refuse_length(what: str, length: int) -> NoReturn:
-    """Refuse a length that is negative where nothing may be null, or means nothing at all."""
+    """Raise for a length that is negative where null is not allowed, or that is invalid."""
     null = "null" if length == -1 else f"of length {length}"
     raise Malformed(f"{what} is {null}")
 
 
 def refuse_null(what: str) -> NoReturn:
-    """Refuse a null that the version does not allow."""
+    """Raise for a null that the version does not allow."""
     raise Malformed(f"{what} is null")
 
 
 def refuse_end(what: str, end: int, size: int) -> NoReturn:
-    """Refuse a value that would end after the frame, or not where its tag says."""
+    """Raise for a value that would end after the frame, or not where its tag says."""
     raise Malformed(f"{what} ends at byte {end}, not within {size}")
 
 
 def refuse_count(what: str, count: int, left: int) -> NoReturn:
-    """Refuse an array whose elements cannot fit into the rest of the frame."""
+    """Raise for an array whose elements cannot fit into the rest of the frame."""
     raise Malformed(f"{what} has {count} elements in {left} bytes")
 
 
 def refuse_room(what: str) -> NoReturn:
-    """Refuse a frame that holds more elements than it may, all arrays taken together."""
+    """Raise for a frame whose arrays together have too many elements."""
     raise Malformed(f"too many elements at {what}; send fewer at once")
 
 
@@ -116,7 +121,7 @@ _ONE_BYTE = [bytes([value]) for value in range(0x80)]
 
 
 def write_uvarint(value: int) -> bytes:
-    """Return an unsigned varint."""
+    """Encode an unsigned varint."""
     if value < 0x80:
         return _ONE_BYTE[value]
     out = bytearray()
@@ -131,14 +136,14 @@ write_int32 = Struct(">i").pack
 
 
 def write_string_length(length: int) -> bytes:
-    """Return a compact string's length, given plus one."""
+    """Encode a compact string's length, given plus one."""
     if length > MAX_STRING + 1:
         raise ValueError(f"a string of {length - 1} bytes; the limit is {MAX_STRING}")
     return write_uvarint(length)
 
 
 def write_tags(tags: Sequence[tuple[int, bytes]]) -> bytes:
-    """Return a section of tagged fields, given with their numbers ascending."""
+    """Encode a section of tagged fields, given in ascending order of their numbers."""
     parts = [write_uvarint(len(tags))]
     for tag, value in tags:
         parts += (write_uvarint(tag), write_uvarint(len(value)), value)
@@ -146,30 +151,30 @@ def write_tags(tags: Sequence[tuple[int, bytes]]) -> bytes:
 
 
 def write_many(code: str, values: Sequence[object]) -> bytes:
-    """Return the elements of an array of a fixed-size type."""
+    """Encode the elements of an array of a fixed-size type."""
     one = Struct(">" + code).pack
     return b"".join([one(value) for value in values])
 
 
 def read_ids(view: memoryview, at: int, count: int) -> tuple[bytes, ...]:
-    """Return an array of UUIDs, whose bytes are known to be there."""
+    """Decode an array of UUIDs; the caller has checked that the bytes exist."""
     return tuple(bytes(view[place : place + 16]) for place in range(at, at + 16 * count, 16))
 
 
 def packers(before: str, code: str) -> list[Callable[..., bytes]]:
-    """Return for each small count a packer of that many elements with their prefix."""
+    """Return, for each small count, a function that packs that many elements after a prefix."""
     return [Struct(f">{before}{code * count}").pack for count in range(SMALL_COUNT)]
 
 
 def size_of(records: Piece) -> int:
-    """Return how many bytes records are, wherever they are."""
+    """Return the size of records in bytes, in memory or in a file."""
     if isinstance(records, bytes | bytearray):
         return len(records)
     return records.nbytes if isinstance(records, memoryview) else records.length
 
 
 def put_records(records: Piece, parts: list[bytes], frame: list[Piece]) -> None:
-    """Add records: small ones to ``parts``, large ones to the frame without a copy."""
+    """Append records: small ones to ``parts``, large ones to the frame without a copy."""
     if isinstance(records, bytes) and len(records) < _COPIED_BELOW:
         parts.append(records)
         return

@@ -1,7 +1,7 @@
 """A server's side of the protocol: bytes to requests, responses to bytes.
 
 A frame is a length of four bytes and that many bytes. Encoding returns both, decoding takes the
-latter: the session splits the stream into frames, as it knows the limit of their size.
+latter: the session splits the stream into frames, because it knows the maximum size.
 
 ``messages`` defines the messages, one class each; their codecs are generated from these classes
 when a version is first used (``decoders``, ``encoders``).
@@ -32,7 +32,7 @@ _INT32 = Struct(">i")
 
 
 class UnsupportedVersion(ProtocolError):
-    """A request of an API or in a version that is not defined here; its id allows an answer."""
+    """A request of an unknown API or version; its correlation id allows a response."""
 
     def __init__(self, api_key: int, api_version: int, correlation_id: int) -> None:
         api = APIS.get(api_key)
@@ -59,9 +59,9 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 def decode_request(frame: memoryview, max_elements: int = MAX_ELEMENTS) -> Request:
-    """Return the request in a frame; records in it are views of the frame.
+    """Decode the request in a frame; records in it are views of the frame.
 
-    Raises UnsupportedVersion, or ProtocolError for anything else that is wrong.
+    Raises UnsupportedVersion, or ProtocolError for any malformed frame.
     """
     if len(frame) < _HEAD_OF_REQUEST.size:
         raise ProtocolError(f"a frame of {len(frame)} bytes is too short for a request's header")
@@ -78,13 +78,13 @@ def decode_request(frame: memoryview, max_elements: int = MAX_ELEMENTS) -> Reque
         body, _ = decode(frame, at, room)
     except (StructError, IndexError, ValueError) as error:
         raise malformed(f"{APIS[key].name} request v{version}", error) from error
-    # What follows is passed over, as Kafka does: librdkafka 2.16 leaves three bytes there when it
-    # asks for the metadata of all topics.
+    # Further bytes are ignored, as Kafka does: librdkafka 2.16 adds three bytes when it requests
+    # the metadata of all topics.
     return Request(RequestHeader(key, version, correlation_id, client_id), body)
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Wire) -> list[Piece]:
-    """Return a response as a frame in pieces; records are a piece of their own unless small.
+    """Encode a response as a list of buffers; large records are a buffer of their own.
 
     Raises ValueError if the version lacks a field of the body.
     """
@@ -98,7 +98,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Wire)
 
 
 _request_decoders: dict[tuple[int, int], tuple[Decoder, bool]] = {}
-"""What was asked for so far: the decoder, and whether the version is flexible."""
+"""Decoders in use so far, each with whether the version is flexible."""
 
 
 def _find_request_decoder(key: int, version: int, correlation_id: int) -> tuple[Decoder, bool]:
@@ -112,7 +112,10 @@ def _find_request_decoder(key: int, version: int, correlation_id: int) -> tuple[
 
 
 def _read_client_id(frame: memoryview, length: int) -> tuple[str | None, int]:
-    """Return the client id, which is not compact even in flexible versions, and where it ends."""
+    """Decode the client id, which is not compact even in flexible versions.
+
+    Return it and its end.
+    """
     begin = _HEAD_OF_REQUEST.size
     if length < 0:
         if length != -1:

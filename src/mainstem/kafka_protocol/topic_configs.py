@@ -1,4 +1,4 @@
-"""The one table of topic configs: Kafka's name, our setting, the type, how it is read and shown.
+"""The table of topic configs: Kafka's name, our setting, type, parsing and display.
 
 Defaults and bounds are those of ``TopicSettings``. Settings that Kafka does not have are called
 ``mainstem.<setting>``.
@@ -29,7 +29,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where the value of a config comes from."""
+    """Where the value of a config comes from: an explicit setting, or a default."""
 
     TOPIC = 1
     CLUSTER = 3
@@ -44,7 +44,9 @@ class TopicConfig(msgspec.Struct, frozen=True):
     type: ConfigType
     settings: tuple[str, ...]
     parse: Callable[[str], Mapping[str, object]]
-    """From text to settings; raises InvalidSetting, or ValueError for what is not a number."""
+    """Parses text into settings; raises InvalidSetting, or ValueError for text that is not a
+    number.
+    """
     show: Callable[[TopicSettings], str]
 
 
@@ -63,7 +65,7 @@ def _ratio(setting: str) -> TopicConfig:
 
 
 def _limit(setting: str, none: int) -> TopicConfig:
-    """Return a config whose setting may be None, shown as ``none``; -1 and NEVER are read as it."""
+    """Return a config whose setting may be None, displayed as ``none``; -1 and NEVER mean None."""
 
     def parse(text: str) -> Mapping[str, object]:
         if int(text) > NEVER:
@@ -140,7 +142,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = _KAFKA | {
     for setting in TopicSettings.__struct_fields__
     if setting not in _WITHOUT
 }
-"""Every config that changes what a topic does, by its name."""
+"""Every topic config that has an effect, by its name."""
 
 NAME_OF: dict[str, str] = {
     setting: name for name, each in TOPIC_CONFIGS.items() for setting in each.settings
@@ -153,10 +155,10 @@ KEPT_TYPES: dict[str, ConfigType] = {
     else ConfigType.LONG
     for name in KEPT
 }
-"""Configs that are stored for Kafka's tools and change nothing."""
+"""Configs that are stored for Kafka's tools and have no effect."""
 
 FIXED: dict[str, tuple[str, ConfigSource, ConfigType]] = {
-    # Since 4.1 Kafka says that this is set for the whole cluster.
+    # Since 4.1 Kafka reports that this is set for the whole cluster.
     "min.insync.replicas": ("1", ConfigSource.CLUSTER, ConfigType.INT),
     "unclean.leader.election.enable": ("false", ConfigSource.DEFAULT, ConfigType.BOOLEAN),
     "preallocate": ("false", ConfigSource.DEFAULT, ConfigType.BOOLEAN),

@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 class Fixed(msgspec.Struct, frozen=True):
-    """A type of fixed size, by its letter in the struct module."""
+    """A type of fixed size, with its format letter in the struct module."""
 
     code: str
     size: int
 
 
 class Sized(msgspec.Struct, frozen=True):
-    """A type that is written as a length and that many bytes, or elements."""
+    """A type that is encoded as a length followed by that many bytes or elements."""
 
     kind: str
 
@@ -36,6 +36,6 @@ String = Annotated[str, Sized("string")]
 Bytes = Annotated[bytes, Sized("bytes")]
 """Copied when decoded, so that it outlives the frame."""
 Records = Annotated[Piece, Sized("records")]
-"""A view of the frame when decoded; passed on untouched when encoded."""
+"""A view of the frame when decoded; sent unchanged when encoded."""
 Array = Annotated[Sequence[T], Sized("array")]
 """A tuple when decoded; any sequence when encoded."""

@@ -44,7 +44,7 @@ class Appender:
         self._max_memory_bytes = options.max_memory_bytes
         self._memory_bytes = 0
         self._commits_itself = not options.background
-        """True without background threads, when nobody else commits."""
+        """Whether appends commit themselves, because no background thread does."""
 
     def append(
         self,
@@ -53,7 +53,7 @@ class Appender:
         together: bool,
         lazy: bool = False,
     ) -> Appended:
-        """Append checked batches, as the port says."""
+        """Append checked batches, as defined by the ``Log`` port."""
         if len(batches) == 1:
             ((partition, batch),) = batches
             return self._append_one(partition, batch, lazy)

@@ -294,7 +294,7 @@ class DiskLog:
             return found.bounds()
 
     def thin(self, partition: PartitionId, before: int, but: Collection[int]) -> None:
-        """Let the events before an offset go, except those at some offsets; in upkeep."""
+        """Allow upkeep to drop the events before an offset, except those at some offsets."""
         needed = Needed(before, but)
         with self._lock:
             found = self._partitions.find(partition)

@@ -73,7 +73,7 @@ class DiskPartition:
         self.saved: msgspec.Raw | None = None
         """The encoded recovery point for the manifest; later changes are in the write-ahead log."""
         self.needed: Needed | None = None
-        """The events to keep when the partition is thinned; None if all are."""
+        """The events to keep when the partition is thinned; None to keep all."""
         self.watches = TailWatches()
 
     @classmethod
@@ -199,7 +199,7 @@ class DiskPartition:
             self.tail_segment, self.tail_position = None, 0
 
     def reveal_at(self, tail: int, segment: Segment, position: int) -> None:
-        """Move the tail, which is at ``position`` of ``segment``."""
+        """Move the tail to an offset, which is at ``position`` of ``segment``."""
         self.tail, self.tail_segment, self.tail_position = tail, segment, position
 
     def readable(self, offset: int) -> list[tuple[Segment, int]]:
@@ -272,7 +272,7 @@ class DiskPartition:
         self.seal(but=1)
 
     def take_back(self, end: int) -> None:
-        """Set the log end to ``end``, where its last segment ends, and begin a new epoch."""
+        """Move the log end back to ``end``, where its last segment ends, and begin a new epoch."""
         self.end = end
         # Offsets from ``end`` on are given to other events now.
         self.needed = None

@@ -1,10 +1,10 @@
-"""The log in memory: for tests, and for topics that need to survive nothing.
+"""The log in memory: for tests, and for topics with durability ``memory``.
 
-How this works: a partition is a list of batches in offset order with two lists beside it, to
-bisect by offset and by time. Dropping the oldest moves a first index on and cleans the lists up
-now and then, so that it costs the same however many batches there are. ``MemoryPartition`` has no
-lock and calls nobody: it is used under its log's lock, and hands the watches that have become due
-to its log, which calls them without the lock.
+How this works: a partition is a list of batches in offset order with two parallel lists, for binary
+search by offset and by time. Dropping the oldest batches advances a start index and rebuilds the
+lists now and then, so the cost does not depend on the number of batches. ``MemoryPartition`` has no
+lock and makes no calls: it is used under its log's lock, and returns the watches that are due to
+its log, which calls them without the lock.
 """
 
 import threading
@@ -38,7 +38,7 @@ _SPAN_AT, _SPAN = 23, Struct(">i8xq")
 _CLEAN_UP_AFTER = 1024
 """How many dropped batches may stay in the lists before they are rebuilt."""
 _LOOKS = 100
-"""How many (time, end offset) samples are kept over the retention time."""
+"""Number of (time, end offset) samples kept over the retention time."""
 
 
 class MemoryPartition:
@@ -102,7 +102,7 @@ class MemoryPartition:
 
     def offset_at(self, timestamp_ms: int) -> TimedOffset | None:
         """Return the first visible event at or after a time, None if there is none."""
-        # Peaks may stem from dropped batches, so this is only where the search begins.
+        # Peaks may come from dropped batches, so this is only where the search begins.
         index = bisect_left(self._peaks, timestamp_ms, self._first)
         while index < len(self._batches) and self._bases[index] < self.tail:
             batch = self._batches[index]
@@ -190,7 +190,7 @@ class MemoryPartition:
         return index if read_header(self._batches[index]).last_offset >= offset else index + 1
 
     def _shrink(self, limit: int) -> None:
-        # The newest batch stays; otherwise a limit below one batch would keep nothing.
+        # The newest batch is kept; otherwise a limit below one batch would keep nothing.
         while self.size_bytes > limit and self._first + 1 < len(self._bases) and self._droppable():
             self._drop_first()
         self._clean_up()
@@ -365,7 +365,7 @@ class MemoryLog:
             return bounds
 
     def thin(self, partition: PartitionId, before: int, but: Collection[int]) -> None:
-        """Drop the events before an offset, except those at some offsets; at once."""
+        """Drop the events before an offset at once, except those at some offsets."""
         with self._lock:
             found = self._partition(partition)
             was = found.size_bytes

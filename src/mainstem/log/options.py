@@ -15,7 +15,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_wal_bytes: int = 32 * 1024 * 1024
     """The size of the write-ahead log at which a checkpoint is made."""
     checkpoint_bytes: int = 512 * 1024 * 1024
-    """or when this much was appended,"""
+    """The number of appended bytes after which a checkpoint is made."""
     checkpoint_batches: int = 200_000
     """The number of batches after which a checkpoint is made, as recovery has to read them."""
     sync_all_from: int = 32

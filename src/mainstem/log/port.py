@@ -55,7 +55,7 @@ class Durable(Protocol):
         """Wait until durable; False on time-out; raises StorageFailed if the commit failed."""
 
     def then(self, call: Callable[[MainstemError | None], None]) -> None:
-        """Call back once settled, from any thread, with the error if there is one."""
+        """Call ``call`` when settled, from any thread, with the error if there is one."""
 
     def hand_over(self) -> None:
         """Write to the page cache, so that it survives kill -9, though not yet a power cut."""
@@ -128,8 +128,8 @@ class Log(Protocol):
         and a crash may keep only the first of them. At least one is appended; if there are fewer
         offsets than batches, the rest was not appended, and the caller appends it again.
 
-        ``lazy``: nobody waits for it. A single batch for an ``fsync`` topic survives kill -9 on
-        return, and a power cut a little later: its sync waits for others to share it.
+        ``lazy``: no caller waits for durability. A single batch for an ``fsync`` topic survives
+        kill -9 on return, and a power cut a little later: its sync waits for others to share it.
         """
 
     def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
@@ -140,7 +140,7 @@ class Log(Protocol):
         """
 
     def bounds(self, partition: PartitionId) -> Bounds:
-        """Return what the partition holds now."""
+        """Return the current offsets and size of a partition."""
 
     def offset_at(self, partition: PartitionId, timestamp_ms: int) -> TimedOffset | None:
         """Return the first visible event at or after a time, None if there is none."""
@@ -160,9 +160,10 @@ class Log(Protocol):
         """Delete the events before ``start``, and those from ``end`` on (a new epoch begins)."""
 
     def thin(self, partition: PartitionId, before: int, but: Collection[int]) -> None:
-        """Let the events before an offset go, except those at some offsets; nobody needs them.
+        """Allow the log to drop the events before an offset, except those at some offsets.
 
-        They go when that frees enough, soon or later or never; offsets and bounds stay. The newest
-        visible event stays, so that a read before the tail always finds one. Each call replaces the
-        one before: ``before`` 0 keeps everything that is still there. Truncation does the same.
+        They are dropped when that frees enough space, soon or later or never; offsets and bounds
+        stay. The newest visible event stays, so that a read before the tail always finds one. Each
+        call replaces the previous one: ``before`` 0 keeps all remaining events. Truncation does the
+        same.
         """

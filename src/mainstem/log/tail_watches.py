@@ -18,7 +18,10 @@ class TailWatches:
         self._next_token = 0
 
     def add(self, offset: int, wake: Wake) -> int:
-        """Keep ``wake`` until the tail is past ``offset``; return a token to remove it by."""
+        """Add a watch: call ``wake`` when the tail is past ``offset``.
+
+        Return a token to remove it.
+        """
         self._next_token += 1
         self._waiting[self._next_token] = (offset, wake)
         return self._next_token
@@ -42,7 +45,7 @@ class TailWatches:
 
 
 def call_all(wakes: Iterable[Wake]) -> None:
-    """Call all; never under the log's lock, since a callback may call the log.
+    """Call all callbacks; never under the log's lock, since a callback may call the log.
 
     A callback that raises must not prevent the others, nor stop the committing thread, which would
     end all writing; the error is logged.
@@ -55,4 +58,4 @@ def call_all(wakes: Iterable[Wake]) -> None:
 
 
 def already_woken() -> None:
-    """Cancel a watch that was called at once: nothing to do."""
+    """Cancel a watch that was called at once, which needs no work."""

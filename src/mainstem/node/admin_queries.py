@@ -1,4 +1,4 @@
-"""What the admin head asks of a node: readiness, metrics, queues, connections."""
+"""Answers the admin head's questions about a node: readiness, metrics, queues, connections."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Drives the broker's deadlines: expiry of locks, sessions and transactions."""
+"""Calls the broker when its deadlines pass: expiry of locks, sessions and transactions."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ import threading
 from mainstem.broker.broker import Broker
 
 _STOOD_STILL_S = 1.0
-"""A timer that is later than this means that the process was paused, not just busy."""
+"""A timer later than this shows that the process was paused, not just busy."""
 _LISTEN_S = 1.0
 
 
@@ -19,17 +19,20 @@ class BrokerClock:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._is_told = False
-        """Whether there may be an earlier deadline, which was not looked at so far."""
+        """Whether an earlier deadline may exist that was not checked yet."""
         self._is_stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
-        """When the timer is due; uvloop's handles do not tell."""
+        """When the timer fires; uvloop's handles do not report it."""
         self._listening_until = 0.0
         """No session expires before this: requests sent while we were paused are read first."""
         broker.when_due_earlier(self._tell)
 
     def _tell(self) -> None:
-        """Look soon; the broker calls this under its locks, so it cannot be asked right now."""
+        """Check deadlines soon.
+
+        The broker calls this under its locks, so it cannot be called now.
+        """
         if self._is_told:
             return
         self._is_told = True
@@ -64,7 +67,7 @@ class BrokerClock:
         self.look()
 
     def stop(self) -> None:
-        """Tick no more."""
+        """Stop calling the broker."""
         self._is_stopped = True
         self._cancel()
 
@@ -74,7 +77,7 @@ class BrokerClock:
             self._timer = None
 
     def _fire(self) -> None:
-        """Tick the broker; after a pause of the process only once its sockets were read."""
+        """Tick the broker; after a pause of the process only after its sockets were read."""
         now = self._loop.time()
         if now - self._due > _STOOD_STILL_S and self._due > self._listening_until:
             self._timer = None

@@ -30,7 +30,7 @@ PREFIX = "MAINSTEM_"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of a node, every one with its default."""
+    """The settings of a node, with their defaults."""
 
     auto_create: Annotated[
         bool,
@@ -97,7 +97,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     transactions: TransactionLimits = TransactionLimits()
 
     def listening(self, **addresses: str) -> "Config":
-        """Return the same with other addresses: ``config.listening(kafka="127.0.0.1:0")``."""
+        """Return the config with other addresses: ``config.listening(kafka="127.0.0.1:0")``."""
         changed = {
             name: msgspec.structs.replace(self.heads[name], listen=listen)
             for name, listen in addresses.items()
@@ -126,7 +126,7 @@ def settings() -> tuple[Setting, ...]:
 def load_config(
     directory: Path | None, environ: Mapping[str, str], given: Mapping[str, object]
 ) -> Config:
-    """Return the settings in force: those given, else the environment's, else the file's."""
+    """Return the effective settings: given ones first, then the environment's, then the file's."""
     names = [each.name for each in settings()]
     file = directory / FILE_NAME if directory else None
     found = {name: (value, str(file)) for name, value in _read(file).items()}
@@ -177,7 +177,9 @@ def _read(file: Path | None) -> dict[str, object]:
     try:
         found = tomllib.loads(file.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidSetting(f"{file} is not TOML: {error}; mend it, or take it away") from None
+        raise InvalidSetting(
+            f"{file} is not valid TOML: {error}; correct it, or remove it"
+        ) from None
     flat: dict[str, object] = {}
     for name, value in found.items():
         if isinstance(value, dict):
@@ -188,7 +190,7 @@ def _read(file: Path | None) -> dict[str, object]:
 
 
 def _checked(name: str, value: object, source: str) -> object:
-    """Return the value in its field's type; text is read as that type, as variables are text."""
+    """Return the value in its field's type; text is parsed, because variables are text."""
     field = dict(_fields(Config))[name]
     try:
         checked: object = msgspec.convert(value, field.type, strict=False)
@@ -198,7 +200,7 @@ def _checked(name: str, value: object, source: str) -> object:
 
 
 def _sentence(field: msgspec.structs.FieldInfo) -> str:
-    """Return what a setting does; nothing if the field is none."""
+    """Return the description of a setting; empty if the field is not a setting."""
     notes = getattr(field.type, "__metadata__", ())
     return next((note.description or "" for note in notes if isinstance(note, Meta)), "")
 

@@ -1,4 +1,4 @@
-"""A data directory from outside, without locking it: its holder and its format."""
+"""Inspects a data directory without locking it: its holder and its format."""
 
 import fcntl
 import os
@@ -22,7 +22,7 @@ class Holder(msgspec.Struct, frozen=True):
     admin: str | None = None
     """Its admin address."""
     brief: bool = False
-    """Whether it ends by itself soon."""
+    """Whether it is a short-lived command."""
 
 
 def is_log(path: Path) -> bool:
@@ -37,7 +37,7 @@ def holder_of(path: Path) -> Holder | None:
     except FileNotFoundError:
         return None
     try:
-        # Shared, so that two processes that ask do not take each other for the holder.
+        # Shared, so that two processes that check do not take each other for the holder.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _read(read_lock(fd))
@@ -57,5 +57,5 @@ def _read(text: bytes) -> Holder:
     try:
         return msgspec.json.decode(text, type=Holder)
     except msgspec.DecodeError:
-        # It has just locked the file and not yet written to it.
+        # The holder has just locked the file and not yet written to it.
         return Holder(pid=0, listens=None, brief=True)

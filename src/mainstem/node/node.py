@@ -72,7 +72,7 @@ class Node:
             crashed=isinstance(log, DiskLog) and not log.recovery.clean,
         )
         self.defaults = TopicSettings(partitions=config.partitions, durability=config.durability)
-        """The settings of a topic that is created without any."""
+        """The settings of topics that are created without settings."""
         self._log = log
         self._pid = os.getpid()
         self._closed = threading.Event()
@@ -81,7 +81,7 @@ class Node:
         elif not log.recovery.clean or self._has_memory_topics():
             self._take_back_cursors()
             self._forget_strays(log)
-        # Closes the log when a program forgets to.
+        # Closes the log of a program that does not close it.
         atexit.register(self.close)
 
     @property
@@ -134,10 +134,10 @@ class Node:
         return any(topic.settings.durability is Durability.MEMORY for topic in topics)
 
     def _take_back_cursors(self) -> None:
-        """Move cursors that are past the tail back to the tail, before anything new is appended.
+        """Move cursors that are past the tail back to it, before anything is appended.
 
         Cursors survive a power cut, and events of ``disk`` and ``memory`` topics may not: new
-        events would get the offsets of lost ones, and the group would take them for read.
+        events would get the offsets of lost ones, and the group would skip them.
         """
         for group in self.broker.groups():
             ahead = {
@@ -146,13 +146,13 @@ class Node:
                 if lag.cursor is not None and lag.cursor > lag.tail
             }
             if ahead:
-                # Members that stayed over the restart notice when they read on.
+                # Members that stayed connected over the restart get an error at their next read.
                 self.broker.put_back(group.name, ahead)
 
     def _forget_strays(self, log: DiskLog) -> None:
-        """Forget partitions without events that were made for a change which a crash cut short.
+        """Delete empty partitions that were created for a change which a crash interrupted.
 
-        What holds events stays, whatever is known of its topic.
+        Partitions with events are kept, even if their topic is unknown.
         """
         known = {at for topic in self.broker.topics(internal=True) for at in topic.partitions}
         strays = [
@@ -183,8 +183,8 @@ def open_node(
 ) -> Node:
     """Open the log in a data directory, or one in memory if there is none, and a broker on it.
 
-    Whoever finds the directory taken is told that it can be reached where it ``listens``, and
-    looked after at ``admin``; or waits, as it is ``brief``.
+    ``listens`` and ``admin`` are shown to other processes that try to open the directory; if it is
+    opened ``brief``, they wait instead.
     """
     with _without_collecting():
         return _open(path, config, now_ms, listens, admin, brief)

@@ -1,8 +1,8 @@
 """Moves waiting events of a queue to another topic: published and settled in one append.
 
-How this works: events are taken as any consumer takes them, so nobody else gets them meanwhile, and
-given back if they cannot be published. A crash before the append leaves them in their queue, one
-after it finds them at their destination; there is nothing in between.
+How this works: events are acquired as by any consumer, so no other consumer gets them, and released
+if they cannot be published. A crash before the append leaves them in their queue, one after it
+finds them at their destination; there is no state in between.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ from mainstem.core.names import check_topic
 
 MAX_EVENTS = 1_000
 MAX_BYTES = 4 * 1024 * 1024
-"""Of one append; a single event may be larger."""
+"""Maximum bytes per append, unless a single event is larger."""
 _PRIORITY = "priority"
 _MAX_DIGITS = 3
 
@@ -34,9 +34,9 @@ _MAX_DIGITS = 3
 def move_events(
     door: Door, topic: str, name: str, to: str, limit: int, now_ms: Callable[[], int]
 ) -> int:
-    """Move the first events that wait, at most ``limit`` and as many as one append takes.
+    """Move the first waiting events, at most ``limit`` and as many as fit into one append.
 
-    Returns how many once that is durable; 0 if none wait. Waits while a destination with
+    Returns their number when the move is durable; 0 if none wait. Waits while a destination with
     backpressure is full. Raises Overloaded and others; then nothing was moved.
     """
     check_topic(to)
@@ -62,7 +62,7 @@ def move_events(
         while isinstance(published, HeldPublish):
             left_ms = max(0, published.until_ms - now_ms())
             if not published.room.wait(left_ms / 1000):
-                # The last attempt is refused if there is still no room.
+                # If the topic is still full at the last attempt, the events are refused.
                 published = published._replace(until_ms=0)
             published = door.publish_all(entries, settled, published)
     except BaseException:
@@ -73,12 +73,12 @@ def move_events(
 
 
 def _settings(door: Door, to: str) -> QueueSettings | None:
-    """Return the settings of the queue that has its topic's name, as AMQP's have; None if none."""
+    """Return the settings of the queue named like its topic, as AMQP queues are; None if none."""
     return door.queues.settings(to, to)
 
 
 def _levels(door: Door, to: str) -> Callable[[Event], int | None]:
-    """Return how to choose an event's partition; None leaves it to its key."""
+    """Return a function that chooses an event's partition; None leaves it to the key."""
     most, settings = len(door.topic(to).partitions) - 1, _settings(door, to)
     if settings is None or settings.order is not Order.PRIORITY:
         return lambda _: None
@@ -96,7 +96,7 @@ def _entries(
     level_of: Callable[[Event], int | None],
     settings: QueueSettings | None,
 ) -> Iterator[TopicEvents]:
-    # A time to live counts from when an event came to its queue.
+    # A time to live starts when an event enters its queue.
     is_renewed = settings is not None and settings.ttl_ms is not None
     moved = [_moved(each.event, is_renewed=is_renewed) for each in taken]
     for partition, events in groupby(moved, level_of):
@@ -104,6 +104,6 @@ def _entries(
 
 
 def _moved(event: Event, *, is_renewed: bool) -> Event:
-    """Return an event as it was, without its position."""
+    """Return an event without its position; ``is_renewed`` also restarts its time to live."""
     timestamp_ms = NO_TIMESTAMP if is_renewed else event.timestamp_ms
     return Event(event.value, event.key, event.headers, timestamp_ms)

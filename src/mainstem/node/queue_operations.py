@@ -1,4 +1,4 @@
-"""Operations on queues for operators, by the admin port: purge, move."""
+"""Queue operations of the admin port: purge, move."""
 
 from typing import Annotated
 
@@ -13,36 +13,36 @@ PURGE, MOVE = "queues/purge", "queues/move"
 
 
 class PurgeQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settles all events of a queue that wait."""
+    """Settles all waiting events of a queue."""
 
     topic: str
     queue: str
 
 
 class Purged(msgspec.Struct, frozen=True):
-    """How many they were."""
+    """The number of settled events."""
 
     purged: int
 
 
 class MoveEvents(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Moves the first events of a queue that wait to another topic, in one append."""
+    """Moves the first waiting events of a queue to another topic, in one append."""
 
     topic: str
     queue: str
     to: str
-    """The other topic."""
+    """The destination topic."""
     limit: Annotated[int, Meta(ge=1)] = MAX_EVENTS
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """How many were moved; more may wait."""
+    """The number of moved events; more may be waiting."""
 
     moved: int
 
 
 def offer_queue_operations(context: HeadContext) -> None:
-    """Offer them, once the log is open."""
+    """Register the operations, when the log is open."""
 
     def purge(peer: Peer, asked: PurgeQueue) -> Purged:
         count, durable = context.door(peer).queues.purge(asked.topic, asked.queue)

@@ -11,7 +11,7 @@ MAX_BYTES = 4 * 1024 * 1024
 _PIECE = 16
 """Events read at a time while the lock of the queues is held."""
 _EVENT_BYTES = 100
-"""Overhead of an event beside key, value and headers."""
+"""Overhead of an event besides key, value and headers."""
 
 
 class PeekedEvent(msgspec.Struct, frozen=True):

@@ -1,9 +1,9 @@
 """Collects the metrics of ``/metrics``, in a thread of its own, without long locks.
 
-How this works: what happens is counted where it happens, as plain numbers that the event loop
-changes; here they are only read. What can be read off the log and the cursors is not counted at
-all, but looked up, topic by topic and group by group, so that the broker's lock is held shortly.
-A server with very many topics or groups shows some of them, and how many it left out.
+How this works: counts are kept where events occur, as plain numbers that the event loop changes;
+here they are only read. Values that the log and the cursors have are not counted, but looked up,
+topic by topic and group by group, so that the broker's lock is held only briefly. A server with
+very many topics or groups shows some of them, and how many it left out.
 """
 
 import os
@@ -33,7 +33,7 @@ _Moment = tuple[str, int, int]
 
 
 class _Sizes(NamedTuple):
-    """What a topic's partitions have in common."""
+    """Sizes of a topic that all its partitions share."""
 
     metric: Metric
     counter: str
@@ -115,7 +115,7 @@ class Scrape:
             try:
                 _add_topic(found, broker, topic.name, len(topic.partitions))
             except MainstemError:
-                # Deleted meanwhile.
+                # The topic was deleted meanwhile.
                 continue
         found[metrics.LEFT_OUT].append((("topic",), left_out))
 
@@ -223,7 +223,7 @@ def _from_proc() -> Iterator[tuple[Metric, float]]:
     yield metrics.VIRTUAL, int(virtual) * page
     yield metrics.RESIDENT, int(resident) * page
     yield metrics.OPEN_FILES, len(list((proc / "fd").iterdir()))
-    # The name of the program, in brackets, may hold spaces.
+    # The program's name, in brackets, may contain spaces.
     fields = (proc / "stat").read_text().rpartition(")")[2].split()
     since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
     yield metrics.STARTED, time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot

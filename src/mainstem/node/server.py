@@ -34,23 +34,23 @@ AUTO = "auto"
 
 
 class AddressTaken(MainstemError):
-    """Another process listens on that address."""
+    """Another process listens on the address."""
 
     failure = Failure.UNAVAILABLE
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A server that answers."""
+    """A server that is ready."""
 
     node: Node
     addresses: dict[str, Address]
     """The address of each enabled head, by name."""
     started_ms: int
-    """How long it took to get ready."""
+    """How long the start took, in ms."""
     catch_up: Callable[[], None]
-    """Does what has become due; for whoever has moved the clock."""
+    """Handles all deadlines that have passed; for a caller that has moved the clock."""
     start_head: Callable[[str, str], Awaitable[Address]]
-    """Starts a head that is off, given its name and where it is to listen; from the event loop."""
+    """Starts a head that is off, given its name and listen address; called in the event loop."""
 
     @property
     def kafka(self) -> Address:
@@ -59,7 +59,7 @@ class Running(msgspec.Struct, frozen=True):
 
     @property
     def admin(self) -> Address | None:
-        """Where the admin head is, if it is on."""
+        """The address of the admin head, None if it is off."""
         return self.addresses.get("admin")
 
 
@@ -74,9 +74,9 @@ async def running(
 ) -> AsyncIterator[Running]:
     """Serve a data directory, or a log in memory, until the block ends; then stop in order.
 
-    Peers are answered what they have asked before; once ``hurry`` is set, they are no longer.
-    ``auth``: who may do what; without, everybody who can connect may do everything.
-    Heads that start first are there while the log is opened and until all others have stopped.
+    Earlier requests of peers are answered before it stops, unless ``hurry`` is set. ``auth``:
+    permissions; without it, every peer may do everything. Heads with ``starts_first`` run while the
+    log is opened and until all others have stopped.
     """
     began = time.monotonic()
     health, run_id = Health(), secrets.token_hex(8)
@@ -120,13 +120,13 @@ async def running(
             (head,) = (each for each in HEADS if each.name == name)
             listener = _bind(head, chosen)
             if listener is None:
-                raise InvalidSetting(f"--{name} {listen}: a head cannot be started that is off")
+                raise InvalidSetting(f"--{name} {listen}: give an address to start a head")
             bound[head] = stack.enter_context(listener)
             context.addresses[name] = address_of(listener)
             await _start(stack, heads, head, context, chosen, listener)
             return context.addresses[name]
 
-        # What a crash left open has its deadlines, too.
+        # Deadlines also apply to sessions and transactions that a crash left open.
         clock.look()
         operations.node = node
         health.stopped = lambda: node.stopped
@@ -162,7 +162,7 @@ def _named(context: HeadContext, name: str) -> str | None:
 
 
 def _bind(head: Head, config: Config) -> socket.socket | None:
-    """Take the address of a head; None if it is off."""
+    """Bind the address of a head; None if it is off."""
     settings = config.heads[head.name]
     option = f"--{head.name}"
     if settings.listen == AUTO and head.auto is not None:
@@ -194,9 +194,9 @@ def _bind(head: Head, config: Config) -> socket.socket | None:
 async def serve_until_told(
     path: Path | None, config: Config, ready: Callable[[Running], None]
 ) -> None:
-    """Serve until SIGTERM, SIGINT or SIGHUP; the second of them waits for nobody any more.
+    """Serve until SIGTERM, SIGINT or SIGHUP; a second signal stops without waiting for requests.
 
-    A SIGHUP that was ignored before, as under ``nohup``, stays so.
+    A SIGHUP that was ignored before, as under ``nohup``, is still ignored.
     """
     told, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -209,7 +209,7 @@ async def serve_until_told(
             continue
         loop.add_signal_handler(number, tell)
     async with running(path, config, hurry=hurry) as server:
-        # Exclude present objects from garbage collection, which would block the loop for 13 ms.
+        # Exclude existing objects from garbage collection, which would block the loop for 13 ms.
         gc.freeze()
         ready(server)
         await told.wait()

@@ -1,7 +1,7 @@
 """Topics: listing, describing, creating, altering, deleting them, and where partitions end.
 
 Kafka answers before a change has reached all brokers. So every change waits until it is visible,
-and requests that come too early are repeated.
+and requests that are sent too early are repeated.
 """
 
 import time
@@ -49,12 +49,12 @@ Place = tuple[str, int]
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _AT_ONCE = 500
-"""Topics asked about in one request."""
+"""Number of topics per request."""
 _AGAIN_S = 0.02
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """Where a partition begins and ends."""
+    """The start and end offsets of a partition."""
 
     start: int
     tail: int
@@ -65,7 +65,7 @@ class Described(msgspec.Struct, frozen=True):
     """A topic as the server knows it."""
 
     id: str
-    """In hexadecimal."""
+    """The topic id, in hexadecimal."""
     partitions: int
 
 
@@ -211,7 +211,7 @@ class Admin:
         self._until(lambda: topic not in self.describe([topic]))
 
     def trim(self, offsets: Mapping[Place, int]) -> None:
-        """Delete everything before the given offsets."""
+        """Delete the events before the given offsets."""
         asked = [TopicPartition(*place, offset) for place, offset in offsets.items()]
         for at, future in self.client.delete_records(asked, **self._wait).items():
             try:
@@ -261,7 +261,7 @@ class Admin:
     def _ask_offsets(
         self, wanted: Mapping[Place, OffsetSpec], committed: bool
     ) -> tuple[dict[Place, tuple[int, int]], bool]:
-        """Return what the server says now, and whether some partitions are not ready yet."""
+        """Return the server's current offsets, and whether some partitions are not ready yet."""
         if not wanted:
             return {}, False
         asked = {TopicPartition(*place): spec for place, spec in wanted.items()}
@@ -285,7 +285,7 @@ class Admin:
         return found, early
 
     def _until(self, shows: Callable[[], bool]) -> None:
-        """Ask until a change is visible; raises Unreachable after the time-out."""
+        """Poll until a change is visible; raises Unreachable after the timeout."""
         until = time.monotonic() + self.cluster.timeout_s
         while not shows():
             if time.monotonic() > until:

@@ -29,7 +29,7 @@ _OURS = {
 
 
 class Cluster:
-    """A cluster's address and what all its clients share."""
+    """The address and settings that all clients of a cluster share."""
 
     def __init__(self, address: str, *, timeout_s: float, settings: Mapping[str, Setting]) -> None:
         if timeout_s <= 0:
@@ -59,7 +59,7 @@ class Cluster:
 
     @property
     def settings(self) -> Mapping[str, Setting]:
-        """What the caller has set."""
+        """The librdkafka settings of the caller."""
         return self._settings
 
     @property
@@ -83,7 +83,7 @@ class Cluster:
     def result(
         self, future: "Future[T]", *, topic: str = "", partition: int = -1, group: str = ""
     ) -> T:
-        """Wait for an answer; raises errors as core errors about the given names."""
+        """Wait for a result; raises its error as a core error about the given names."""
         try:
             return future.result(self.timeout_s + _SPARE_S)
         except KafkaException as error:
@@ -92,7 +92,7 @@ class Cluster:
             raise Unreachable(self.address, f"nothing came in {self.timeout_s:g} s") from None
 
     def retry_while_busy(self, ask: Callable[[], T]) -> T:
-        """Retry while the server is busy, as a coordinator is that still loads its groups."""
+        """Retry while the server is busy, such as a coordinator that still loads its groups."""
         until = time.monotonic() + self.timeout_s
         while True:
             try:

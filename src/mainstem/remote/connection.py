@@ -28,7 +28,7 @@ class Connection:
         self.address = f"{host}:{port}"
         self._sent = 0
         self._unanswered: deque[tuple[int, Api, int]] = deque()
-        """Correlation id, API and version of each request without a response."""
+        """Correlation id, API and version of the requests without a response yet."""
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
         except OSError as error:

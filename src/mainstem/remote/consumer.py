@@ -47,7 +47,7 @@ class RemoteConsumer:
         self._commits = commits
         self._progress: dict[Place, Progress] = {}
         self._former: dict[Place, Progress] = {}
-        """Progress of revoked partitions, which a rebalance may give back at once."""
+        """Progress of revoked partitions, which a rebalance may assign again at once."""
         self._owed: list[Place] | None = None
         """Newly assigned partitions whose start offset is not known yet."""
         self._cut: set[Place] = set()
@@ -73,7 +73,7 @@ class RemoteConsumer:
                 isolation_level="read_committed",
                 queued_max_messages_kbytes=16_384,
                 fetch_wait_max_ms=500,
-                # How soon a new topic that matches a pattern is found.
+                # How soon a new topic that matches a pattern is detected.
                 topic_metadata_refresh_interval_ms=1000,
                 heartbeat_interval_ms=500,
                 session_timeout_ms=10_000,
@@ -123,7 +123,9 @@ class RemoteConsumer:
     # Events
 
     def take(self, limit: int, timeout_s: float) -> list[Event]:
-        """Return events, at most ``limit``, waiting a while for the first; what came is finished.
+        """Return events, at most ``limit``, waiting a while for the first.
+
+        Raises the error that librdkafka or the server reports.
 
         Raises what librdkafka or the server found wrong.
         """
@@ -153,7 +155,8 @@ class RemoteConsumer:
             if first is not None:
                 messages.append(first)
                 if limit > 1:
-                    # Take no more than requested: while events wait here, the group is not polled.
+                    # Take no more than requested: while events are buffered here, the group is not
+                    # polled.
                     messages += self._consumer.consume(min(limit - 1, _AT_ONCE), 0)
         except KafkaException as error:
             self._trouble = self._cluster.refusal(error, group=self._group or "")
@@ -201,7 +204,7 @@ class RemoteConsumer:
             if progress is not None:
                 self._cut.add(place)
         elif code in NO_TOPIC:
-            # The topic was deleted: the caller asked for it by name and must know.
+            # The topic was deleted: the caller subscribed to it by name and must get an error.
             self._trouble = UnknownTopic(place[0])
         elif code in GONE:
             self._gone = True
@@ -260,7 +263,8 @@ class RemoteConsumer:
     def commit(self, *, finished: bool, wait: bool, before: Iterable[Event] = ()) -> None:
         """Commit offsets up to what is finished, or up to what was returned.
 
-        Not past any event of ``before``: it was given out to somebody who has not passed it on.
+        Does not go past any event of ``before``: those were passed to a consumer that has not
+        returned them yet.
         """
         lost, self._lost = self._lost, False
         if lost and wait:

@@ -33,7 +33,7 @@ GONE = frozenset(
         KafkaError.NETWORK_EXCEPTION,
     }
 )
-"""The server is unreachable."""
+"""Errors that mean that the server is unreachable."""
 NO_TOPIC = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -53,7 +53,7 @@ LOST_MEMBERSHIP = frozenset(
         KafkaError._STATE,
     }
 )
-"""The member was fenced: its partitions have another owner."""
+"""Errors that mean that the member was fenced: its partitions have another owner."""
 
 _SETTING = {
     KafkaError.INVALID_CONFIG,
@@ -92,7 +92,7 @@ _PLAIN: dict[int, type[MainstemError]] = {
     KafkaError._BAD_MSG: errors.CorruptBatch,
     KafkaError.INVALID_RECORD: errors.InvalidEvent,
 }
-"""Errors that need only their text."""
+"""Errors that carry only a text."""
 
 
 def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
@@ -103,7 +103,7 @@ def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
 
 
 class About(NamedTuple):
-    """What the refused request was about."""
+    """The topic, partition and group that the refused request was about."""
 
     topic: str
     partition: int
@@ -122,7 +122,7 @@ _NAMED: dict[int, Callable[[About], MainstemError]] = {
         it.group, "it has members", "changed"
     ),
 }
-"""Errors that name what the request was about."""
+"""Errors that name the topic, partition or group of the request."""
 _REASONS = {
     KafkaError._PURGE_QUEUE: "the connection was lost, and nothing was sent",
     KafkaError._PURGE_INFLIGHT: "the connection was lost, so it is not known whether it is kept",

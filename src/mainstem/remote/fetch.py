@@ -1,9 +1,9 @@
 """Fetch: a partition's record batches as stored, straight from the partition leader.
 
-How this works: librdkafka would make an object of every event, which costs more than all the rest
-of reading. Here batches stay bytes. While one answer is worked on, the next is asked for already.
-Isolation is read_committed: the answer ends before the first open transaction, and names the
-aborted ones, which the reader of the batches has to leave out.
+How this works: librdkafka would create an object for every event, which costs more than all other
+work of reading. Here batches stay bytes. While one response is processed, the next fetch is already
+sent. Isolation is read_committed: a response ends before the first open transaction, and lists the
+aborted ones, whose batches the caller must skip.
 """
 
 import time
@@ -60,8 +60,8 @@ _NOTHING = _Answered(memoryview(b""), (), -1)
 def fetch(cluster: Cluster, place: Place, start: int, end: int) -> Iterator[Fetched]:
     """Fetch batches until the position is at or past the end; the first may begin before start.
 
-    ``end`` must be in the committed part of the partition. Raises OffsetOutOfRange if the start is
-    not there any more.
+    ``end`` must be in the committed part of the partition. Raises OffsetOutOfRange if the start was
+    deleted.
     """
     leaders = Leaders(cluster)
     try:
@@ -139,10 +139,10 @@ def _ask(
 
 
 def _answer(response: FetchResponse, cluster: Cluster, place: Place, position: int) -> _Answered:
-    """Return what the response says about the only partition asked for."""
+    """Return the content of a response about the only requested partition."""
     found = [each for topic in response.responses for each in topic.partitions]
     if not found:
-        # A broker throttles this client: it wants no request for that long.
+        # The broker throttles this client, which must send no request for that time.
         time.sleep(response.throttle_time_ms / 1000)
         return _NOTHING
     partition = found[0]

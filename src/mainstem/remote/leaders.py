@@ -27,7 +27,7 @@ MOVED = frozenset(
         KafkaError.KAFKA_STORAGE_ERROR,
     }
 )
-"""The leader has changed: ask for the metadata again."""
+"""Errors that mean that the leader has changed: fetch the metadata again."""
 _VERSION = 4
 
 

@@ -1,7 +1,7 @@
 """ListOffsets, sent straight to the partition leaders.
 
-librdkafka asks for metadata before each ListOffsets, which takes milliseconds; a planner that asks
-a hundred times a second cannot afford that.
+librdkafka requests metadata before each ListOffsets, which takes milliseconds; that is too slow for
+a planner that needs offsets a hundred times a second.
 """
 
 from collections.abc import Mapping
@@ -30,8 +30,8 @@ Listed = dict[Place, tuple[int, int]]
 def list_offsets(leaders: Leaders, *asked: Mapping[Place, int]) -> list[Listed]:
     """List offsets by timestamp, several requests at once (-2: the start, -1: the committed end).
 
-    Raises Unreachable, also if a partition is not there or is led by somebody else by now: then
-    ask in another way, which explains it.
+    Raises Unreachable, also if a partition does not exist or has another leader by now: then use
+    librdkafka, which reports the reason.
     """
     sent: list[tuple[int, Connection]] = []
     for number, wanted in enumerate(asked):

@@ -2,8 +2,8 @@
 
 How this works: librdkafka batches events and sends them from its own threads. Delivery reports come
 from ``poll``, which one thread here calls for all callers. If the server is unreachable for longer
-than the time-out, that thread purges what is unsent, so that nobody waits for ever, and nothing is
-sent long after its publisher gave up.
+than the timeout, that thread purges unsent events, so that no caller waits for ever, and nothing is
+sent long after its publisher has given up.
 """
 
 import threading
@@ -29,9 +29,9 @@ from mainstem.remote.errors import GONE, TOO_LARGE, core_error, kafka_error
 
 _TURN_S = 0.1
 _ASK_S = 5.0
-"""How long an answer of /readyz is reused."""
+"""How long a response of /readyz is reused."""
 _NO_REASON = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError.KAFKA_STORAGE_ERROR})
-"""Errors that do not say why an event was refused."""
+"""Errors that do not explain why an event was refused."""
 _ANY_PARTITION = -1
 _PROBE_S = 1.0
 _LARGEST = 100_000_000
@@ -126,7 +126,7 @@ class RemoteProducer:
         return core_error(error, self.cluster.address, topic=topic)
 
     def learn(self, error: KafkaError) -> None:
-        """Ask /readyz why events are refused, in the background thread."""
+        """Request /readyz in the background thread, to learn why events are refused."""
         now = time.monotonic()
         if error.code() in _NO_REASON and now - self._asked_at > _ASK_S:
             self._why = why_not_ready(self.cluster)
@@ -171,7 +171,7 @@ class RemoteProducer:
 
 
 class DeliveryReport:
-    """One event that was sent, until it is acknowledged."""
+    """One sent event, until it is acknowledged."""
 
     def __init__(
         self,
@@ -181,7 +181,10 @@ class DeliveryReport:
         partition: int | None,
         told: Callable[[], None] | None = None,
     ) -> None:
-        """Send it; ``told`` is called in another thread once ``wait`` would return at once."""
+        """Send an event.
+
+        ``told`` is called in another thread when ``wait`` would return at once.
+        """
         self._told = told
         self._learn = producing.learn
         self._refusal = partial(producing.refusal, topic=topic, event=event, partition=partition)
@@ -209,7 +212,7 @@ class DeliveryReport:
 
 
 class DeliveryReports:
-    """Many events sent to one topic; the first refusal is raised."""
+    """Reports of many events sent to one topic; the first refusal is raised."""
 
     def __init__(self, producing: RemoteProducer, topic: str, partition: int | None) -> None:
         self._producing, self._topic, self._partition = producing, topic, partition
@@ -220,7 +223,7 @@ class DeliveryReports:
         self._settled = threading.Condition()
 
     def put(self, event: Event) -> None:
-        """Send one more; raises the first refusal of those before."""
+        """Send one more event; raises the first refusal of the earlier ones."""
         if self._refused is not None:
             raise self._refusal()
         self._producing.send(self._topic, event, self._partition, partial(self._settle, event))
@@ -239,7 +242,7 @@ class DeliveryReports:
             self._settled.wait_for(self._all_known)
 
     def _all_known(self) -> bool:
-        # More than counted, if an interrupt came between sending and counting.
+        # The count may be too low if an interrupt came between sending and counting.
         return self._kept + self._failed >= self._sent
 
     def _refusal(self) -> MainstemError:

@@ -60,7 +60,7 @@ class ProducerPool:
         self._by_batch.clear()
 
     def settings(self, topic: str) -> TopicSettings:
-        """Return the settings of a topic; one that is unknown is created if the server does so."""
+        """Return the settings of a topic; an unknown topic is created if the server allows that."""
         found = self._administration.describe([topic])
         if topic not in found:
             self._create(topic)
@@ -72,7 +72,7 @@ class ProducerPool:
         return settings.get(topic, TopicSettings())
 
     def _create(self, topic: str) -> None:
-        """Have an unknown topic auto-created, by a metadata request that names it."""
+        """Get an unknown topic auto-created, by a metadata request that names it."""
         cluster = self._administration.cluster
         until = time.monotonic() + cluster.timeout_s
         while True:

@@ -1,10 +1,10 @@
-"""How far one partition has been read and committed."""
+"""The read and committed offsets of one partition."""
 
 import msgspec
 
 
 class Progress(msgspec.Struct):
-    """How far one partition has been read."""
+    """The read and committed offsets of one partition."""
 
     next: int
     """The offset after the last event received."""

@@ -29,7 +29,7 @@ from mainstem.remote.errors import GONE, core_error, kafka_error
 from mainstem.remote.events import event_of
 
 _FETCH_WAIT_MS = 200
-"""fetch.wait.max.ms: for so long a fetch may be under way after a poll."""
+"""fetch.wait.max.ms: a fetch may still be running for this long after a poll."""
 _LONGEST_MS = 86_400_000
 _STALE = {
     KafkaError.INVALID_RECORD_STATE,
@@ -43,7 +43,7 @@ _STALE = {
 
 
 class Verdict(Enum):
-    """What becomes of an event."""
+    """How an event is settled."""
 
     ACCEPT = AcknowledgeType.ACCEPT
     RELEASE = AcknowledgeType.RELEASE
@@ -71,17 +71,17 @@ class Unanswered:
         self._last: dict[int, int] = {}
 
     def said(self, events: Iterable[Event]) -> None:
-        """Note that acknowledgements were sent."""
+        """Record that acknowledgements were sent."""
         for each in events:
             self._last[each.partition] = max(each.offset, self._last.get(each.partition, -1))
 
     def answered(self, partition: int, offsets: Collection[int]) -> None:
-        """Note that the server has answered."""
+        """Record that the server has responded."""
         if self._last.get(partition) in offsets:
             del self._last[partition]
 
     def is_ahead_of(self, events: Iterable[Event]) -> bool:
-        """Tell whether one of these must not share a request with those before."""
+        """Tell whether one of these must not share a request with earlier ones."""
         return any(each.offset < self._last.get(each.partition, -1) for each in events)
 
 
@@ -161,9 +161,9 @@ class RemoteShareConsumer:
     def settle_soon(
         self, events: Sequence[Event], verdict: Verdict
     ) -> dict[Position, MainstemError]:
-        """Acknowledge events, without waiting if they can share a request with those before.
+        """Acknowledge events; wait only if they cannot share a request with earlier ones.
 
-        What does not count is told later.
+        ``take_late`` returns refusals that arrive later.
         """
         if self._unanswered.is_ahead_of(events):
             return self.settle(events, verdict)
@@ -195,7 +195,7 @@ class RemoteShareConsumer:
         return refused
 
     def take_late(self) -> dict[Position, MainstemError]:
-        """Return the refusals of acknowledgements sent without waiting, once."""
+        """Return the refusals of background acknowledgements; each is returned one time."""
         found, self._late = self._late, {}
         return found
 

@@ -1,4 +1,4 @@
-"""Share groups: their configs, their positions, and deleting these.
+"""Share groups: configs, start offsets, and deletion of these.
 
 Configs go through librdkafka. It has no calls for a group's offsets, so these requests go over a
 connection of our own to the group's coordinator [KIP-932, KIP-1226].
@@ -70,7 +70,7 @@ class Standing(msgspec.Struct, frozen=True):
     start: int
     """Everything below is settled; -1 if the group has not started there."""
     lag: int
-    """Unsettled events, acquired ones included; -1 if not known."""
+    """Unsettled events, including acquired ones; -1 if unknown."""
 
 
 class ShareGroups:
@@ -82,7 +82,7 @@ class ShareGroups:
         self._wait = {"request_timeout": self._cluster.timeout_s}
         self._lock = threading.Lock()
         self._connections: dict[str, Connection] = {}
-        """To the coordinator of each group."""
+        """The connection to the coordinator of each group."""
 
     # Configs
 
@@ -119,7 +119,7 @@ class ShareGroups:
     def standings(
         self, group: str, topic: str, partitions: Iterable[int]
     ) -> dict[int, Standing] | None:
-        """Return a group's positions in partitions; None if the server cannot be asked."""
+        """Return a group's positions in partitions; None if the server has no such request."""
         if not self._cluster.is_plain:
             return None
         topics = (ShareOffsetsTopic(topic, tuple(partitions)),)
@@ -167,7 +167,10 @@ class ShareGroups:
             self._connections.clear()
 
     def _ask(self, group: str, api: Api, version: int, body: Wire, response: type[R]) -> R:
-        """Ask a group's coordinator; on a lost connection find it again and retry once."""
+        """Send a request to a group's coordinator.
+
+        If the connection is lost, find it again and retry.
+        """
         with self._lock:
             for last in (False, True):
                 try:

@@ -14,7 +14,7 @@ _WAIT_S = 0.1
 def times_at(cluster: Cluster, offsets: Mapping[Place, int]) -> dict[Place, int]:
     """Return the timestamps of the first events at or after offsets; unknown ones are left out.
 
-    So are partitions that hold no event there, or do not send any within the time-out.
+    Partitions without an event there, or without a response within the timeout, are left out too.
     """
     if not offsets:
         return {}

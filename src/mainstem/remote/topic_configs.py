@@ -17,7 +17,7 @@ _RETENTION = ("retention_ms", "retention_bytes")
 
 
 def to_kafka(settings: TopicSettings, names: Mapping[str, object]) -> dict[str, str]:
-    """Return the configs of those settings that are named; partitions are not a config."""
+    """Return the configs of the named settings; the number of partitions is not a config."""
     configs = [NAME_OF[name] for name in names if name not in ("partitions", "kept")]
     if settings.compact and any(name in names for name in _RETENTION):
         # Kafka applies retention to a compacted topic only if cleanup.policy has delete, too.
@@ -42,7 +42,7 @@ def from_kafka(entries: Mapping[str, str | None], partitions: int) -> TopicSetti
             with suppress(InvalidSetting):
                 found |= config.parse(text)
     if all(found.get(name) is None for name in _RETENTION):
-        # Without retention it means nothing, and keeps its default.
+        # Without retention it has no meaning, and keeps its default.
         found.pop("expire", None)
     # Not checked: another Kafka may allow values that we refuse.
     return msgspec.convert(found, TopicSettings, strict=False)

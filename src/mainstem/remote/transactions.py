@@ -1,16 +1,16 @@
-"""Writing a batch of events exactly once: all of it, or nothing, and never again.
+"""Writes a batch of events exactly once: all of it or nothing, and never twice.
 
-How this works: a writer has a name that outlives its process. Under that name it has a
-transactional id, so that whoever wrote under it before is fenced, and what it left open is aborted;
-and a group, whose committed offset carries a mark that says which batch was last. The mark is
+How this works: a writer has a name that outlives its process. The name gives it a transactional id,
+so that an earlier writer of this name is fenced, and its open transaction is aborted. It also gives
+it a group, whose committed offset carries a mark that identifies the last batch. The mark is
 committed in the same transaction as the events. So after a crash the mark tells whether the batch
-made it. The offset belongs to a topic of its own, without events, because brokers want one that
-exists; the group has no lag there.
+was written. The offset is in a topic without events that exists only for this, because brokers
+require an existing topic; the group has no lag there.
 
-Two flaws of others shape what is done after a refusal. confluent-kafka never frees an error that it
-raises, and with it the one that was being handled meanwhile, its frames, and their producer: so no
-producer is called while an error is handled. And librdkafka frees a text twice, which ends the
-process, if a producer that was fenced is freed while it awaits answers: so it awaits none by then.
+Two bugs elsewhere determine how refusals are handled. confluent-kafka never frees an error that it
+raises, nor the exception that was being handled at that moment, its frames, and their producer: so
+no producer is called while an error is handled. And librdkafka frees a text twice, which ends the
+process, if a fenced producer is freed while it awaits responses: so it awaits none by then.
 """
 
 import time
@@ -42,7 +42,7 @@ _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
 class Outgoing(NamedTuple):
-    """An event to send, and where to."""
+    """An event to send, with its topic and partition."""
 
     topic: str
     value: bytes | None
@@ -53,7 +53,7 @@ class Outgoing(NamedTuple):
 
 
 class TransactionalProducer:
-    """A producer with a transactional id; a new one fences the former."""
+    """A producer with a transactional id; a new one fences the previous one."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class TransactionalProducer:
         batch_bytes: int = _BATCH_BYTES,
         marks_topic: str | None = MARKS_TOPIC,
     ) -> None:
-        """Without a topic for marks, none are kept: batches are whole, but may come twice."""
+        """Without a marks topic no marks are kept: batches are atomic, but may be written twice."""
         self._cluster = cluster
         self._name = name
         self._fates = _Fates()
@@ -88,9 +88,9 @@ class TransactionalProducer:
         )
 
     def take_over(self) -> str:
-        """Fence the former producer, and return the mark of the last committed batch, or nothing.
+        """Fence the previous producer; return the mark of the last committed batch, or "".
 
-        Raises Fenced, at any later time, if another took over in turn.
+        Raises Fenced, now or in a later call, if another producer has taken over in turn.
         """
         marks, mark_at = self._marks, self._mark_at
         if mark_at is not None:
@@ -110,9 +110,9 @@ class TransactionalProducer:
         mark: Callable[[], str] | None,
         positions: list[Position] | None = None,
     ) -> int:
-        """Commit events and a mark in one transaction; returns how many events.
+        """Commit events and a mark in one transaction; return the number of events.
 
-        Where they stand is added to ``positions``, in their order if they are of one partition.
+        Their positions are added to ``positions``, in order if all are in one partition.
         """
         self._call(self._producer.begin_transaction)
         count, self._fates = 0, _Fates(positions)
@@ -131,7 +131,7 @@ class TransactionalProducer:
                 )
             self._call(self._producer.commit_transaction, self._cluster.timeout_s)
         except MainstemError as error:
-            # An event's delivery report says more than a failed commit.
+            # An event's delivery report has more detail than a failed commit.
             failure = self._lost() or error
         except BaseException as error:
             failure = error
@@ -185,7 +185,7 @@ class TransactionalProducer:
         try:
             self._producer.abort_transaction(self._cluster.timeout_s)
         except (KafkaException, SystemError) as error:
-            # Then the new producer has aborted it, or its time-out will.
+            # The new producer has aborted it, or its timeout will.
             refused = _told(error)
         else:
             return None
@@ -216,15 +216,15 @@ class TransactionalProducer:
 
 
 class _Fates:
-    """Delivery reports; holds no reference to the producer, which would keep it alive."""
+    """Collects delivery reports; holds no reference to the producer, which would keep it alive."""
 
     def __init__(self, positions: list[Position] | None = None) -> None:
         self._positions = positions
         self.lost: tuple[KafkaError, str] | None = None
-        """The first refusal, and its topic."""
+        """The first refusal, with its topic."""
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
-        """Take down the fate of an event."""
+        """Record the delivery report of an event."""
         if error is None:
             if self._positions is not None:
                 self._positions.append(Position(message.partition() or 0, message.offset() or 0))
@@ -254,7 +254,7 @@ def _told(error: KafkaException | SystemError) -> KafkaError:
 
 
 def _make(cluster: Cluster, topic: str) -> None:
-    """Create the topic of the marks, if it does not exist."""
+    """Create the topic for marks, if it does not exist."""
     administration = Admin(cluster)
     if topic not in administration.describe([topic]):
         try:

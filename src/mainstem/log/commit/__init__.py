@@ -1,1 +1,1 @@
-"""What makes an append durable: the write-ahead log, the group commit, checkpoints."""
+"""Makes appends durable: the write-ahead log, the group commit, checkpoints."""

@@ -64,14 +64,14 @@ class Checkpoints:
         self._mark = _Mark(-1, 0, 0)
 
     def appended(self, partition: DiskPartition, size: int, batches: int = 1) -> None:
-        """Count what a checkpoint would save recovery from reading; under the lock."""
+        """Count data that recovery would have to read without a checkpoint; under the lock."""
         if not partition.is_dirty:
             self.changed(partition)
         self._bytes += size
         self._batches += batches
 
     def changed(self, partition: DiskPartition) -> None:
-        """Take note that the manifest is behind; under the lock."""
+        """Mark a partition as changed since the last manifest; under the lock."""
         self._dirty[partition.id] = partition
         partition.is_dirty = True
 
@@ -81,7 +81,7 @@ class Checkpoints:
 
     @property
     def due(self) -> bool:
-        """Whether enough has gathered for a checkpoint."""
+        """Whether enough was written for a checkpoint."""
         return (
             self._overdue
             or self._committer.wal.used >= self._options.checkpoint_wal_bytes
@@ -125,7 +125,8 @@ class Checkpoints:
                 if self._committer.failed is not None:
                     return
                 self._save(dirty)
-                # Once the manifest is written, nothing tells a later process what to remove.
+                # Once the manifest is written, no record tells a later process which files to
+                # remove.
                 self._deleted_files.remove()
                 with self._lock:
                     known = [getattr(each, "saved", None) for each in self._partitions.values()]
@@ -154,7 +155,7 @@ class Checkpoints:
         self.sync_names(names)
 
     def _save_with_one_sync(self, dirty: list[DiskPartition]) -> None:
-        """Do the same with one sync of the whole file system, cheaper for many partitions."""
+        """Like ``_save``, but sync the whole file system, which is cheaper for many partitions."""
         with self._lock:
             described = [
                 (each, each.record(), [(part, part.size) for part in each.segments])

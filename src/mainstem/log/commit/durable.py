@@ -52,7 +52,7 @@ class Commit:
         return True
 
     def then(self, call: Call) -> None:
-        """Call back once settled: at once in this thread, or later in the committing one."""
+        """Call ``call`` when settled: at once in this thread, or later in the committing one."""
         with self._lock:
             if not self.done:
                 self._calls.append(call)
@@ -79,14 +79,14 @@ class Commit:
         if gate.acquire(timeout=seconds):
             return True
         with self._lock:
-            # A caller that polls must not leave a callback behind each time.
+            # A caller that polls must not leave a callback behind at each poll.
             if open_gate in self._calls:
                 self._calls.remove(open_gate)
             return self.done
 
 
 class _AtOnce:
-    """For appends that have their durability before ``append`` returns."""
+    """The Durable of appends that are durable before ``append`` returns."""
 
     __slots__ = ()
 
@@ -105,4 +105,4 @@ class _AtOnce:
 
 
 AT_ONCE: Final = _AtOnce()
-"""Settled already."""
+"""A Durable that is already settled."""

@@ -2,10 +2,10 @@
 
 How this works: an append under the ``fsync`` policy joins the current group. ``commit`` takes the
 group, writes the write-ahead log in one call, syncs it without the lock (new appends join the next
-group meanwhile), and only then makes the events visible and calls whoever waits. A batch too large
-to be written twice is not in the write-ahead log: its segment is synced instead. After a failed
-sync nobody knows what reached the disk, so nothing more is acknowledged; recovery at the next
-opening finds out.
+group meanwhile), and only then makes the events visible and calls the waiting callbacks. A batch
+too large to be written twice is not in the write-ahead log: its segment is synced instead. After a
+failed sync it is unknown what reached the disk, so nothing more is acknowledged; recovery at the
+next opening finds out.
 
 Who commits: a thread, woken when a group begins; or a thread that waits for the group and has
 nothing else to do (``commit_here``), since waking two threads takes longer than a fast disk.
@@ -45,7 +45,7 @@ QUICK_BYTES = 8 * 1024
 
 
 class Group:
-    """What becomes durable, and visible, together."""
+    """Appends that become durable, and visible, together."""
 
     def __init__(
         self, hand_over: Callable[[], None], check_wait: Callable[[], None] | None = None
@@ -90,7 +90,7 @@ class Committer:
         self.space = DiskSpace(files)
         """Whether the disk is full."""
         self.loop_thread: int | None = None
-        """The event loop thread that commits, and so must never wait for a commit."""
+        """The event loop thread that commits, so that it must never wait for a commit."""
         self.group = Group(self._hand_over, self._check_wait)
         self.failed: StorageFailed | None = None
         self.syncs = 0
@@ -101,7 +101,7 @@ class Committer:
         self.group_sizes = Histogram(GROUP_SIZES)
         """The distribution of appends per commit."""
         self.summon: Callable[[], None] = self._work.notify
-        """Called under the lock when a group begins; must have it committed soon."""
+        """Called under the lock when a group begins; it must get the group committed soon."""
         self._quick_run = 0
 
     def start(self) -> None:
@@ -126,7 +126,7 @@ class Committer:
             )
 
     def gather(self, *, lazy: bool = False) -> Group:
-        """Return the group to join, and have it committed, soon or (``lazy``) a little later.
+        """Return the group to join, and get it committed: soon, or (``lazy``) a little later.
 
         Under the lock.
         """
@@ -152,12 +152,12 @@ class Committer:
         )
 
     def wake(self) -> None:
-        """Wake the committing thread; without the lock."""
+        """Wake the committing thread; called without the lock."""
         with self._lock:
             self._work.notify()
 
     def note(self, kind: Kind, change: object, what: str) -> None:
-        """Write a change of ``what`` (topics, segments) to the write-ahead log; under the lock."""
+        """Add a change of ``what`` (topics, segments) to the write-ahead log; under the lock."""
         payload = msgspec.msgpack.encode(change)
         try:
             self.wal.reserve(len(payload))
@@ -210,7 +210,7 @@ class Committer:
             if failed is None:
                 self._finish(group, names)
         except Exception as error:
-            # For example MemoryError: waiters must be told, and the thread must survive.
+            # For example MemoryError: waiters must get the error, and the thread must survive.
             failed = self.fail(error, "committing")
         group.commit.settle(failed)
 

@@ -63,7 +63,7 @@ class Kind(IntEnum):
 
 
 _END = bytes(_FRAME.size)
-"""Marks the end, after the last entry; every reservation includes it."""
+"""The end mark, after the last entry; every reservation includes it."""
 _KEPT = 1024 * 1024
 _UNNAMED = f"{DIRECTORY}/next"
 _KINDS = frozenset(Kind)
@@ -305,7 +305,7 @@ def _lost(place: WalFile, position: int, problem: str, data: memoryview) -> Lost
 
 
 def _is_end(data: memoryview, position: int) -> bool:
-    """Tell whether the end mark is here."""
+    """Tell whether the end mark is at this position."""
     return data[position : position + len(_END)] == _END
 
 

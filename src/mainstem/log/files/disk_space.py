@@ -1,4 +1,4 @@
-"""Whether the disk is full: appends notice when it is, upkeep when it no longer is."""
+"""Detects that the disk is full when an append fails, and later that it has space again."""
 
 import logging
 
@@ -12,7 +12,7 @@ _PROBE_BYTES = 1024 * 1024
 
 
 class DiskSpace:
-    """Logs once when the disk becomes full, and once when there is space again."""
+    """Logs one message when the disk becomes full, and one when it has space again."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -33,7 +33,7 @@ class DiskSpace:
         return found
 
     def look(self) -> None:
-        """Check whether there is space again, unless an append was refused a moment ago."""
+        """Check whether there is space again, unless an append was just refused."""
         if self.full is None:
             return
         refused, self._refused = self._refused, False

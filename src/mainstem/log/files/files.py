@@ -91,14 +91,14 @@ class Files(Protocol):
         """Lock the directory for this process, or raise DirectoryInUse naming the holder."""
 
     def check_there(self) -> None:
-        """Raise OSError if the directory was deleted, so that writes would be lost."""
+        """Raise OSError if the directory was deleted, since writes to it would be lost."""
 
     def unlock(self) -> None:
         """Unlock the directory."""
 
 
 def refusal(error: OSError, what: str) -> StorageFull | StorageFailed:
-    """Turn an OSError into StorageFull or StorageFailed."""
+    """Return the StorageFull or StorageFailed for an OSError."""
     if error.errno in _FULL:
         return StorageFull(
             f"no space left while {what} ({error.strerror}): nothing of it was kept; "
@@ -293,7 +293,7 @@ class RealFiles:
 
 
 def _take(fd: int) -> bool:
-    """Take an exclusive flock; waits for readers, which end soon."""
+    """Take an exclusive flock; wait for readers, which finish soon."""
     patience = time.monotonic() + READERS_S
     while True:
         with suppress(OSError):

@@ -131,7 +131,7 @@ class ReadOnlyFiles:
         return file
 
     def changed(self, file: LayeredFile) -> None:
-        """Keep a file in memory, as it now differs from the disk."""
+        """Keep a file's changes in memory, as it differs from the disk now."""
         if self._open.get(file.path) is file:
             self._changed[file.path] = file
 

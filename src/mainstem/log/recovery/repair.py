@@ -131,7 +131,7 @@ def _rebuild_manifest(files: Files, now_ms: Callable[[], int]) -> None:
 
 
 def _find_segments(files: Files, partition: DiskPartition, now_ms: int) -> None:
-    """Take the newest generation of each offset range, as far as it can be read."""
+    """Collect the newest generation of each offset range, as far as it can be read."""
     newest: dict[int, int] = {}
     for base, generation in segment_names(files, partition.directory):
         newest[base] = max(generation, newest.get(base, -1))

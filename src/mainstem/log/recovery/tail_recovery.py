@@ -101,7 +101,10 @@ class TailRecovery:
             self._leftovers.append((segment, segment.size, reason or "a batch is cut off"))
 
     def _accept_window(self, segment: Segment, window: bytes) -> str:
-        """Accept the batches of a window; return why the next one is refused, if it is."""
+        """Accept the batches of a part of the segment.
+
+        Return why the next one is refused, if it is.
+        """
         partition = self.partition
         view = memoryview(window)
         position = 0

@@ -12,7 +12,7 @@ MAX_INDEXES = 64
 
 
 _FEWEST = 16
-"""EMFILE does not lower the limit below this, since the shortage may be over soon."""
+"""The limit after EMFILE is never lower than this, since the shortage may be short."""
 _OPENS_TO_GROW = 8
 """After so many opens without EMFILE the limit grows by one, up to half of the files that were open
 when EMFILE came; the other half is left to the rest of the process."""
@@ -77,7 +77,7 @@ class FileCache:
                 self._limit += 1
 
     def loaded(self, path: str, forget: Callable[[], None]) -> None:
-        """Register a loaded index, and unload the oldest if there are too many."""
+        """Register a loaded index, and unload the oldest ones beyond the limit."""
         with self._lock:
             self._indexes[path] = forget
             oldest = None

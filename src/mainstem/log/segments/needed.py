@@ -1,4 +1,4 @@
-"""Which events of a partition are still needed: decides what thinning keeps of a batch."""
+"""The events of a partition that are still needed; thinning keeps only these of a batch."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -9,23 +9,23 @@ from mainstem.core.records import retain
 
 
 class Needed:
-    """All events from ``before`` on, and single earlier ones."""
+    """All events from ``before`` on, and some single earlier ones."""
 
     def __init__(self, before: int, offsets: Iterable[int]) -> None:
         self.before = before
         self._offsets = sorted({offset for offset in offsets if offset < before})
 
     def count(self, first: int, end: int) -> int:
-        """Return how many offsets from ``first`` to before ``end`` are needed."""
+        """Return the number of needed offsets from ``first`` to before ``end``."""
         single = bisect_left(self._offsets, end) - bisect_left(self._offsets, first)
         return single + max(0, end - max(first, self.before))
 
     def and_one(self, offset: int) -> "Needed":
-        """Return the same with one more offset."""
+        """Return these needs with one more offset."""
         return Needed(self.before, (*self._offsets, offset))
 
     def covers(self, other: "Needed") -> bool:
-        """Tell whether everything that ``other`` needs is needed here, too."""
+        """Tell whether this includes everything that ``other`` needs."""
         if self.before > other.before:
             return False
         extra = (offset for offset in other._offsets if offset < self.before)

@@ -127,7 +127,7 @@ class Segment:
         return index
 
     def has_room(self, size: int, limit: int) -> bool:
-        """Tell whether a batch may be appended; an empty segment takes one of any size."""
+        """Tell whether a batch may be appended; an empty segment accepts any size."""
         return self.dense and (self.size == 0 or self.size + size <= limit)
 
     def write(self, batch: WritableBatch | bytes) -> None:
@@ -136,7 +136,7 @@ class Segment:
         (file or self._ready_file()).pwrite(batch, self.size)
 
     def clear_end(self, *, sync: bool) -> None:
-        """Truncate what was written after the last accepted batch."""
+        """Truncate the file after the last accepted batch."""
         if self.created:
             self.file.truncate(self.size)
             if sync:
@@ -159,7 +159,7 @@ class Segment:
                 self._ready = True
             return self.file
         file = self.file
-        # A crash may have left a file of this name; none of its bytes may come back.
+        # A crash may have left a file of this name; its bytes must not reappear.
         file.truncate(0)
         self.created = self._ready = True
         return file
@@ -379,7 +379,7 @@ class Segment:
             ) from None
 
     def _load_index(self) -> Index:
-        """Read the index file, or make the index again from the segment if it is damaged."""
+        """Read the index file, or rebuild the index from the segment if it is damaged."""
         return self.saved_index() or self.rebuild_index()
 
     def saved_index(self) -> Index | None:
@@ -392,7 +392,7 @@ class Segment:
         return Index.decode(data, self._open_block) if len(data) == size else None
 
     def rebuild_index(self) -> Index:
-        """Make the index from the segment alone, checking all that can be checked."""
+        """Rebuild the index from the segment alone, checking everything that can be checked."""
         index = Index()
         expected = self.base
         position = 0
@@ -425,7 +425,7 @@ class Segment:
 
 
 def walk(data: bytes) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield the batches of a stretch that ends on a border, by their headers."""
+    """Yield header and bytes of each batch in data that ends at a batch boundary."""
     view = memoryview(data)
     position = 0
     while position < len(view):

@@ -7,7 +7,7 @@ MOST_ROUNDS = 64
 
 
 class Backoff:
-    """Skips what failed for one round, then for two, four and so on."""
+    """Skips failed tasks for one round, then for two, four and so on."""
 
     def __init__(self) -> None:
         self._round = 0
@@ -24,7 +24,7 @@ class Backoff:
             self._failed.clear()
 
     def rests(self, what: Hashable) -> bool:
-        """Tell whether the task is skipped in this round."""
+        """Tell whether the task must be skipped in this round."""
         known = self._failed.get(what)
         if known is None or known[0] < self._round:
             return False

@@ -20,7 +20,7 @@ class Retention:
         self._segment_changes = segment_changes
 
     def apply(self, partition: DiskPartition, now_ms: int) -> None:
-        """Roll and delete what the settings of the partition ask for."""
+        """Roll and delete segments according to the partition's settings."""
         settings = partition.settings
         with self._lock:
             if self._partitions.get(partition.id) is not partition or not partition.segments:
@@ -28,7 +28,7 @@ class Retention:
             active = partition.segments[-1]
             limit = settings.close_ms
             aged = limit is not None and now_ms - active.created_ms >= limit
-            # A segment that is still written to goes like the others once all of it is too old.
+            # The active segment is treated like the others when all of it is too old.
             if active.size and (aged or _too_old(active, settings, now_ms)):
                 partition.roll(now_ms)
             if settings.expire_ms is None and settings.expire_bytes is None:
@@ -39,7 +39,7 @@ class Retention:
 
 
 def _retained_start(partition: DiskPartition, now_ms: int) -> int:
-    """Return where the partition begins once old and surplus segments are gone."""
+    """Return the start offset after old and surplus segments are deleted."""
     settings = partition.settings
     size = partition.size_bytes
     start = partition.start

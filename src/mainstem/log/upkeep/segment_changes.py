@@ -1,6 +1,6 @@
-"""Changes of a partition's segments other than appends: cut, replace, rewrite.
+"""Changes of a partition's segments other than appends: truncate, replace, rewrite.
 
-Each is noted in the write-ahead log first; the old files are removed once the note is durable.
+Each is written to the write-ahead log first; the old files are removed when that entry is durable.
 """
 
 import threading
@@ -19,7 +19,10 @@ from mainstem.log.upkeep.segment_rewrite import batches_before, write_segment
 
 
 class SegmentChanges:
-    """Shares the log's lock; methods that say so are called under it."""
+    """Changes the segments of partitions.
+
+    Shares the log's lock; methods that say so are called under it.
+    """
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class SegmentChanges:
             epochs=(*partition.epochs, (partition.epoch + 1, end)),
             segments=tuple(each.record() for each in (*kept, *added) if each.size),
         )
-        # The generation is used up even if there is no space for the note.
+        # The generation is used up even if there is no space for the entry.
         partition.generation = generation
         self.note_replaced(partition, record, removed)
         partition.replace(removed, added)
@@ -106,7 +109,7 @@ class SegmentChanges:
         self._checkpoints.changed(partition)
 
     def discard(self, segments: Iterable[Segment]) -> None:
-        """Delete segments that were written and are not used after all."""
+        """Delete new segments that are not used after all."""
         with self._lock:
             for segment in segments:
                 self._deleted_files.add_segment(segment)

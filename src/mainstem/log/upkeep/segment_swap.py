@@ -1,7 +1,7 @@
 """Replaces closed segments by rewritten ones while the log is in use: for compaction, thinning.
 
 How this works: the new segments are written and synced without the lock. Then a recovery point of
-the partition is made durable, and under the lock the segments are swapped and the swap is noted in
+the partition is made durable, and under the lock the segments are swapped and the swap is added to
 the write-ahead log. If it is outdated by then, the new segments are deleted again.
 """
 
@@ -40,9 +40,9 @@ class SegmentSwap:
         write: Write,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Replace segments by what ``write`` makes of them.
+        """Replace segments by those that ``write`` creates.
 
-        ``is_wanted`` is asked under the lock, right before they are swapped.
+        ``is_wanted`` is called under the lock, right before the swap.
         """
         added: list[Segment] = []
         with self._lock:
@@ -69,11 +69,11 @@ class SegmentSwap:
                             raise
                         return
         except Exception:
-            # If the note was already made, the new segments are in use.
+            # If the swap is already in the write-ahead log, the new segments are in use.
             in_use = set(partition.segments)
             self._segment_changes.discard([each for each in added if each not in in_use])
             raise
-        # The partition was deleted or truncated meanwhile, or the swap is not wanted any more.
+        # The partition was deleted or truncated meanwhile, or the swap is no longer wanted.
         self._segment_changes.discard(added)
 
     def _is_unchanged(self, partition: DiskPartition, record: PartitionRecord) -> bool:
@@ -84,7 +84,7 @@ class SegmentSwap:
 
 
 def _recovery_point(partition: DiskPartition, durable: PartitionRecord) -> PartitionRecord:
-    """Return the current segments with the sizes that were last made durable."""
+    """Return a recovery point with the current segments and their durable sizes."""
     before = {(each.base, each.generation): each for each in durable.segments}
     now = [each.record() for each in partition.segments if each.synced_size > 0]
     segments = tuple(before.get((each.base, each.generation), each) for each in now)

@@ -1,9 +1,10 @@
-"""Thinning: frees the disk space of events that nobody needs, although earlier ones are needed.
+"""Thinning: frees the disk space of unneeded events, even if earlier ones are still needed.
 
 How this works: ``Log.thin`` says which events of a partition are needed (``segments/needed.py``).
-Closed segments without any of them are dropped, those with few of them are written again with these
-alone; so a segment is read about twice at most, however its events are settled. The last segment is
-closed early if it is large enough and few of its events are needed. Offsets never change.
+Closed segments without any of them are dropped, those with few of them are rewritten with these
+alone; so a segment is read about twice at most, in whatever order its events are settled. The last
+segment is closed early if it is large enough and few of its events are needed. Offsets never
+change.
 """
 
 import threading
@@ -22,7 +23,7 @@ CLOSE_BYTES = 4 * 1024 * 1024
 
 
 class Thinner:
-    """Drops and rewrites closed segments of which little is needed."""
+    """Drops and rewrites closed segments with few needed events."""
 
     def __init__(
         self,
@@ -35,14 +36,14 @@ class Thinner:
         self._segment_swap = segment_swap
 
     def thin(self, partition: DiskPartition) -> None:
-        """Free what is not needed, as far as that is worth it."""
+        """Drop unneeded events where that frees enough space."""
         with self._lock:
             asked = partition.needed
             if asked is None or not partition.segments:
                 return
             self._close_early(partition, asked)
             closed = partition.closed_segments()
-            # So that a read before the tail always finds an event.
+            # Keeps the newest event, so that a read before the tail always finds one.
             needed = asked.and_one(partition.tail - 1)
         thinned = [each for each in closed if _is_worth_thinning(each, needed)]
         if not thinned:
@@ -60,7 +61,7 @@ class Thinner:
             return thinned
 
         def is_wanted() -> bool:
-            # A consumer may have been moved back meanwhile.
+            # A consumer may have been moved back to earlier offsets meanwhile.
             return partition.needed is not None and needed.covers(partition.needed)
 
         self._segment_swap.swap(partition, write, is_wanted)

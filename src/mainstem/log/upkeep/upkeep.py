@@ -1,7 +1,7 @@
 """Background upkeep of the log: retention, thinning, compaction, checkpoints, deleted files.
 
-One thread makes a round every ``upkeep_ms``. What fails for one partition does not stop the others;
-a checkpoint, thinning or compaction that failed is retried with exponential backoff.
+One thread makes a round every ``upkeep_ms``. A failure in one partition does not stop the others; a
+failed checkpoint, thinning or compaction is retried with exponential backoff.
 """
 
 import logging
@@ -56,10 +56,10 @@ class Upkeep:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.last_error: MainstemError | None = None
-        """Why the last round failed, if it did; it is tried again."""
+        """Why the last round failed, None if it did not; the failed work is retried."""
 
     def start(self, every_ms: int) -> None:
-        """Make a round every so often, in a thread."""
+        """Start a thread that makes a round at this interval."""
 
         def run() -> None:
             while not self._stopping.wait(every_ms / 1000):
@@ -69,7 +69,7 @@ class Upkeep:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, after the step it is at."""
+        """Stop the thread after its current step."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -90,7 +90,7 @@ class Upkeep:
         self._checkpoints.make()
 
     def tick(self) -> None:
-        """Do whatever is due now; what fails for one partition does not stop the others.
+        """Do all due work; a failure in one partition does not stop the others.
 
         Compacting all partitions may take long. Between two of them a checkpoint is made if one
         became due, and the round ends early if the log is being closed.
@@ -106,7 +106,7 @@ class Upkeep:
         try:
             self._files.check_there()
         except OSError as error:
-            raise self._committer.fail(error, "looking after the log") from error
+            raise self._committer.fail(error, "checking the data directory") from error
         self._committer.space.look()
         now_ms = self._now_ms()
         failed: Exception | None = None
@@ -125,14 +125,14 @@ class Upkeep:
             stuck = stuck or self._try_checkpoint()
         shrink = self._checkpoints.is_oversized(now_ms)
         stuck = stuck or self._try_checkpoint(shrink=shrink)
-        # Even when a checkpoint failed for lack of space: this frees some.
+        # Even when a checkpoint failed for lack of space, since this frees some.
         self._deleted_files.remove()
         failed = stuck or failed
         if failed is not None:
             raise failed
 
     def _try_checkpoint(self, *, shrink: bool = False) -> Exception | None:
-        """Make a checkpoint if one is due; return why that failed, if it did."""
+        """Make a checkpoint if one is due; return the error if it failed."""
         if not (self.due or shrink) or self._stopping.is_set() or self._backoff.rests(_CHECKPOINT):
             return None
         try:
@@ -181,7 +181,7 @@ class Upkeep:
 
 
 def _explained(error: Exception) -> MainstemError:
-    """Return the error as something an operator can act on."""
+    """Return the error in a form that an operator can act on."""
     if isinstance(error, MainstemError):
         return error
     if isinstance(error, OSError):
