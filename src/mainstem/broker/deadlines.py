@@ -63,8 +63,8 @@ class Deadlines(Generic[Key]):
 
     def clear(self, key: Key) -> None:
         """Remove the deadline of a key."""
-        self._due.pop(key, None)
-        self._clean()
+        if self._due.pop(key, None) is not None:
+            self._clean()
 
     def next(self) -> int | None:
         """Return the earliest deadline, None if there is none."""

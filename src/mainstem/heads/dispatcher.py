@@ -272,7 +272,9 @@ class _Queue:
         """Add a ready consumer to the round robin."""
         if self.single and consumer is not next(iter(self.consumers), None):
             return
-        line = self._ready.setdefault(consumer.priority, OrderedDict())
+        line = self._ready.get(consumer.priority)
+        if line is None:
+            line = self._ready[consumer.priority] = OrderedDict()
         if consumer not in line:
             line[consumer] = None
             if not self._is_dry or not _covers(self._watched, consumer.partitions):

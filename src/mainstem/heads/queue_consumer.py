@@ -21,7 +21,8 @@ PORTION_BYTES = 256 * 1024
 
 def settlement(delivery: Delivery, outcome: Outcome = Outcome.ACK) -> Settlement:
     """Return the settlement of a delivery, which refers to the event by its position."""
-    return Settlement(*delivery.event.position, outcome, delivery.lease)
+    event = delivery.event
+    return Settlement(event.partition, event.offset, outcome, delivery.lease)
 
 
 class QueueConsumer:

@@ -422,6 +422,9 @@ class LiveQueue:
         window.seen = None
         if window.is_full(self.settings.max_unsettled):
             return None
+        if (loaded := reader.take_loaded()) is not None:
+            return loaded
+        # Before reading, so that an append in between is noticed.
         tail = self.bounds(number).tail
         try:
             event = reader.take()

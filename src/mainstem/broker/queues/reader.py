@@ -55,21 +55,26 @@ class PartitionReader:
 
     def take(self) -> Event | None:
         """Return the next event, or None if there is none yet; raises OffsetOutOfRange."""
-        if (ahead := self._ahead) is not None:
-            self._ahead = None
-            return ahead
         while True:
-            event = next(self._events, None)
+            event = self.take_loaded()
             if event is not None:
-                if event.offset >= self._last:
-                    # Frees the slice now; it would otherwise stay in memory until the next event.
-                    next(self._events, None)
                 return event
             found, end = self.read(self.offset, _READ_BYTES)
             if end == self.offset:
                 return None
             self._last = end - 1
             self._events = self._decoded(found, end)
+
+    def take_loaded(self) -> Event | None:
+        """Return the next event if it is in memory, None if ``take`` may have to read it."""
+        if (ahead := self._ahead) is not None:
+            self._ahead = None
+            return ahead
+        event = next(self._events, None)
+        if event is not None and event.offset >= self._last:
+            # Frees the slice now; it would otherwise stay in memory until the next event.
+            next(self._events, None)
+        return event
 
     def read(self, offset: int, max_bytes: int) -> tuple[list[memoryview], int]:
         """Return record batches of deliverable events, and the offset after the last one read."""

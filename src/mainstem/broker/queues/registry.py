@@ -7,8 +7,8 @@ collected under the lock and called without it.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -68,6 +68,26 @@ class Unsettled(NamedTuple):
         return sum(each < offset for each in self.offsets)
 
 
+class _Turn:
+    """Holds the lock of all queues; not a generator, as it is entered for every delivery."""
+
+    __slots__ = ("_registry",)
+
+    def __init__(self, registry: "QueueRegistry") -> None:
+        self._registry = registry
+
+    def __enter__(self) -> None:
+        self._registry.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        calls: list[Callback] = []
+        try:
+            calls = self._registry.end_turn()
+        finally:
+            self._registry.lock.release()
+            make(calls)
+
+
 class QueueRegistry:
     """Opens queues when they are first used; owns the lock for all queues."""
 
@@ -83,6 +103,7 @@ class QueueRegistry:
         self._transactions = transactions
         self._now_ms, self._monotonic_ms = state.clocks
         self.lock = threading.Lock()
+        self._turn = _Turn(self)
         self.fold = QueueFold()
         self._cache = BatchCache()
         self._live: dict[QueueKey, LiveQueue] = {}
@@ -119,19 +140,15 @@ class QueueRegistry:
         self._unsure = dict.fromkeys(self.fold if has_crashed else stopped)
         """Queues whose events may have been in flight when a process ended before this one."""
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self) -> "_Turn":
         """Hold the lock; after releasing it, call the callbacks collected meanwhile."""
-        calls: list[Callback] = []
-        try:
-            with self.lock:
-                try:
-                    yield
-                finally:
-                    self._set_deadlines()
-                    calls, self.settler.calls = self.settler.calls, []
-        finally:
-            make(calls)
+        return self._turn
+
+    def end_turn(self) -> list[Callback]:
+        """Update deadlines at the end of a turn; return the collected calls."""
+        self._set_deadlines()
+        calls, self.settler.calls = self.settler.calls, []
+        return calls
 
     # The following are called under the lock
 

@@ -55,7 +55,8 @@ class Plan:
     def set(self, partition: int, offset: int, change: Back | None, reason: str = "") -> None:
         """Add to the plan: settle an event (None), or return it to the queue."""
         self.changes.setdefault(partition, {})[offset] = change
-        self.reasons.setdefault(partition, {})[offset] = reason
+        if reason:
+            self.reasons.setdefault(partition, {})[offset] = reason
 
     def bury(self, partition: int, offset: int, cause: Cause, reason: str) -> None:
         """Add to the plan: settle an event as a dead letter."""
@@ -271,7 +272,7 @@ class Settler:
         for number, changes in plan.changes.items():
             window = live.windows[number]
             window.missed += letters.missed.get(number, 0)
-            window.apply(changes, plan.reasons[number])
+            window.apply(changes, plan.reasons.get(number, {}))
             window.written()
         self._tell_gate(live, plan.changes)
         if live.topic.settings.delete_acked:

@@ -105,14 +105,22 @@ def is_dead_letter(event: Event) -> bool:
     return DEAD_LETTER in event.headers
 
 
-def content_of(event: Event, queue: str) -> Content:
-    """Return an event as a message; without a stored route it uses ``queue`` as the routing key."""
-    for name, value in event.headers:
+def native_content(headers: Headers) -> Content | None:
+    """Return the message that a head of this protocol has published, None if none has."""
+    for name, value in headers:
         if name == NATIVE_HEADER and value is not None and value.startswith(_NATIVE):
             at = len(_NATIVE)
             end = at + 1 + value[at]
             end += 1 + value[end]
             return value[at:end], value[end:]
+    return None
+
+
+def content_of(event: Event, queue: str) -> Content:
+    """Return an event as a message; without a stored route it uses ``queue`` as the routing key."""
+    found = native_content(event.headers)
+    if found is not None:
+        return found
     return codec.route_of("", queue), encode_properties(_foreign_properties(event))
 
 

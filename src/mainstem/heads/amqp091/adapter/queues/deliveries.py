@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mainstem.broker.door import Delivery, Outcome, QueueSettlements, Settlement
 from mainstem.core.errors import MainstemError, UnknownQueue, UnknownTopic
 from mainstem.heads.amqp091 import codec
-from mainstem.heads.amqp091.adapter.messages import content_of
+from mainstem.heads.amqp091.adapter.messages import content_of, native_content
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.heads.amqp091.fields import short_string
 from mainstem.heads.amqp091.messages import Publish
@@ -76,10 +76,14 @@ class Deliveries:
         frame_max, channel, queue = connection.session.frame_max, self._channel, consumer.queue
         tag, unacked = self._last_tag, None if consumer.no_ack else self._unacked
         frames: list[Piece] = []
+        last, native = None, None
         for each in deliveries:
             tag += 1
             event = each.event
-            route, properties = content_of(event, queue.name)
+            if event.headers is not last:
+                # Messages of one publisher often share them.
+                last, native = event.headers, native_content(event.headers)
+            route, properties = native or content_of(event, queue.name)
             if unacked is not None:
                 unacked[tag] = Unacked(tag, queue, settlement(each), consumer)
             frames += codec.deliver_frames(
@@ -211,6 +215,11 @@ class Deliveries:
 
     def credit(self, deliveries: Sequence[Unacked]) -> None:
         """Free the prefetch credit of settled deliveries."""
+        if len(deliveries) == 1:
+            if (only := deliveries[0].consumer) is not None:
+                self.session.add_credit(1)
+                only.add_credit(1)
+            return
         counts: dict[Consumer, int] = {}
         for _, _, _, consumer in deliveries:
             if consumer is not None:
