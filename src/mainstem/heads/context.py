@@ -102,6 +102,7 @@ class HeadContext:
         """Distributes the events of queues among the consumers of all heads."""
         self.settlements = Settlements(self.on_loop, self.after)
         """Collects acknowledgements without a response, from all heads."""
+        self.dispatcher.dry = self.settlements.flush_soon
 
     def door(self, peer: Peer) -> "Door":
         """Return the broker with a peer's permissions: operations that it may not do raise Denied.
@@ -117,6 +118,7 @@ class HeadContext:
     def drain(self) -> None:
         """End all waits for anything but the disk, because the server stops."""
         self.draining = True
+        self.settlements.wait_no_more()
         self.dispatcher.stop()
         for parked in list(self.parked):
             parked.drain()

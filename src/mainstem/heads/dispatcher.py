@@ -182,6 +182,8 @@ class Dispatcher:
         self.later = later
         self.clock = clock
         self.is_stopped = False
+        self.dry: Call = _nothing
+        """Called when a queue has nothing for a consumer: what is settled may change that."""
         self._queues: dict[tuple[str, str], _Queue] = {}
 
     def session(self, credit: int | None = None) -> SessionCredit:
@@ -448,6 +450,7 @@ class _Queue:
         except MainstemError:
             # The queue was just deleted; the next turn closes its consumers.
             self._returned()
+        self._dispatcher.dry()
 
     def _stop_tails(self) -> None:
         self._is_dry = False

@@ -1,9 +1,11 @@
-"""Collects the settlements of one iteration of the event loop into one append.
+"""Collects the settlements of all queues, connections and heads into few appends.
 
-How this works: heads whose protocol does not confirm acknowledgements add them here. Once all input
-of the iteration is handled, the settlements of all queues, connections and heads are one append.
-Nobody waits for its sync, so after a power cut some events may be delivered again. While the disk
-is full they are kept and tried again, so that the peers go on and their events do not come again.
+How this works: heads whose protocol does not confirm acknowledgements add them here. While queues
+have more to deliver, acknowledgements wait about a millisecond for others; nothing depends on them
+then, and events are delivered first. What gives events back, or makes dead letters, is settled at
+the end of this iteration of the event loop, with all that was added before. Nobody waits for the
+sync of that append, so after a power cut some events may be delivered again. While the disk is full
+settlements are kept and tried again, so that the peers go on and their events do not come again.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,26 +14,33 @@ from typing import TYPE_CHECKING
 from mainstem.core.errors import MainstemError, StorageFull
 
 if TYPE_CHECKING:
-    from mainstem.broker.door import Door, QueueSettlements, Settlement
+    from mainstem.broker.door import Door, Settlement
 
+DELAY_MS = 1
+"""How long acknowledgements wait for others."""
 RETRY_MS = 1_000
 """Delay before settlements that the full disk did not take are tried again."""
+MANY = 1_000
+"""The number of settlements that wait no longer."""
+
+Call = Callable[[], None]
 Refused = Callable[[MainstemError], None]
 """Called with the error of a settlement that was refused."""
+_From = tuple[tuple[str, str], str, Refused]
+"""Queue, owner, and who is told of refusals."""
 
 
 class Settlements:
     """Collects settlements; used in the thread of the event loop."""
 
-    def __init__(
-        self,
-        soon: Callable[[Callable[[], None]], None],
-        after: Callable[[int, Callable[[], None]], object],
-    ) -> None:
-        """``after``: call after so many milliseconds."""
+    def __init__(self, soon: Callable[[Call], None], after: Callable[[int, Call], object]) -> None:
+        """``soon``: call in this iteration of the loop; ``after``: after so many milliseconds."""
         self._soon, self._after = soon, after
-        self._tries_again = False
-        self._waiting: dict[Door, list[tuple[QueueSettlements, Refused]]] = {}
+        self._is_soon = self._is_later = False
+        """Whether a call of ``flush`` is scheduled."""
+        self._is_stopping = False
+        self._waiting: dict[Door, dict[_From, list[Settlement]]] = {}
+        self._count = 0
 
     def add(
         self,
@@ -40,38 +49,66 @@ class Settlements:
         owner: str,
         settlements: "Sequence[Settlement]",
         refused: Refused,
+        *,
+        soon: bool = False,
     ) -> None:
-        """Settle deliveries of an owner at the end of this iteration."""
-        from mainstem.broker.door import QueueSettlements  # noqa: PLC0415 - only if used
+        """Settle deliveries of an owner; ``soon``: at the end of this iteration."""
+        by_owner = self._waiting.get(door)
+        if by_owner is None:
+            by_owner = self._waiting[door] = {}
+        told = by_owner.get((queue, owner, refused))
+        if told is None:
+            told = by_owner[queue, owner, refused] = []
+        told += settlements
+        self._count += len(settlements)
+        if soon or self._is_stopping or self._count >= MANY:
+            self.flush_soon()
+        else:
+            self._flush_after(DELAY_MS)
 
-        if not self._waiting:
+    def wait_no_more(self) -> None:
+        """Settle everything soon from now on, because the server stops."""
+        self._is_stopping = True
+        self.flush_soon()
+
+    def flush_soon(self) -> None:
+        """Settle all that were added at the end of this iteration: an event may depend on it."""
+        if self._waiting and not self._is_soon:
+            self._is_soon = True
             self._soon(self.flush)
-        told = (QueueSettlements(*queue, owner, settlements), refused)
-        self._waiting.setdefault(door, []).append(told)
 
     def flush(self) -> None:
         """Settle all that were added now, before an operation that depends on it."""
-        waiting, self._waiting = self._waiting, {}
-        for door, told in waiting.items():
-            try:
-                done = door.queues.settle_all([each for each, _ in told], lazy=True)
-            except StorageFull:
-                self._waiting[door] = told
-                self._try_again_later()
-                continue
-            except MainstemError as error:
-                for _, refused in told:
-                    refused(error)
-                continue
-            for (_, refused), settled in zip(told, done, strict=True):
-                for each in settled.refused.values():
-                    refused(each)
+        self._is_soon = False
+        if not self._waiting:
+            return
+        waiting, self._waiting, self._count = self._waiting, {}, 0
+        for door, by_owner in waiting.items():
+            self._settle(door, by_owner)
 
-    def _try_again_later(self) -> None:
-        if not self._tries_again:
-            self._tries_again = True
-            self._after(RETRY_MS, self._try_again)
+    def _flush_after(self, delay_ms: int) -> None:
+        if not self._is_later:
+            self._is_later = True
+            self._after(delay_ms, self._after_delay)
 
-    def _try_again(self) -> None:
-        self._tries_again = False
+    def _after_delay(self) -> None:
+        self._is_later = False
         self.flush()
+
+    def _settle(self, door: "Door", by_owner: "dict[_From, list[Settlement]]") -> None:
+        from mainstem.broker.door import QueueSettlements  # noqa: PLC0415 - only if used
+
+        told = [QueueSettlements(*queue, owner, it) for (queue, owner, _), it in by_owner.items()]
+        try:
+            done = door.queues.settle_all(told, lazy=True)
+        except StorageFull:
+            self._waiting[door] = by_owner
+            self._flush_after(RETRY_MS)
+            return
+        except MainstemError as error:
+            for _, _, refused in by_owner:
+                refused(error)
+            return
+        for (_, _, refused), settled in zip(by_owner, done, strict=True):
+            for each in settled.refused.values():
+                refused(each)

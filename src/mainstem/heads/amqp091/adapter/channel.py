@@ -194,6 +194,8 @@ class AmqpChannel:
 
     def _answer(self, nowait: bool, method: Method | Bare, durable: Durable = AT_ONCE) -> None:
         """Send the response to a method once its changes are durable."""
+        # Then acknowledgements that came before it survive kill -9.
+        self._service.context.settlements.flush()
         if not nowait:
             frame = method_frame(self.number, method)
             self._connection.publisher.when_durable(partial(self._send, frame), durable)

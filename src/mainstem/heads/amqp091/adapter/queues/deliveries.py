@@ -144,7 +144,7 @@ class Deliveries:
         event = delivery.event
         route, properties = content_of(event, queue.name)
         if no_ack:
-            self._settle_now(queue, [settlement(delivery)])
+            self._settle(queue, settlement(delivery))
         else:
             tag = self._last_tag
             self._unacked[tag] = Unacked(tag, queue, settlement(delivery), None)
@@ -195,13 +195,13 @@ class Deliveries:
         return list(takewhile(lambda each: each <= tag, self._unacked))
 
     def settle(self, deliveries: Sequence[Unacked], outcome: Outcome) -> None:
-        """Settle deliveries at the end of this event-loop turn, and free their prefetch credit."""
-        by_queue: dict[DeclaredQueue, list[Settlement]] = {}
-        for _, queue, said, _ in deliveries:
-            settled = said if outcome is Outcome.ACK else said._replace(outcome=outcome)
-            by_queue.setdefault(queue, []).append(settled)
-        for queue, said_of in by_queue.items():
-            self._settle_now(queue, said_of)
+        """Settle deliveries, acknowledged ones a little later, and free their prefetch credit."""
+        if outcome is Outcome.ACK:
+            for _, queue, said, _ in deliveries:
+                self._settle(queue, said)
+        else:
+            for _, queue, said, _ in deliveries:
+                self._settle(queue, said._replace(outcome=outcome), soon=True)
         self.credit(deliveries)
 
     def settlements(
@@ -228,10 +228,10 @@ class Deliveries:
         for consumer, count in counts.items():
             consumer.add_credit(count)
 
-    def _settle_now(self, queue: "DeclaredQueue", said: list[Settlement]) -> None:
+    def _settle(self, queue: "DeclaredQueue", said: Settlement, *, soon: bool = False) -> None:
         connection = self._connection
         connection.service.context.settlements.add(
-            connection.door, queue.place, self.owner, said, self._refused
+            connection.door, queue.place, self.owner, (said,), self._refused, soon=soon
         )
 
     def _refused(self, error: MainstemError) -> None:
