@@ -13,15 +13,7 @@ from pika.exceptions import AMQPError  # type: ignore[import-untyped]
 from tests.faults.amqp_clients import PERSISTENT
 from tests.faults.killable_server import PATIENCE_S, Mortal, until
 from tests.faults.test_full_disk import SmallDisk
-from tests.foreign_clients.pika_client import (
-    CONFIG,
-    Inbox,
-    bodies,
-    channel_of,
-    connected,
-    drained,
-    waiting,
-)
+from tests.foreign_clients import pika_client
 from tests.heads.admin.web import get
 from tests.heads.amqp091.talking import HANDSHAKE, publish_frames
 from tests.in_process_server import server
@@ -108,7 +100,7 @@ def disk(tmp_path: Path) -> Iterator[FullDisk]:
 @contextmanager
 def confirming(mortal: Mortal) -> Iterator[BlockingChannel]:
     """Open a channel that waits for a confirm of each message."""
-    with channel_of(mortal.amqp) as channel:
+    with pika_client.channel_of(mortal.amqp) as channel:
         channel.confirm_delivery()
         yield channel
 
@@ -127,11 +119,11 @@ def test_a_confirm_waits_for_space(disk: FullDisk) -> None:
 
         # Without a nack, which pika would raise.
         confirmed.result(PATIENCE_S)
-        assert drained(channel, QUEUE) == [b"before", b"after"]
+        assert pika_client.drained(channel, QUEUE) == [b"before", b"after"]
 
 
 def test_a_transaction_waits_for_space(disk: FullDisk) -> None:
-    with channel_of(disk.mortal.amqp) as channel:
+    with pika_client.channel_of(disk.mortal.amqp) as channel:
         channel.tx_select()
         ((method, _, _),) = [channel.basic_get(QUEUE)]
         channel.basic_ack(method.delivery_tag)
@@ -143,15 +135,15 @@ def test_a_transaction_waits_for_space(disk: FullDisk) -> None:
         disk.free()
         committed.result(PATIENCE_S)
 
-    with channel_of(disk.mortal.amqp) as channel:
-        assert drained(channel, QUEUE) == [b"moved"]
+    with pika_client.channel_of(disk.mortal.amqp) as channel:
+        assert pika_client.drained(channel, QUEUE) == [b"moved"]
 
 
 def test_acknowledgements_wait_for_space_and_consumers_go_on(disk: FullDisk) -> None:
     with confirming(disk.mortal) as channel:
         publish(channel, b"second")
         channel.basic_qos(prefetch_count=1)
-        inbox = Inbox(channel, QUEUE)
+        inbox = pika_client.Inbox(channel, QUEUE)
         disk.fill()
         first = inbox.next()
         channel.basic_ack(first.tag)
@@ -164,9 +156,9 @@ def test_acknowledgements_wait_for_space_and_consumers_go_on(disk: FullDisk) -> 
         until(lambda: channel.queue_declare(QUEUE, passive=True).method.message_count == 0)
         channel.queue_declare("later")
 
-    with channel_of(disk.mortal.amqp) as channel:
-        assert bodies([first, second]) == [b"before", b"second"]
-        assert drained(channel, QUEUE) == []
+    with pika_client.channel_of(disk.mortal.amqp) as channel:
+        assert pika_client.bodies([first, second]) == [b"before", b"second"]
+        assert pika_client.drained(channel, QUEUE) == []
 
 
 def test_who_leaves_while_blocked_is_gone_at_once_with_what_was_not_confirmed(
@@ -183,8 +175,8 @@ def test_who_leaves_while_blocked_is_gone_at_once_with_what_was_not_confirmed(
     until(lambda: "amqp" not in get(str(holder.admin), "/connections").text)
     disk.free()
 
-    with channel_of(disk.mortal.amqp) as channel:
-        assert drained(channel, QUEUE) == [b"before"]
+    with pika_client.channel_of(disk.mortal.amqp) as channel:
+        assert pika_client.drained(channel, QUEUE) == [b"before"]
 
 
 def test_a_server_stops_in_time_while_publishers_are_blocked(disk: FullDisk) -> None:
@@ -199,8 +191,8 @@ def test_a_server_stops_in_time_while_publishers_are_blocked(disk: FullDisk) -> 
     disk.free()
     disk.mortal.start()
 
-    with channel_of(disk.mortal.amqp) as channel:
-        assert drained(channel, QUEUE) == [b"before"]
+    with pika_client.channel_of(disk.mortal.amqp) as channel:
+        assert pika_client.drained(channel, QUEUE) == [b"before"]
 
 
 def test_publishers_of_a_disk_that_is_really_full_are_blocked_until_there_is_space(
@@ -209,24 +201,27 @@ def test_publishers_of_a_disk_that_is_really_full_are_blocked_until_there_is_spa
     sent = [b"before"]
     with mounted_tmpfs(tmp_path / "disk", "48m", "AMQP on a disk that is really full") as path:
         small = SmallDisk(path)
-        with server(small.data, config=CONFIG) as running, connected(running) as connection:
+        with (
+            server(small.data, config=pika_client.CONFIG) as running,
+            pika_client.connected(running) as connection,
+        ):
             channel = connection.channel()
             channel.queue_declare(QUEUE, durable=True)
             publish(channel, sent[0])
-            assert waiting(channel, QUEUE) == 1
+            assert pika_client.waiting(channel, QUEUE) == 1
             blocked = Blocked(connection)
             small.fill()
             while not blocked.reasons and len(sent) < _MANY:
                 sent.append(b"%06d " % len(sent) * 1000)
                 publish(channel, sent[-1])
                 connection.process_data_events(0.001)
-            with channel_of(running) as other:
-                first = Inbox(other, QUEUE).next()
+            with pika_client.channel_of(running) as other:
+                first = pika_client.Inbox(other, QUEUE).next()
                 other.basic_ack(first.tag)
-                kept = waiting(other, QUEUE)
+                kept = pika_client.waiting(other, QUEUE)
             small.free()
             until(lambda: connection.process_data_events(0.05) or blocked.ends > 0)
-            found = [first.body, *drained(channel, QUEUE)]
+            found = [first.body, *pika_client.drained(channel, QUEUE)]
 
         assert len(blocked.reasons) == blocked.ends == 1
         assert "no space left" in blocked.reasons[0]

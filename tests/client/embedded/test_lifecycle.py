@@ -25,6 +25,13 @@ def run_program(text: str, *arguments: object) -> subprocess.CompletedProcess[st
     )
 
 
+def printed_by(text: str, *arguments: object) -> str:
+    """Run a program, which must succeed; return what it printed."""
+    ran = run_program(text, *arguments)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
 def test_what_was_published_is_there_after_reopening(tmp_path: Path) -> None:
     with mainstem.open(tmp_path / "new" / "data") as stem:
         stem.publish("n", "x")
@@ -150,11 +157,10 @@ def test_a_forked_child_can_neither_use_nor_harm_the_log(tmp_path: Path) -> None
         mainstem.open(sys.argv[1]).close()
     """
 
-    ran = run_program(program, tmp_path)
+    printed = printed_by(program, tmp_path)
 
-    assert ran.returncode == 0, ran.stderr
-    assert "child: the stem was opened before a fork" in ran.stdout
-    assert ran.stdout.endswith("before after\n")
+    assert "child: the stem was opened before a fork" in printed
+    assert printed.endswith("before after\n")
 
 
 def test_a_forked_child_has_no_writer(tmp_path: Path) -> None:
@@ -176,11 +182,10 @@ def test_a_forked_child_has_no_writer(tmp_path: Path) -> None:
         stem.close()
     """
 
-    ran = run_program(program, tmp_path)
+    printed = printed_by(program, tmp_path)
 
-    assert ran.returncode == 0, ran.stderr
-    assert "child: the writer was opened before a fork" in ran.stdout
-    assert ran.stdout.endswith("['after']\n")
+    assert "child: the writer was opened before a fork" in printed
+    assert printed.endswith("['after']\n")
 
 
 def test_a_forked_child_that_lives_on_does_not_hold_the_directory(tmp_path: Path) -> None:

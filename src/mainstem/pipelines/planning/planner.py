@@ -176,7 +176,7 @@ class Planner:
         above = self._pipeline.above(table, source.name)
         complete = complete and source.watermark is not None
         if above is None:
-            rows = self._topic(table, source, number, state_dir, complete=complete)
+            rows = self._topic(table, source, number, state_dir, mark_end=complete)
         elif above.keeps_rows:
             end_in = source.watermark[0] if complete and source.watermark else None
             rows = appended_rows(
@@ -202,15 +202,9 @@ class Planner:
         return msgspec.structs.replace(table, sink=table.sink.beside(self._into))
 
     def _topic(
-        self,
-        table: Table,
-        source: Source,
-        number: int,
-        state_dir: StateDirectory,
-        *,
-        complete: bool,
+        self, table: Table, source: Source, number: int, state_dir: StateDirectory, mark_end: bool
     ) -> DataFrame:
-        options = self._options(table, source) | {"markEnd": str(complete).lower()}
+        options = self._options(table, source) | {"markEnd": str(mark_end).lower()}
         reader = self._spark.readStream.format(self._format_of(MainstemSource))
         rows = decoded(reader.options(**options).load(), source)
         if table.bad == "dead":
