@@ -15,7 +15,7 @@ from mainstem.client.start_positions import Start
 from mainstem.client.stem import Groups, Queue, Queues, Subscription, Topics
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.client.values import HeadersLike, Key, Value, make_event
-from mainstem.client.writer import Appender, LogWriter, check_writer, only_partition
+from mainstem.client.writer import Appender, LogWriter, WriterId, check_writer, only_partition
 from mainstem.core.event import Event, Position
 
 S = TypeVar("S", bound=Subscription)
@@ -147,7 +147,7 @@ class BlockingStem(Closing, Generic[S, Q]):
         self.check_open()
         check_writer(name)
         number = only_partition(topic, self._partitions(topic), partition)
-        made = LogWriter(self._appender(topic, number, name))
+        made = LogWriter(self._appender(WriterId(topic, number, name)))
         self._writers.add(made)
         return made
 
@@ -181,7 +181,7 @@ class BlockingStem(Closing, Generic[S, Q]):
     def _partitions(self, topic: str) -> int: ...
 
     @abstractmethod
-    def _appender(self, topic: str, partition: int, name: str) -> Appender: ...
+    def _appender(self, writer: WriterId) -> Appender: ...
 
     def _settle_groups(self) -> None:
         """Close abandoned subscriptions, so that their members do not count as live."""

@@ -7,7 +7,7 @@ that id, and every append is a transaction, which is refused in an older epoch.
 
 import threading
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mainstem.client.contexts import Closing
 from mainstem.client.values import HeadersLike, Key, Value, Values, event_of, make_event
@@ -21,9 +21,17 @@ consumers.
 """
 
 
-def transactional_id(topic: str, partition: int, name: str) -> str:
-    """Return the transactional id of a writer; unambiguous, as topic names have no colon."""
-    return f"mainstem-writer:{topic}:{partition}:{name}"
+class WriterId(NamedTuple):
+    """A writer's name, and the partition that it writes to."""
+
+    topic: str
+    partition: int
+    name: str
+
+    @property
+    def transactional_id(self) -> str:
+        """The writer's transactional id; unambiguous, as topic names have no colon."""
+        return f"mainstem-writer:{self.topic}:{self.partition}:{self.name}"
 
 
 def check_writer(name: str) -> None:

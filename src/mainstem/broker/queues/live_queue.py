@@ -9,18 +9,16 @@ from typing import NamedTuple
 
 from mainstem.broker.callbacks import Callback
 from mainstem.broker.deadlines import Alarm
-from mainstem.broker.queues.batch_cache import BatchCache
 from mainstem.broker.queues.delivery_state import Window
 from mainstem.broker.queues.limits import WaitingBytes, WaitingLimits
-from mainstem.broker.queues.reader import PartitionReader, keys_of, offsets_of
+from mainstem.broker.queues.reader import PartitionReader, Source, keys_of, offsets_of
 from mainstem.broker.queues.records import Cause, Order, QueueKey, QueueSettings, WindowSet
 from mainstem.broker.queues.replay import QueueFold
 from mainstem.broker.topics.catalog import Topic
-from mainstem.broker.transactions.transactions import Transactions
 from mainstem.core.batch import BatchHeader, read_header
 from mainstem.core.errors import MainstemError, OffsetOutOfRange
 from mainstem.core.event import Event, Position
-from mainstem.log.port import Bounds, Log, PartitionId
+from mainstem.log.port import Bounds, PartitionId
 
 Chosen = tuple[Window, Event]
 
@@ -79,18 +77,11 @@ class LiveQueue:
     topic: Topic
 
     def __init__(
-        self,
-        log: Log,
-        transactions: Transactions,
-        key: QueueKey,
-        settings: QueueSettings,
-        cache: BatchCache,
-        alarm: Alarm,
+        self, source: Source, key: QueueKey, settings: QueueSettings, alarm: Alarm
     ) -> None:
-        self._log = log
+        self._source = source
+        self._log = source.log
         self._alarm = alarm
-        self._transactions = transactions
-        self._cache = cache
         self.key = key
         self.settings = settings
         self.windows: dict[int, Window] = {}
@@ -521,4 +512,4 @@ class LiveQueue:
         at = PartitionId(self.key.topic_id, number)
         wide = self.settings.uncommitted
         place = (self.topic.name, at, offset)
-        return PartitionReader(self._log, self._transactions, *place, self._cache, uncommitted=wide)
+        return PartitionReader(self._source, *place, uncommitted=wide)

@@ -18,11 +18,13 @@ from typing import NamedTuple
 import msgspec
 
 from mainstem.broker.callbacks import Callback
+from mainstem.broker.queues.batch_cache import BatchCache
 from mainstem.broker.queues.dead_letters import CreateTopic, DeadLetterRouter
 from mainstem.broker.queues.delivery_state import Back, Window
 from mainstem.broker.queues.description import QueueState, described
 from mainstem.broker.queues.limits import expiry_ms
 from mainstem.broker.queues.live_queue import LiveQueue, Unsettled
+from mainstem.broker.queues.reader import Source
 from mainstem.broker.queues.records import (
     AcquiredBatches,
     AcquiredRecords,
@@ -90,7 +92,8 @@ class Queues:
         """
         self._state = state
         self._now_ms, self._monotonic_ms = state.clocks
-        self._registry = QueueRegistry(state, transactions, create_topic, crashed=crashed)
+        source = Source(state.log, transactions, BatchCache())
+        self._registry = QueueRegistry(state, source, create_topic, crashed=crashed)
         self._settler = self._registry.settler
         self.registry = self._registry
         """The open queues, for broker modules that maintain all of them, such as retention."""

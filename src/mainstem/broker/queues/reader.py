@@ -1,6 +1,7 @@
 """Reads a partition for a queue: new events in order, redeliveries by offset."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from mainstem.broker.queues.batch_cache import BatchCache, header_of
 from mainstem.broker.transactions.read_committed import Committed, visible
@@ -13,23 +14,21 @@ from mainstem.log.port import Log, PartitionId, Slice
 _READ_BYTES = 64 * 1024
 
 
+class Source(NamedTuple):
+    """Where all queues read events."""
+
+    log: Log
+    transactions: Transactions
+    cache: BatchCache
+
+
 class PartitionReader:
     """Reads a partition's events; holds at most one slice of the log in memory."""
 
     def __init__(
-        self,
-        log: Log,
-        transactions: Transactions,
-        topic: str,
-        at: PartitionId,
-        offset: int,
-        cache: BatchCache,
-        *,
-        uncommitted: bool = False,
+        self, source: Source, topic: str, at: PartitionId, offset: int, *, uncommitted: bool = False
     ) -> None:
-        self._log = log
-        self._transactions = transactions
-        self._cache = cache
+        self._log, self._transactions, self._cache = source
         self._topic = topic
         self._at = at
         self._uncommitted = uncommitted

@@ -18,10 +18,10 @@ import msgspec
 from mainstem.broker.callbacks import Callback, make
 from mainstem.broker.deadlines import MAX_AT_ONCE, Deadlines
 from mainstem.broker.journal import QUEUES, Journal
-from mainstem.broker.queues.batch_cache import BatchCache
 from mainstem.broker.queues.dead_letters import CreateTopic, DeadLetters
 from mainstem.broker.queues.delivery_state import Window
 from mainstem.broker.queues.live_queue import LiveQueue
+from mainstem.broker.queues.reader import Source
 from mainstem.broker.queues.records import (
     ChangeKey,
     Key,
@@ -39,7 +39,6 @@ from mainstem.broker.queues.records import (
 from mainstem.broker.queues.replay import QueueFold
 from mainstem.broker.queues.settlement import Settler
 from mainstem.broker.state import State
-from mainstem.broker.transactions.transactions import Transactions
 from mainstem.core.errors import MainstemError, StorageFull, UnknownQueue
 from mainstem.log.port import Durable, PartitionId
 
@@ -92,20 +91,14 @@ class QueueRegistry:
     """Opens queues when they are first used; owns the lock for all queues."""
 
     def __init__(
-        self,
-        state: State,
-        transactions: Transactions,
-        create_topic: CreateTopic,
-        *,
-        crashed: bool,
+        self, state: State, source: Source, create_topic: CreateTopic, *, crashed: bool
     ) -> None:
         self._state = state
-        self._transactions = transactions
+        self._source = source
         self._now_ms, self._monotonic_ms = state.clocks
         self.lock = threading.Lock()
         self._turn = _Turn(self)
         self.fold = QueueFold()
-        self._cache = BatchCache()
         self._live: dict[QueueKey, LiveQueue] = {}
         self._used: dict[QueueKey, LiveQueue] = {}
         """Queues whose deadlines may have changed since the last check."""
@@ -202,14 +195,7 @@ class QueueRegistry:
         if live is None:
             settings = self.settings(key)
             assert settings is not None
-            live = LiveQueue(
-                self._state.log,
-                self._transactions,
-                key,
-                settings,
-                self._cache,
-                self._state.alarm,
-            )
+            live = LiveQueue(self._source, key, settings, self._state.alarm)
             self._live[key] = live
             self._note_run(is_running=True)
             if key in self._unsure:

@@ -16,6 +16,7 @@ from mainstem.client.due_times import DueTime
 from mainstem.client.queue_options import QueueOptions
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.client.values import Values, event_of
+from mainstem.client.writer import WriterId
 from mainstem.core.errors import Closed, MainstemError, UnknownPartition, UnknownTopic, Unsupported
 from mainstem.core.event import Event, Position
 from mainstem.remote.admin import Admin
@@ -128,16 +129,10 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
     def _partitions(self, topic: str) -> int:
         return self._administration.count(topic)
 
-    def _appender(self, topic: str, partition: int, name: str) -> ConnectedAppender:
-        settings = self._producers.settings(topic)
-        return ConnectedAppender(
-            self._administration.cluster,
-            self._topics,
-            topic,
-            partition,
-            name,
-            max_batch_bytes=settings.max_batch_bytes,
-        )
+    def _appender(self, writer: WriterId) -> ConnectedAppender:
+        limit = self._producers.settings(writer.topic).max_batch_bytes
+        cluster = self._administration.cluster
+        return ConnectedAppender(cluster, self._topics, writer, max_batch_bytes=limit)
 
     def check_open(self) -> None:
         """Raise Closed if this is closed."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mainstem.client.connected.topics import ConnectedTopics
-from mainstem.client.writer import TRANSACTION_TIMEOUT_MS, transactional_id
+from mainstem.client.writer import TRANSACTION_TIMEOUT_MS, WriterId
 from mainstem.core.batch import HEADER_SIZE
 from mainstem.core.errors import Closed, EventTooLarge, Fenced, WriterFenced
 from mainstem.core.event import Event, Position
@@ -19,25 +19,18 @@ class ConnectedAppender:
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        topics: ConnectedTopics,
-        topic: str,
-        partition: int,
-        name: str,
-        *,
-        max_batch_bytes: int,
+        self, cluster: Cluster, topics: ConnectedTopics, writer: WriterId, *, max_batch_bytes: int
     ) -> None:
         self._topics = topics
         self._max_batch_bytes = max_batch_bytes
         self._is_compressed = "compression.type" in cluster.settings
-        self._topic, self._partition, self._name = topic, partition, name
+        self._topic, self._partition, self._name = writer
         self._is_fenced = False
         self._why = "the writer has been closed; open it again"
         """The error message once there is no producer."""
         self._producer: TransactionalProducer | None = TransactionalProducer(
             cluster,
-            transactional_id(topic, partition, name),
+            writer.transactional_id,
             timeout_ms=TRANSACTION_TIMEOUT_MS,
             batch_bytes=min(max_batch_bytes, DEFAULT_BATCH_BYTES),
             marks_topic=None,

@@ -26,6 +26,7 @@ from mainstem.client.queue_options import QueueOptions
 from mainstem.client.reaper import Reaper
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.client.values import Values, event_of
+from mainstem.client.writer import WriterId
 from mainstem.core.errors import Closed, MainstemError, TopicExists, UnknownTopic
 from mainstem.core.event import Event, Position
 from mainstem.node.config import Config, load_config
@@ -175,10 +176,8 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
     def _partitions(self, topic: str) -> int:
         return len(self._broker.topic(topic).partitions)
 
-    def _appender(self, topic: str, partition: int, name: str) -> EmbeddedAppender:
-        return EmbeddedAppender(
-            self._broker, self._topics, self.node.now_ms, self._wait, topic, partition, name
-        )
+    def _appender(self, writer: WriterId) -> EmbeddedAppender:
+        return EmbeddedAppender(self._broker, self._topics, self.node.now_ms, self._wait, writer)
 
     # For the async version
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from mainstem.broker.door import Door, HeldPublish, ProducerIdAndEpoch, Published
 from mainstem.client.embedded.publishing import Wait
 from mainstem.client.embedded.topics import EmbeddedTopics
-from mainstem.client.writer import TRANSACTION_TIMEOUT_MS, transactional_id
+from mainstem.client.writer import TRANSACTION_TIMEOUT_MS, WriterId
 from mainstem.core.errors import (
     Fenced,
     MainstemError,
@@ -33,14 +33,12 @@ class EmbeddedAppender:
         topics: EmbeddedTopics,
         now_ms: Callable[[], int],
         wait: Callable[[Wait], None],
-        topic: str,
-        partition: int,
-        name: str,
+        writer: WriterId,
     ) -> None:
         self._broker, self._topics = broker, topics
         self._now_ms, self._wait = now_ms, wait
-        self._topic, self._partition, self._name = topic, partition, name
-        self._id = transactional_id(topic, partition, name)
+        self._topic, self._partition, self._name = writer
+        self._id = writer.transactional_id
         self._sequence = 0
         self._is_open = False
         """Whether a transaction is still open, and must be ended before the next one."""
