@@ -76,7 +76,7 @@ def test_while_everything_is_allowed_peers_get_the_broker_itself() -> None:
 
 
 def test_what_is_behind_the_door_is_not_for_peers() -> None:
-    with pytest.raises(AttributeError, match="not for peers"):
+    with pytest.raises(AttributeError, match="not available to peers"):
         seen(new_broker(), Asked()).tick()  # type: ignore[attr-defined]
 
 

@@ -1,6 +1,7 @@
 """Queues that AMQP clients have declared, from the command line; pika sees the changes at once."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pika  # type: ignore[import-untyped]
@@ -16,7 +17,7 @@ from tests.foreign_clients.pika_client import (
     drained,
     waiting,
 )
-from tests.in_process_server import server
+from tests.in_process_server import server, serving
 
 from mainstem.cli.exit_codes import Exit
 from mainstem.core.event import Event
@@ -68,8 +69,10 @@ def test_a_queue_that_is_removed_does_not_come_back_with_a_restart(
         channel.queue_declare("orders", passive=True)
 
 
-def test_a_queue_that_is_removed_without_a_server_is_gone_when_it_starts(
-    own_directory: Path, run: Run
+@pytest.mark.parametrize("deed", ["queue rm", "topic rm"])
+@pytest.mark.parametrize("served", [False, True], ids=["without a server", "without AMQP"])
+def test_a_queue_that_is_removed_while_nobody_serves_amqp_is_gone_when_somebody_does(
+    own_directory: Path, run: Run, deed: str, *, served: bool
 ) -> None:
     path = own_directory / "mainstem-data"
     with server(path, config=CONFIG) as running, channel_of(running) as channel:
@@ -77,7 +80,8 @@ def test_a_queue_that_is_removed_without_a_server_is_gone_when_it_starts(
             channel.queue_declare(name, durable=True)
             channel.basic_publish("", name, name.encode(), PERSISTENT)
 
-    assert run("queue", "rm", "orders", "orders", "--yes").code == 0
+    with serving(path) if served else nullcontext():
+        assert run(*deed.split(), "orders", "--yes").code == 0
 
     with server(path, config=CONFIG) as running, connected(running) as connection:
         with pytest.raises(ChannelClosedByBroker, match="NOT_FOUND"):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import asyncio
     import socket
 
-    from mainstem.broker.door import Door, Durable
+    from mainstem.broker.door import Door
     from mainstem.heads.context import HeadContext
 
 LISTEN = Meta(description="Listen address: HOST:PORT (port 0 takes a free one), or off.")
@@ -64,8 +64,8 @@ class RunningHead(Protocol):
         """Close every connection."""
 
 
-DeleteQueue = Callable[["Door", str, str], "Durable | None"]
-"""Deletes a queue, by topic and name, with the head's definitions of it; None if it has none."""
+ForgetQueue = Callable[["Door", str], None]
+"""Deletes a head's definitions of a queue of that name, if that queue is gone."""
 Start = Callable[["HeadContext", HeadSettings, "socket.socket"], Awaitable[RunningHead]]
 
 
@@ -88,14 +88,16 @@ def starts_in(module: str) -> Start:
     return start
 
 
-def deletes_queues_in(module: str) -> DeleteQueue:
-    """Return a ``DeleteQueue`` that imports the module only when it is called."""
+def forgets_queues_in(module: str, head: str, kind: str) -> ForgetQueue:
+    """Return a ``ForgetQueue`` that imports the module only if the head has such definitions."""
 
-    def delete_queue(door: "Door", topic: str, name: str) -> "Durable | None":
-        delete: DeleteQueue = import_module(module).delete_queue
-        return delete(door, topic, name)
+    def forget_queue(door: "Door", name: str) -> None:
+        if not door.definitions.open(head).items(kind):
+            return
+        forget: ForgetQueue = import_module(module).forget_queue
+        forget(door, name)
 
-    return delete_queue
+    return forget_queue
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -117,9 +119,9 @@ class Head(msgspec.Struct, frozen=True):
     examples: tuple[str, ...] = ()
     """Commands to try, with ``{at}`` for the address."""
     metrics: tuple[Metric, ...] = ()
-    delete_queue: DeleteQueue | None = None
-    """Deletes a queue with the head's definitions while the head is not running; a running head
-    watches deletions instead.
+    forget_queue: ForgetQueue | None = None
+    """Called for each queue that is deleted while the head is not running; a running head watches
+    deletions itself.
     """
     starts_first: bool = False
     """Whether it starts before the log is opened, and stops last."""

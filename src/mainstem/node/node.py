@@ -24,6 +24,7 @@ from mainstem.log.options import Options
 from mainstem.log.recovery.recovery import Report
 from mainstem.node.config import Config
 from mainstem.node.open_file_limit import raise_open_files
+from mainstem.node.queue_deletion import watch_deletions
 
 __all__ = ["Node", "Report", "monotonic_ms", "open_node", "open_view", "time_of_day_ms"]
 
@@ -71,6 +72,7 @@ class Node:
             resumes=is_server,
             crashed=isinstance(log, DiskLog) and not log.recovery.clean,
         )
+        watch_deletions(self.broker)
         self.defaults = TopicSettings(partitions=config.partitions, durability=config.durability)
         """The settings of topics that are created without settings."""
         self._log = log

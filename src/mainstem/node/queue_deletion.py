@@ -1,13 +1,13 @@
-"""Deletes a queue, and its definitions in any head, in a directory without a running server."""
+"""Tells heads that are not running of deleted queues, which they may have declared."""
 
-from mainstem.broker.door import Door, Durable
+from functools import partial
+
+from mainstem.broker.door import Door
 from mainstem.heads import HEADS
 
 
-def delete_queue(door: Door, topic: str, name: str) -> Durable:
-    """Delete a queue, including the definitions of the head that declared it."""
+def watch_deletions(door: Door) -> None:
+    """Let every head forget queues that are deleted; a head that starts watches them itself."""
     for head in HEADS:
-        deleted = None if head.delete_queue is None else head.delete_queue(door, topic, name)
-        if deleted is not None:
-            return deleted
-    return door.queues.delete(topic, name)
+        if head.forget_queue is not None:
+            door.queues.watch_deletions(head.name, partial(head.forget_queue, door))

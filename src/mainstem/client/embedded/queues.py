@@ -20,7 +20,6 @@ from mainstem.client.queue_options import QueueOptions, limits_of
 from mainstem.client.start_positions import check_start
 from mainstem.core.errors import InvalidName, InvalidSetting, UnknownPartition
 from mainstem.core.event import Position
-from mainstem.node.queue_deletion import delete_queue
 from mainstem.node.queue_move import move_events
 
 
@@ -95,7 +94,7 @@ class EmbeddedQueues:
     def delete(self, topic: str, name: str) -> None:
         """Delete a queue; the events stay in the topic, unless AMQP made it for the queue."""
         self._check_open()
-        delete_queue(self._broker, topic, name).wait()
+        self._broker.queues.delete(topic, name).wait()
 
 
 def _altered(was: QueueSettings, options: QueueOptions) -> QueueSettings:

@@ -2,7 +2,7 @@
 
 from mainstem.heads.amqp091.metrics import METRICS
 from mainstem.heads.amqp091.settings import AmqpSettings
-from mainstem.heads.head import Head, deletes_queues_in, starts_in
+from mainstem.heads.head import Head, forgets_queues_in, starts_in
 
 HEAD = Head(
     name="amqp",
@@ -12,5 +12,7 @@ HEAD = Head(
     serves="Where AMQP 0-9-1 clients connect (RabbitMQ uses port 5672).",
     connect="amqp://{at}   (AMQP 0-9-1, as RabbitMQ speaks it)",
     metrics=METRICS,
-    delete_queue=deletes_queues_in("mainstem.heads.amqp091.adapter.queues.deletion"),
+    forget_queue=forgets_queues_in(
+        "mainstem.heads.amqp091.adapter.queues.deletion", "amqp", "queue"
+    ),
 )

@@ -1,26 +1,39 @@
-"""Deletes a queue with its definitions while no server runs."""
+"""Deletes what is declared of a queue that was deleted while the head does not run."""
 
+import logging
+from contextlib import suppress
 from secrets import token_bytes
 
-from mainstem.broker.door import Door, Durable
+from mainstem.broker.door import Door
+from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.heads.amqp091.adapter.queues.queues import SHARED
 from mainstem.heads.amqp091.adapter.topology.names import topic_of
 from mainstem.heads.amqp091.adapter.topology.topology import Topology
 
+_logger = logging.getLogger("mainstem.heads.amqp091")
 
-def delete_queue(door: Door, topic: str, name: str) -> Durable | None:
-    """Delete a queue, its bindings, and the topic if the queue owns it.
 
-    None if AMQP has no such queue.
-    """
+def forget_queue(door: Door, name: str) -> None:
+    """Delete the definition and the bindings of a queue that is gone, and the queue's own topic."""
+    try:
+        _forget(door, name)
+    except MainstemError as error:
+        # Whoever has deleted the queue has done so.
+        _logger.warning("queue %r was deleted, and its definition stays: %s", name, error)
+
+
+def _forget(door: Door, name: str) -> None:
     definitions = door.definitions.open("amqp")
     topology = Topology(definitions, token_bytes)
     for vhost in topology.vhosts():
         for record in topology.queues(vhost):
-            if record.topic != topic or topic_of(vhost, record.name) != name:
+            if topic_of(vhost, record.name) != name:
                 continue
+            with suppress(UnknownTopic):
+                if door.queues.settings(record.topic, name) is not None:
+                    # It was another one, on another topic.
+                    continue
             topology.remove_queue(vhost, record.name)
-            if topic == name and topic not in definitions.items(SHARED):
-                return door.delete_topic(topic)
-            return door.queues.delete(topic, name)
-    return None
+            with suppress(UnknownTopic):
+                if record.topic == name and name not in definitions.items(SHARED):
+                    door.delete_topic(name)
