@@ -1,4 +1,4 @@
-"""The commands; they use the Stem interface."""
+"""The command line; commands use the Stem interface."""
 
 import gc
 import os
@@ -7,11 +7,11 @@ import sys
 
 
 def main() -> None:
-    """Run the command line as a program: end by signal where a shell expects that."""
+    """Run the command line as a program: on a signal, exit by that signal, as shells expect."""
     # Garbage collection while modules are imported would only cost time.
     gc.disable()
-    # A pipe's reader or a Ctrl-C ends us with the log closed first, then by the signal itself, so
-    # that shells see what they see from any other tool.
+    # If a pipe's reader ends or Ctrl-C is pressed, close the log first, then exit by the signal
+    # itself, as other tools do.
     from mainstem.cli.exit_codes import by_signal, one_line  # noqa: PLC0415
     from mainstem.cli.root import run  # noqa: PLC0415 - importing the package stays cheap
     from mainstem.cli.signals import stop_signals  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The admin port of the server that was chosen by ``--at``, for what only a server has."""
+"""Calls the admin port of the server chosen by ``--at``, for operations that only a server has."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ _TIMEOUT_S = 5.0
 
 
 class ServerAdmin:
-    """Calls operations of a server; errors are those of commands."""
+    """Calls admin operations of a server; converts errors to those of commands."""
 
     def __init__(self, at: str | None) -> None:
         self._address = _address_of(target_of(at))
@@ -53,7 +53,7 @@ class ServerAdmin:
 
 
 def _address_of(target: str) -> str:
-    """Return the address of a server: the target, or of the one that serves the directory."""
+    """Return the server's address: the target itself, or the server that holds the directory."""
     if is_address(target):
         return target
     if not Path(target).is_dir():

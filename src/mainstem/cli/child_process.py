@@ -1,7 +1,7 @@
 """Runs a ``mainstem`` command as a child process that stops when its stdin is closed.
 
 Usage: ``python -m mainstem.cli.child_process COMMAND ...``. Stdin is a pipe held open by the parent
-processes that need the command. When they end, even by ``kill -9``, the command gets a SIGTERM.
+processes that need the command. When they all end, even by ``kill -9``, the command gets a SIGTERM.
 """
 
 import os
@@ -12,7 +12,7 @@ import time
 from mainstem.cli import main
 
 _FINISH_S = 60.0
-"""The time to stop in order, and again the time to be killed."""
+"""Time limit for an orderly stop; after it the second signal, and after twice the time a kill."""
 
 
 def _stop_at_end_of_stdin() -> None:
@@ -20,7 +20,7 @@ def _stop_at_end_of_stdin() -> None:
         pass
     stopper = threading.main_thread().ident
     assert stopper is not None
-    # The second one waits for nothing any more.
+    # The second signal stops without waiting for anything.
     for _ in range(2):
         signal.pthread_kill(stopper, signal.SIGTERM)
         time.sleep(_FINISH_S)

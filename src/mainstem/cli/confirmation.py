@@ -22,6 +22,6 @@ def confirm(what: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Refused(f"this would {what}; nobody is here to ask, so add --yes to mean it")
+        raise Refused(f"this would {what}; there is no terminal to ask on, so add --yes to confirm")
     if not click.confirm(f"This will {shown(what)}. Go on?", err=True):
         raise click.ClickException("stopped; nothing was changed")

@@ -37,13 +37,16 @@ def at_option(command: Decorated) -> Decorated:
 
 
 def target_of(at: str | None) -> str:
-    """Return what was chosen: at the command, before it, by $MAINSTEM_AT, else the default."""
+    """Return the chosen target: the command's --at, the root's, $MAINSTEM_AT, or the default."""
     context = click.get_current_context(silent=True)
     return at or (context and context.find_root().obj) or DEFAULT_DIRECTORY
 
 
 def is_address(target: str) -> bool:
-    """Whether this is host:port; a directory of that name, or any path with a slash, is not."""
+    """Return whether this is host:port.
+
+    An existing directory of that name, or any path with a slash, is not.
+    """
     return bool(_ADDRESS.fullmatch(target)) and not Path(target).is_dir()
 
 
@@ -60,15 +63,15 @@ def directory_of(at: str | None) -> Path:
 def open_target(
     at: str | None, *, create: bool = False, reads: bool = False, stays: bool = False
 ) -> "Stem":
-    """Open the log that was chosen; only ``create`` may make a new directory.
+    """Open the chosen log; only ``create`` may create a directory.
 
-    Who only ``reads`` sees what a directory holds now, and changes nothing in it. A command that
-    has the directory is waited for, unless it ``stays``: it may be the other end of a pipe.
+    With ``reads``, show the directory's current contents and change nothing in it. If another
+    command holds the directory, wait for it, unless ``stays``: it may be the other end of a pipe.
     """
     target = target_of(at)
     if is_address(target):
         return _connect(target)
-    # The log is only loaded when it is used.
+    # The log's modules are only imported when it is used.
     import mainstem  # noqa: PLC0415
     from mainstem.node.data_directory import holder_of  # noqa: PLC0415
 
@@ -103,14 +106,14 @@ def _open(path: Path, *, reads: bool) -> "Stem":
 
 
 def _connect(address: str) -> "Stem":
-    # librdkafka takes a while to load.
+    # Importing librdkafka takes a while.
     import mainstem  # noqa: PLC0415
 
     return mainstem.connect(address)
 
 
 def nothing_at(target: str) -> str:
-    """Return what to say of a data directory that is not there."""
+    """Return the error text for a missing data directory."""
     return (
         f"there is no data directory {target}; publish something to make one "
         "(mainstem pub TOPIC VALUE), or name another with --at or MAINSTEM_AT"

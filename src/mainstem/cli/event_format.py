@@ -11,9 +11,9 @@ import msgspec
 from mainstem.core.event import NO_TIMESTAMP, Event, Headers
 
 Render = Callable[[Sequence[Event]], bytes]
-"""Events to the bytes that are printed for them."""
+"""Turns events into the bytes to print."""
 Clean = Callable[[bytes], bytes]
-"""What makes foreign bytes safe for where they are printed."""
+"""Makes untrusted bytes safe for the output."""
 Value = bytes | int
 
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
@@ -22,9 +22,9 @@ _LETTERS = {"n": b"\n", "t": b"\t", "r": b"\r"}
 
 
 def unescape(text: str) -> bytes:
-    r"""Read ``\n``, ``\t``, ``\r``, ``\x1f``, ``\0`` and ``\\`` as in a C string.
+    r"""Decode ``\n``, ``\t``, ``\r``, ``\x1f``, ``\0`` and ``\\`` as in a C string.
 
-    Raises ValueError for letters and numbers that mean nothing there.
+    Raises ValueError for other escapes.
     """
     pieces, at = [], 0
     for match in _ESCAPE.finditer(text):
@@ -44,7 +44,7 @@ def unescape(text: str) -> bytes:
 
 
 def delimiter_of(text: str, option: str) -> bytes:
-    """Read the value of an option such as ``-D``."""
+    """Decode the value of a delimiter option such as ``-D``."""
     try:
         return unescape(text)
     except ValueError as error:
@@ -52,7 +52,7 @@ def delimiter_of(text: str, option: str) -> bytes:
 
 
 def _raw(text: str) -> bytes:
-    # Arguments that are not UTF-8 arrive as surrogates, and leave as the same bytes.
+    # Arguments that are not UTF-8 arrive as surrogates, and are encoded to the same bytes.
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -112,7 +112,7 @@ def by_template(template: str, *, null: bytes = b"", clean: Clean | None = None)
 
 
 def by_delimiter(delimiter: bytes, *, null: bytes = b"", clean: Clean | None = None) -> Render:
-    """Print values only, each ended by the delimiter."""
+    """Return a function that prints values only, each followed by the delimiter."""
 
     def render(events: Sequence[Event]) -> bytes:
         values = [null if event.value is None else event.value for event in events]
@@ -159,7 +159,7 @@ def _flat(headers: Headers) -> tuple[list[str | None], str]:
 
 
 def envelope(event: Event) -> Envelope:
-    """Put an event and its place into an envelope."""
+    """Return the envelope of an event, with its position."""
     headers, headers_encoding = _flat(event.headers)
     key, key_encoding = _text(event.key)
     payload, payload_encoding = _text(event.value)
@@ -179,12 +179,12 @@ def envelope(event: Event) -> Envelope:
 
 
 def as_json(events: Sequence[Event]) -> bytes:
-    """Print one envelope per line."""
+    """Return one envelope per line, as JSON."""
     return bytes(msgspec.json.Encoder().encode_lines([envelope(event) for event in events]))
 
 
 class Enclosed(msgspec.Struct):
-    """What is read back from an envelope: the event without its place."""
+    """The event of an envelope, without its position."""
 
     payload: str | None
     key: str | None = None
@@ -199,7 +199,7 @@ _DECODER = msgspec.json.Decoder(Enclosed)
 
 
 def from_json(line: bytes) -> Event:
-    """Read an event from its envelope; raises ValueError if it is none."""
+    """Parse an envelope into its event; raises ValueError if it is invalid."""
     try:
         read = _DECODER.decode(line)
     except RecursionError:

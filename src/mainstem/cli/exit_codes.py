@@ -36,7 +36,7 @@ class NotFound(click.ClickException):
 
 
 class TimedOut(click.ClickException):
-    """Nothing came in the time given."""
+    """No event arrived in the given time."""
 
     exit_code = Exit.TIMEOUT
 
@@ -68,13 +68,13 @@ CODES: dict[type[errors.MainstemError], Exit] = {
     errors.Unreachable: Exit.UNREACHABLE,
     errors.MainstemError: Exit.REFUSED,
 }
-"""Exit code by error class; the nearest base class counts."""
+"""Exit code by error class; for subclasses that of the nearest base class."""
 
 
 def say(text: str) -> None:
-    """Tell the person something, on stderr, as one line that is not too long.
+    """Print one short line for the user to stderr.
 
-    Names and values in it may be anybody's: what would command a terminal is spelled out.
+    Names and values in it may come from others: control characters are escaped.
     """
     line = shown(" ".join(text.split()))
     if len(line) > _LONGEST:
@@ -83,7 +83,7 @@ def say(text: str) -> None:
 
 
 def code_of(error: BaseException) -> int:
-    """Print an error and return its exit code; 128 + n means to end by signal n."""
+    """Print an error and return its exit code; 128 + n means to exit by signal n."""
     match error:
         case KeyboardInterrupt() | click.Abort():
             return 128 + signal.SIGINT
@@ -113,7 +113,7 @@ def _explained(error: BaseException) -> tuple[int, str]:
 
 
 def by_signal(number: int, frame: FrameType | None) -> NoReturn:
-    """Unwind on a signal, so that the log is closed and cursors are stored."""
+    """Raise on a signal, so that the log is closed and cursors are stored."""
     leave_closed_terminal()
     raise SystemExit(128 + number)
 

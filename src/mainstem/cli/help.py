@@ -15,7 +15,7 @@ class Command(click.Command):
         examples_first(self, ctx, formatter)
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """Understand -h everywhere."""
+        """Accept -h for every command."""
         return HELP
 
 
@@ -29,14 +29,14 @@ class Group(click.Group):
         examples_first(self, ctx, formatter)
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """Understand -h everywhere."""
+        """Accept -h for every command."""
         return HELP
 
 
 def examples_first(
     command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
 ) -> None:
-    """Write a command's help in the order in which it is read."""
+    """Write a command's help: summary, examples, usage, details, commands, options."""
     summary, _, details = inspect.cleandoc(command.help or "").partition("\n\n")
     formatter.write_text(" ".join(summary.split()))
     if command.epilog:
@@ -48,5 +48,5 @@ def examples_first(
     if details:
         formatter.write_paragraph()
         formatter.write_text(details)
-    # A group writes its commands here, too.
+    # For a group, this also writes its commands.
     command.format_options(ctx, formatter)

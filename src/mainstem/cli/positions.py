@@ -50,7 +50,7 @@ def parse(text: str) -> Where:
 
 
 def one_of(words: str) -> Callable[[click.Context, click.Parameter, str], Where]:
-    """Read an option's position; ``words`` are those that mean something there."""
+    """Return a parser for an option's position; ``words`` are those that it accepts."""
 
     def read(ctx: click.Context, param: click.Parameter, text: str) -> Where:
         try:
@@ -68,13 +68,13 @@ def one_of(words: str) -> Callable[[click.Context, click.Parameter, str], Where]
 def several_of(
     words: str,
 ) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[Where, ...]]:
-    """Read the positions of an option that may be repeated."""
+    """Return a parser for the positions of an option that may be repeated."""
     read = one_of(words)
     return lambda ctx, param, texts: tuple(read(ctx, param, text) for text in texts)
 
 
 def in_topic(where: Where, topic: TopicInfo) -> Start:
-    """Turn a position into one that the log knows."""
+    """Convert a position into a start that the Stem interface accepts."""
     if isinstance(where, FromEnd):
         return {
             each.partition: max(each.start, each.tail - where.events) for each in topic.partitions

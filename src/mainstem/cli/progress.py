@@ -34,7 +34,7 @@ class Progress:
             sys.stderr.flush()
 
     def done(self, note: str = "") -> None:
-        """Print the total, once."""
+        """Print the total, at the end."""
         if self._shown:
             sys.stderr.write(f"\r{self._line()}{note}\x1b[K\n")
 
@@ -46,7 +46,7 @@ class Progress:
 
 
 class Step(NamedTuple):
-    """Something that takes time."""
+    """A step of work that takes time."""
 
     what: str
     seconds: float
@@ -59,10 +59,9 @@ def waiting(
     look: Callable[[], Sequence[Step] | None] = lambda: None,
     now: Callable[[], float] = time.monotonic,
 ) -> Iterator[None]:
-    """Say on a terminal what is being done: at once, and about every 5 s for how long.
+    """Print on a terminal what is being done: at once, and about every 5 s how long it takes.
 
-    ``look`` is asked about once a second for the steps that are being done by then; None stands
-    for what was said first.
+    ``look`` is called about once a second and returns the current steps; None stands for ``what``.
     """
     if not sys.stderr.isatty():
         yield
@@ -94,12 +93,12 @@ def waiting(
 
 
 def _said(steps: Sequence[Step], before: Mapping[str, float]) -> dict[str, float]:
-    """Print the steps that are due; returns when each was printed last."""
+    """Print the steps that are due; return when each was printed last."""
     said = {}
     for each in steps:
         last = before.get(each.what, 0.0)
         if each.seconds < last:
-            # The next one of that name.
+            # The next step of that name.
             last = 0.0
         if each.seconds - last >= _SAY_S:
             say(f"{each.what}, {each.seconds:.0f} s so far{each.more}")

@@ -1,4 +1,4 @@
-"""Which queue is meant: by topic and name, by one name for both, or as AMQP clients spell it."""
+"""Finds a queue: by topic and name, by one name for both, or by the name that AMQP clients use."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -16,7 +16,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., object])
 _SHOWN = 5
 
 Place = tuple[str, str]
-"""The topic of a queue, and its name."""
+"""The topic and name of a queue."""
 
 
 def queue_argument(command: Decorated) -> Decorated:
@@ -30,8 +30,7 @@ def vhost_option(command: Decorated) -> Decorated:
     return click.option(
         "--vhost",
         metavar="NAME",
-        help="The virtual host of AMQP clients that names are of; names are then as those clients "
-        "spell them.",
+        help="The virtual host of an AMQP queue; names are then those that its clients use.",
     )(command)
 
 
@@ -75,8 +74,8 @@ def find_topic(stem: "Stem", name: str, vhost: str | None) -> str:
 
 
 def _spellings(name: str, vhost: str | None) -> list[str]:
-    """Return what the name may be here: with a virtual host only AMQP's, else first as it is."""
-    # Most commands need nothing of AMQP.
+    """Return the broker names to look for: with ``vhost`` AMQP's only, else the name first."""
+    # Imported here, as most commands do not need AMQP.
     from mainstem.heads.amqp091.adapter.topology.names import (  # noqa: PLC0415
         DEFAULT_VHOST,
         topic_of,

@@ -18,7 +18,7 @@ EDGE_HELP = (
     'OFFSETS are \'{"orders": {"0": 100}}\'.'
 )
 Edge = dict[str, str]
-"""Options of the Spark source; empty for the default."""
+"""Options of the Spark source for one end of the range; empty for the default."""
 
 
 def edges(begin: str | None, end: str | None) -> tuple[Edge, Edge]:
@@ -30,7 +30,7 @@ def edges(begin: str | None, end: str | None) -> tuple[Edge, Edge]:
 
 
 def check_edges(loaded: "Pipeline", starting: Edge, ending: Edge) -> None:
-    """Refuse ranges that are empty, or name topics that the pipeline does not read."""
+    """Raise for ranges that are empty, or name topics that the pipeline does not read."""
     topics = {
         source.name
         for table in loaded.tables

@@ -1,4 +1,4 @@
-"""The root command: knows every subcommand by name, imports one only when it is asked for."""
+"""The root command: knows every subcommand by name, and imports one only when it is used."""
 
 import os
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ COMMANDS = {
         "Print a shell's completion script.",
     ),
 }
-"""Name → where the command is, and its line in the list; so that ``--help`` imports none."""
+"""Import path and summary of each command, so that ``--help`` imports no command."""
 
 
 class Commands(Group):
@@ -124,7 +124,7 @@ def root(ctx: click.Context, at: str | None) -> None:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command and return its exit code; 128 + n asks to end by signal n."""
+    """Run one command and return its exit code; 128 + n means to exit by signal n."""
     if instruction := os.environ.get(COMPLETE_VARIABLE):
         return shell_complete(root, {}, "mainstem", COMPLETE_VARIABLE, instruction)
     try:

@@ -22,16 +22,16 @@ def start_logging(form: LogFormat) -> None:
 
 
 class _Text(logging.Formatter):
-    """Time, how bad it is, and what happened; a traceback, if any, on the lines below."""
+    """Formats a record as time, level and message; tracebacks on the following lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        # What peers sent may be in there, and a terminal obeys some characters.
+        # Data from peers may contain control characters that a terminal would obey.
         line = f"{_time(record)} {record.levelname.lower()} {shown(record.getMessage())}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 class _Json(logging.Formatter):
-    """One JSON object per line, with the fields of ``extra={"fields": ...}``."""
+    """Formats a record as one line of JSON, with the fields of ``extra={"fields": ...}``."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {

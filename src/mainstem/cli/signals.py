@@ -7,7 +7,7 @@ import termios
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that ask to stop; SIGHUP is none of them under ``nohup``."""
+    """Return the signals that request a stop; under ``nohup``, SIGHUP is not one of them."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return (signal.SIGINT, signal.SIGTERM)
     return (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

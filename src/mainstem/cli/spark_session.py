@@ -17,7 +17,7 @@ def start_spark(master: str, **conf: str) -> "SparkSession":
         spark = spark_session(master, **conf)
     from pyspark.logger import PySparkLogger  # noqa: PLC0415 - needs Spark
 
-    # PySpark prints each error that it raises, with plan and stack trace. We tell it in one line.
+    # PySpark prints each error with plan and stack trace; here it is reported in one line.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     return spark

@@ -14,13 +14,13 @@ BURST_BYTES = 64 << 20
 
 
 class StreamSplitter:
-    """Splits what a file descriptor gives at a delimiter."""
+    """Splits the bytes of a file descriptor at a delimiter."""
 
     def __init__(self, descriptor: int, delimiter: bytes, max_bytes: int) -> None:
         self.ended = False
-        """Whether the stream is at its end and everything was handed over."""
+        """Whether the stream has ended and all its pieces were returned."""
         self.too_large = 0
-        """The size of a piece over ``max_bytes``; nothing is handed over after it."""
+        """The size of a piece over ``max_bytes``; no pieces are returned after it."""
         self._descriptor = descriptor
         self._delimiter = delimiter
         self._max_bytes = max_bytes
@@ -49,6 +49,6 @@ class StreamSplitter:
             pieces = bytes(self._rest).split(self._delimiter)
             self._rest = bytearray(pieces.pop())
         if len(self._rest) > self._max_bytes:
-            # Otherwise an endless line would take all memory before it is refused.
+            # Otherwise an endless line would use all memory before it is refused.
             self.ended, self.too_large = True, len(self._rest)
         return pieces

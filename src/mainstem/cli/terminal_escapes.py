@@ -1,12 +1,12 @@
 """Escapes control characters in text that is printed to a terminal.
 
 A key or value can contain escape sequences that retitle the window, hide output or answer as if
-typed. So whatever was written by others is shown with such characters spelled out, as ``ls`` does
-with file names; in a pipe nothing is touched.
+typed. So control characters in others' data are shown escaped, as ``ls`` does with file names; in a
+pipe the data is unchanged.
 """
 
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
-# Marks that turn the direction of text can make it read as something else.
+# Marks that change the text direction can make text read differently.
 _TURNS = (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _INLINE = {code: f"\\x{code:02x}" for code in _CONTROLS} | {code: f"\\u{code:x}" for code in _TURNS}
 _LINES = {code: text for code, text in _INLINE.items() if chr(code) not in "\n\t"}
@@ -14,15 +14,15 @@ _JSON = {code: f"\\u{code:04x}" for code in (*_CONTROLS, *_TURNS) if chr(code) !
 
 
 def shown(text: str) -> str:
-    """Spell out control characters, line ends and tabs among them."""
+    """Escape control characters, including line ends and tabs."""
     return text.translate(_INLINE)
 
 
 def shown_bytes(data: bytes) -> bytes:
-    """Spell out control characters and what is not UTF-8; line ends and tabs stay."""
+    """Escape control characters and bytes that are not UTF-8; line ends and tabs stay."""
     return data.decode("utf-8", "backslashreplace").translate(_LINES).encode()
 
 
 def shown_json(data: bytes) -> bytes:
-    """Spell out the control characters that JSON leaves as they are, as JSON would."""
+    """Escape the control characters that JSON leaves unescaped, as JSON would."""
     return data.decode().translate(_JSON).encode()

@@ -38,7 +38,7 @@ def _docstrings() -> dict[str, str]:
 
 
 def short(name: str) -> str:
-    """Return a setting's name on the command line: the unit of a duration is in its value."""
+    """Return a setting's name on the command line, without the unit: the value has it."""
     return name.removesuffix("_ms").replace("_", "-")
 
 
@@ -52,7 +52,7 @@ def _optional(name: str) -> bool:
 
 
 def read(name: str, text: str, *, bare_ms: bool = False) -> object:
-    """Read one setting's value from text; raises ValueError."""
+    """Parse one setting's value from text; raises ValueError."""
     if text.lower() == "none" and _optional(name):
         return None
     if name.endswith("_ms"):
@@ -103,7 +103,7 @@ def _reader(
         ctx: click.Context, param: click.Parameter, text: str | None
     ) -> tuple[object] | None:
         try:
-            # In a tuple, so that the value None stays apart from "not given".
+            # In a tuple, so that a given None differs from "not given".
             return None if text is None else (read(name, text),)
         except ValueError as error:
             raise click.BadParameter(str(error), ctx, param) from None
@@ -141,7 +141,7 @@ def settings_options(command: Decorated, *, defaults: bool = True) -> Decorated:
 
 
 def given(assignments: tuple[str, ...], options: dict[str, object]) -> dict[str, object]:
-    """Return the settings that were given, by option or by ``--set``."""
+    """Return the given settings, from options and ``--set``."""
     settings: dict[str, object] = {}
     for name, value in options.items():
         if value is not None:

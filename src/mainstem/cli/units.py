@@ -1,4 +1,4 @@
-"""Sizes, durations and times as people write and read them."""
+"""Parses and formats sizes, durations and times."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -17,12 +17,12 @@ _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 
 
 class _Seconds(click.FloatRange):
-    """A time to wait, which is a number."""
+    """A number of seconds to wait."""
 
     def convert(
         self, value: float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Refuse what compares to nothing."""
+        """Refuse nan, which compares to nothing."""
         seconds = float(super().convert(value, param, ctx))
         if isnan(seconds):
             self.fail(f"{value} is not a number of seconds", param, ctx)
@@ -34,7 +34,7 @@ SECONDS = _Seconds(0, 1_000_000_000)
 
 
 def parse_bytes(text: str) -> int:
-    """Read 1048576, 64MiB, 64M (the same), 64MB (decimal) or 1.5G as bytes."""
+    """Parse 1048576, 64MiB, 64M (the same), 64MB (decimal) or 1.5G as bytes."""
     match = _NUMBER.fullmatch(text)
     if not match or match[2].lower() not in _SIZES:
         raise ValueError(f"{text!r:.100} is not a size; write bytes, or such as 64KiB, 64MiB, 10GB")
@@ -42,7 +42,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_ms(text: str, *, bare: bool = False) -> int:
-    """Read 250ms, 90s, 15m, 12h, 7d or 2w as milliseconds; a bare number only if ``bare``."""
+    """Parse 250ms, 90s, 15m, 12h, 7d or 2w as milliseconds; a bare number only if ``bare``."""
     match = _NUMBER.fullmatch(text)
     if match and not match[2] and (bare or float(match[1]) == 0):
         return _whole(match[1], text)
@@ -55,7 +55,7 @@ def parse_ms(text: str, *, bare: bool = False) -> int:
 
 
 def parse_time(text: str, now: datetime | None = None) -> datetime:
-    """Read ms since 1970, an ISO date or date-time (local unless it says), or -1h (ago)."""
+    """Parse ms since 1970, an ISO date or date-time (local without a zone), or -1h (ago)."""
     if text.isascii() and text.isdecimal():
         return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=whole(text, LATEST_MS))
     if text.startswith("-"):
@@ -73,7 +73,7 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
 
 
 def human_bytes(size: int) -> str:
-    """Write a size with three digits and a binary unit."""
+    """Format a size with three digits and a binary unit."""
     if size < 1024:
         return f"{size} B"
     amount = float(size)
@@ -85,7 +85,7 @@ def human_bytes(size: int) -> str:
 
 
 def human_ms(duration_ms: int) -> str:
-    """Write a duration exactly, in the largest unit that divides it."""
+    """Format a duration exactly, in the largest unit that divides it."""
     for unit in ("d", "h", "m", "s"):
         if duration_ms and duration_ms % _DURATIONS[unit] == 0:
             return f"{duration_ms // _DURATIONS[unit]}{unit}"
@@ -106,7 +106,7 @@ def _scaled(match: re.Match[str], units: dict[str, int], text: str) -> int:
 
 
 def whole(digits: str, most: int = LARGEST) -> int:
-    """Read decimal digits, of which there may be any number; raises ValueError if over ``most``."""
+    """Parse decimal digits of any length; raises ValueError if the number is over ``most``."""
     plain = digits.lstrip("0") or "0"
     if len(plain) > len(str(most)) or int(plain) > most:
         raise ValueError(

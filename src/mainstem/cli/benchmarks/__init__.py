@@ -1,1 +1,1 @@
-"""What ``mainstem bench`` measures."""
+"""The measurements of ``mainstem bench``."""

@@ -31,14 +31,14 @@ _TRIAL = 2000
 
 
 class Api:
-    """The Python API on a stem of its own, and bare files beside it."""
+    """Measures the Python API on a new stem, and raw files beside it."""
 
     def __init__(self, stem: "Stem", directory: Path, seconds: float, rounds: int) -> None:
         self._stem = stem
         self._directory = directory
         self._rounds = rounds
         self._seconds = seconds / 14
-        """What one of about fourteen things may take."""
+        """Time limit per measurement; there are about fourteen."""
         self._turn_seconds = self._seconds / rounds / 2
         self._topics = 0
 
@@ -51,7 +51,8 @@ class Api:
             yield summary("publish", case, self._turns(case, self._publish))
         for size in (100, 1000):
             for durability in durabilities:
-                # As many as publish_many puts into one batch: an event counts 150 bytes more.
+                # As many as publish_many puts into one batch, where each event counts 150 bytes
+                # more.
                 case = Case(size, _WRITTEN_AT_ONCE // (size + 150), durability, 1)
                 yield summary("publish_many", case, self._turns(case, self._publish_many))
         if Durability.DISK in durabilities:
@@ -80,7 +81,7 @@ class Api:
                     publish(topic, value)
 
             seconds = in_threads(case.threads, work)
-            # With several threads, a sync for every event that they can have in common.
+            # With several threads, one sync for all events that can share it.
             syncs = each if case.durability is Durability.FSYNC else 0
             raw_seconds = bare.append([batch] * count, syncs)
         return Turn(count, count * len(batch), seconds, raw_seconds)
@@ -120,7 +121,7 @@ class Api:
         self._topics += 1
         name = f"bench-{self._topics}"
         self._stem.topics.create(name, durability=case.durability)
-        # The files are made before the clock runs, as they are for the bare files.
+        # The files are created before the clock starts, as for the raw files.
         self._stem.publish(name, b"")
         self._stem.topics.trim(name, "latest")
         try:

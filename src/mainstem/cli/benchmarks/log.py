@@ -1,16 +1,15 @@
 """Measures the log on this machine: appends and reads, beside raw files.
 
 How this works: a case is an event size, a batch size, a durability and a number of partitions.
-Ready record batches go through ``Log.append`` and come back through ``Log.read``, as a head would
-do it; then the very same bytes go to bare files in the same directory by ``pwrite`` and ``pread``
-in calls of the same sizes. Both begin with fresh files, take turns, and are gone afterwards. A
-ratio is the median over the rounds, each against its own neighbour, as a shared machine is now
-quick and now slow.
+Encoded record batches are written by ``Log.append`` and read by ``Log.read``, as a head does it;
+then the same bytes are written to raw files in the same directory by ``pwrite`` and ``pread``, in
+calls of the same sizes. Both use new files, alternate, and are deleted afterwards. A ratio is the
+median over the rounds, each compared with the raw files of the same round, because the speed of a
+shared machine varies.
 
-What is promised to survive a power cut costs syncs, which the log shares between all appends that
-wait: the bare file is synced as often as the log was. It is one file however many partitions there
-are, as that is the least that would keep the promise. Events in memory are measured against a bare
-file without syncs.
+Surviving a power cut costs syncs, which the log shares between all waiting appends: the raw file is
+synced as often as the log was. It is a single file, whatever the number of partitions, as that is
+the minimum for this guarantee. In-memory events are compared with a raw file without syncs.
 """
 
 import gc
@@ -35,7 +34,7 @@ from mainstem.log.disk import DiskLog
 from mainstem.log.port import PartitionId
 
 MAX_BYTES = 96 * 1024 * 1024
-"""What one turn writes at most, so that the disk needed is bounded."""
+"""Maximum bytes written in one turn, which limits the disk space needed."""
 READ_BYTES = 1024 * 1024
 FIRST_READ_BYTES = 32 * 1024 * 1024
 FIRST_READ_BATCHES = 20_000
@@ -50,23 +49,23 @@ Piece = tuple[PartitionId, bytearray]
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One thing to measure."""
+    """One case to measure."""
 
     event_bytes: int
     batch_events: int
     durability: Durability
     partitions: int
     threads: int = 0
-    """Threads that each wait for their own append; none: one that has many in flight."""
+    """Threads that each wait for their own append; 0: one thread with many appends in flight."""
 
     @property
     def bare_files(self) -> int:
-        """How many bare files would keep the same promise."""
+        """The number of raw files that give the same guarantee."""
         return 1 if self.durability is Durability.FSYNC else self.partitions
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """How quick something was: medians over the rounds."""
+    """The speed of one case: medians over the rounds."""
 
     what: str
     event_bytes: int
@@ -108,7 +107,7 @@ def cases(durabilities: Iterable[Durability] = Durability) -> list[Case]:
 def measure_log(
     directory: Path, seconds: float, rounds: int, durabilities: Sequence[Durability]
 ) -> Iterator[Measured]:
-    """Measure every case, in about ``seconds`` in total; yields each result when it is ready."""
+    """Measure every case, in about ``seconds`` in total; yield each result when it is ready."""
     log = DiskLog.open(directory / "log", now_ms=_now_ms)
     try:
         chosen = cases(durabilities)
@@ -179,16 +178,18 @@ def summary(what: str, case: Case, turns: Sequence[Turn], of_one: float | None =
 
 
 class Ground:
-    """A log, and room for bare files beside it."""
+    """A log, and a directory for raw files beside it."""
 
     def __init__(self, log: DiskLog, directory: Path, seconds: float, rounds: int) -> None:
         self._log = log
         self._directory = directory
         self._seconds = seconds
-        """What one case may take,"""
+        """Time limit for one case."""
         self._rounds = rounds
         self._turn_seconds = seconds / rounds / 5
-        """and one turn of it: four in a round, and as much again for making and deleting files."""
+        """Time limit for one turn: four per round, and the same time again for creating and
+        deleting files.
+        """
 
     def append_and_read(self, case: Case) -> Iterator[Measured]:
         """Measure appends and reads of one case."""
@@ -241,10 +242,10 @@ class Ground:
             yield topic, bare
 
     def _count(self, case: Case, pool: list[bytearray]) -> int:
-        """Return how many batches fill a turn, without writing too much."""
+        """Return how many batches fill a turn, within the limit of bytes."""
         most = max(MAX_BYTES // len(pool[0]), 2)
         count = 2
-        # One partition is enough for this: making a hundred takes longer than a turn.
+        # One partition is enough for this: creating a hundred takes longer than a turn.
         with _Topic(self._log, msgspec.structs.replace(case, partitions=1)) as topic:
             while True:
                 pieces = list(islice(cycle(pool), count))
@@ -296,7 +297,7 @@ class Ground:
 
 
 class _Topic:
-    """A fresh topic of a log; it is deleted at the end, so that nothing of it is synced later."""
+    """A new topic of a log; it is deleted at the end, so that its data is not synced later."""
 
     def __init__(self, log: DiskLog, case: Case) -> None:
         self._log = log
@@ -309,7 +310,7 @@ class _Topic:
         first = build([Event(b"first")], now_ms=0)
         for each in self.ids:
             self._log.ensure(each, "bench", settings)
-        # The files are made before the clock runs, as they are for the bare files.
+        # The files are created before the clock starts, as for the raw files.
         promises = [self._log.append([(each, first)]).durable for each in self.ids]
         for promise in promises:
             promise.wait()
@@ -324,7 +325,7 @@ class _Topic:
         return [[(each, piece)] for each, piece in zip(cycle(self.ids), pieces, strict=False)]
 
     def reads(self, batch_bytes: int) -> list[tuple[PartitionId, int, int]]:
-        """Return the reads that pass through everything: partition, offset, length."""
+        """Return the reads that cover all data: partition, offset, length."""
         found = []
         for each in self.ids:
             offset, tail = 1, self._log.bounds(each).tail
@@ -336,7 +337,7 @@ class _Topic:
 
 
 def batches(case: Case) -> list[bytearray]:
-    """Build a few record batches of the same size, each in a place of its own in memory."""
+    """Build a few record batches of the same size, each in separate memory."""
     size = case.event_bytes * case.batch_events
     count = max(1, min(_POOL, MAX_IN_FLIGHT_BYTES // 4 // size))
     batch = build([Event(os.urandom(case.event_bytes))] * case.batch_events, now_ms=0)
@@ -344,12 +345,12 @@ def batches(case: Case) -> list[bytearray]:
 
 
 def in_flight(batch_bytes: int) -> int:
-    """Return how many batches may await durability."""
+    """Return the number of batches that may await durability."""
     return max(2, min(MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES // batch_bytes))
 
 
 def in_threads(count: int, work: Callable[[], None]) -> float:
-    """Do the same in several threads at once; return how long it took."""
+    """Run the work in several threads at once; return how long it took."""
     ready = threading.Barrier(count + 1)
 
     def run() -> None:

@@ -46,7 +46,7 @@ class RawFiles:
         return time.perf_counter() - began
 
     def read(self, lengths: Sequence[int], passes: int) -> float:
-        """Read all data in pieces of these lengths, ``times`` times."""
+        """Read all data in pieces of these lengths, ``passes`` times."""
         work = []
         position, files = 0, cycle(self._fds)
         fd, size = next(files), 0

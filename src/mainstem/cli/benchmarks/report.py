@@ -14,7 +14,7 @@ SPECIAL = ("acknowledged", "first read")
 
 
 def report(results: Sequence[Measured]) -> str:
-    """Return the results as tables for a person."""
+    """Return the results as text tables."""
     by_case: dict[tuple[int, int, str, int], dict[str, Measured]] = {}
     for each in results:
         if each.what in ("append", "read"):
@@ -32,7 +32,7 @@ def report(results: Sequence[Measured]) -> str:
 
 
 def machine() -> str:
-    """Return what the figures were taken on."""
+    """Return a description of the machine on which the figures were measured."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     model = ""
     cpuinfo = Path("/proc/cpuinfo")
@@ -48,7 +48,7 @@ def machine() -> str:
 
 
 def write_section(page: Path, name: str, text: str) -> None:
-    """Put text between a page's markers of that name, or at its end."""
+    """Replace the text between a page's markers of that name, or append it."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before = page.read_text() if page.exists() else "# Benchmarks of the log\n"
     head, found, rest = before.partition(begin)

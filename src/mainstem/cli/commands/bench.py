@@ -60,7 +60,7 @@ def bench() -> None:
     default=Path(),
     help="Where to measure: a new directory is made in it, and removed.  [default: .]",
 )
-@click.option("--quick", is_flag=True, help="Be done in 20 seconds; the figures are rougher.")
+@click.option("--quick", is_flag=True, help="Finish in 20 seconds; the figures are less exact.")
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1),
@@ -92,8 +92,8 @@ def log(
     """Measure appends, reads and the Python API beside bare files.
 
     Events of 100 bytes and 1 KB in batches of 1, 100 and 10,000, in memory, on disk and synced,
-    over 1 and 100 partitions. Bare files take the same bytes in turns with the log, so the ratio
-    means something on a busy machine too. Needs 1 GiB of space at most.
+    over 1 and 100 partitions. Raw files are measured alternately with the log, so the ratio is
+    meaningful on a busy machine too. Needs at most 1 GiB of space.
     """
     given = ["--quick"] * quick + ([f"--seconds {seconds:g}"] if seconds else [])
     given += [f"--durability {each}" for each in durabilities]
@@ -127,7 +127,7 @@ def measure(
 
 @contextmanager
 def own_directory(parent: Path) -> Iterator[Path]:
-    """Make a directory with enough space, and remove it at the end."""
+    """Create a directory with enough space, and remove it at the end."""
     free = shutil.disk_usage(parent).free
     if free < NEEDED_BYTES:
         raise Refused(
@@ -151,7 +151,7 @@ def _page_section(results: Sequence[Measured], rounds: int, given: Sequence[str]
 
 
 def _watched(results: Iterator[Measured]) -> list[Measured]:
-    """Collect results, and show on a terminal which one is being measured."""
+    """Collect results, and show on a terminal which case is being measured."""
     found: list[Measured] = []
     shown = sys.stderr.isatty()
     for each in results:

@@ -1,4 +1,4 @@
-"""``mainstem completion``: what teaches a shell the commands and options."""
+"""``mainstem completion``: prints the script that completes commands and options in a shell."""
 
 import click
 from click.shell_completion import get_completion_class

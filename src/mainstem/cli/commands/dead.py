@@ -1,7 +1,7 @@
 """``mainstem dead``: list dead letters with their reasons, publish them again, delete them.
 
-How this works: a redrive is a consumer of a queue on the dead letters. A letter is settled
-after its event has been published again, so an interruption makes it come twice and never lost.
+How this works: a redrive is a consumer of a queue on the dead letters. A letter is settled after
+its event has been published again, so an interruption can repeat an event but never lose it.
 """
 
 import time
@@ -38,13 +38,13 @@ from mainstem.core.names import check_topic
 
 QUEUE = "mainstem.redrive"
 """The queue on dead letters that stores the progress of redrives."""
-_NOTHING_LEFT = "no dead letters here that nobody has dealt with"
+_NOTHING_LEFT = "no unsettled dead letters here"
 _LOCK_S = 30.0
 _MIN_RATE, _MAX_RATE = 0.0001, 1_000_000.0
 _AT_ONCE = 100
-"""Letters held in memory at a time."""
+"""Number of letters held in memory at a time."""
 _SAID = 10
-"""Letters that could not be published and are reported with the reason."""
+"""Number of letters that could not be published and are reported with the reason."""
 _NOTHING_GOES = (Closed, DamagedLog, StorageFailed, StorageFull, Unreachable)
 """Errors after which no other letter can be published either."""
 
@@ -133,14 +133,14 @@ def redrive(
 ) -> None:
     """Publish dead letters again, unchanged, to the topics they came from.
 
-    Every reader of that topic sees them again. Interrupted, it goes on where it was; at most one
-    event is published twice, and none is lost. A letter that cannot be published stays, and the
-    others go on.
+    Every reader of that topic gets them again. After an interruption, the next redrive continues
+    where it stopped; at most one event is published twice, and none is lost. A letter that cannot
+    be published stays, and the others are redriven.
     """
     if to is not None:
         check_topic(to)
     if rate is not None and isnan(rate):
-        raise click.BadParameter("nan is no number of letters", param_hint="--rate")
+        raise click.BadParameter("nan is not a number of letters", param_hint="--rate")
     tally = _Tally()
     with open_target(at, reads=dry_run) as stem:
         name = _dead(stem, topic)
@@ -160,12 +160,12 @@ def redrive(
         if tally.left:
             raise Refused(
                 f"{len(tally.left):,} dead letters cannot be redriven like this and stay; "
-                f"{_left(stem, name):,} are in {name} now that nobody has dealt with"
+                f"{_left(stem, name):,} in {name} are not settled now"
             )
 
 
 class _Tally:
-    """What became of letters: how many went where, and which could not."""
+    """The result of a redrive: published events by topic, and letters that were not published."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
@@ -174,7 +174,7 @@ class _Tally:
 
     @contextmanager
     def one(self, letter: Event) -> Iterator[None]:
-        """Note that a letter is left, if it cannot be published; there may be others that can."""
+        """Record a letter as left if it cannot be published; others may still be published."""
         self.seen += 1
         try:
             yield
@@ -192,8 +192,8 @@ def _redrive(stem: Stem, name: str, to: str | None, rate: float | None, tally: _
     with closing(_taken(stem, name, _tails(stem, name))) as taken:
         for delivery in _paced(taken, rate, expected):
             letter = delivery.event
-            # What could not be published is held until the end, and comes again when its lock has
-            # run out.
+            # A letter that could not be published is held until the end, and redelivered when its
+            # lock expires.
             if letter.position in tally.left:
                 continue
             is_published = False
@@ -214,7 +214,7 @@ def drop(topic: str, yes: bool, at: str | None) -> None:
         name = _dead(stem, topic)
         # Determined before the question, so that letters that arrive later are not deleted.
         tails = _tails(stem, name)
-        confirm(f"delete {_left(stem, name):,} dead letters that nobody has dealt with", yes=yes)
+        confirm(f"delete {_left(stem, name):,} unsettled dead letters", yes=yes)
         with closing(_taken(stem, name, tails)) as taken:
             for delivery in taken:
                 with delivery:
@@ -227,7 +227,7 @@ def _dead_name(topic: str) -> str:
 
 
 def _dead(stem: Stem, topic: str) -> str:
-    """Return the topic of dead letters that is meant."""
+    """Return the dead-letter topic for a name."""
     name = _dead_name(topic)
     if not stem.topics.list(name):
         raise NotFound(f"there are no dead letters of {topic}: no topic {name}")
@@ -247,7 +247,7 @@ def _queue(stem: Stem, name: str) -> QueueInfo | None:
 
 
 def _letters(stem: Stem, name: str, at_once: int = _AT_ONCE) -> Iterator[Event]:
-    """Return the unsettled letters, without delivering any."""
+    """Yield the unsettled letters, without delivering any."""
     if _queue(stem, name) is None:
         yield from stem.subscribe(name, follow=False)
         return
@@ -258,12 +258,12 @@ def _letters(stem: Stem, name: str, at_once: int = _AT_ONCE) -> Iterator[Event]:
 
 
 def _tails(stem: Stem, name: str) -> dict[int, int]:
-    """Return the present end of the letters, as more may arrive meanwhile."""
+    """Return the current ends of the partitions, as more letters may arrive meanwhile."""
     return {each.partition: each.tail for each in stem.topics.show(name).partitions}
 
 
 def _taken(stem: Stem, name: str, tails: Mapping[int, int]) -> Generator[Delivery]:
-    """Take the letters before those offsets, one by one."""
+    """Yield deliveries of the letters before those offsets, one by one."""
     with stem.queue(name, name=QUEUE, max_deliveries=0, lock_s=_LOCK_S, follow=False) as queue:
         for delivery in queue:
             if delivery.event.offset < tails.get(delivery.event.partition, 0):
@@ -271,7 +271,7 @@ def _taken(stem: Stem, name: str, tails: Mapping[int, int]) -> Generator[Deliver
 
 
 def _paced(deliveries: Iterator[Delivery], rate: float | None, expected: int) -> Iterator[Delivery]:
-    """Take deliveries at a rate; waits before taking one, as its lock runs from then on."""
+    """Yield deliveries at a rate; wait before each is taken, as its lock runs from then on."""
     begun = time.monotonic()
     for number in count():
         if rate is not None and number < expected:
@@ -283,7 +283,7 @@ def _paced(deliveries: Iterator[Delivery], rate: float | None, expected: int) ->
 
 
 def _publish(stem: Stem, letter: Event, to: str | None) -> str:
-    """Publish the event of a letter, where it was if it goes back; return to which topic."""
+    """Publish the event of a letter, to its old partition if it goes back; return the topic."""
     target, event = _target(letter, to), _sent(letter, to)
     origin = origin_of(letter) if to is None else None
     publish = partial(stem.publish, target, event.value, key=event.key, headers=event.headers)
@@ -300,7 +300,7 @@ def _target(letter: Event, to: str | None) -> str:
         return to
     origin = origin_of(letter)
     if origin is None:
-        raise Refused("it does not say where it came from; say where it is to go with --to")
+        raise Refused("its topic of origin is unknown; give a topic with --to")
     return origin.topic
 
 

@@ -1,4 +1,4 @@
-"""``mainstem doctor``: what this machine and this data directory need."""
+"""``mainstem doctor``: checks the requirements of this machine and this data directory."""
 
 import os
 import platform
@@ -37,7 +37,7 @@ class Check(msgspec.Struct, frozen=True):
 
     check: str
     state: Literal["ok", "warn", "fail", "none"]
-    """``none``: not there, and not needed."""
+    """``none``: missing, but not needed."""
     found: str
     advice: str = ""
 
@@ -56,7 +56,7 @@ class Check(msgspec.Struct, frozen=True):
 def doctor(ctx: click.Context, form: Format | None, at: str | None) -> None:
     """Check what this machine and the data directory need.
 
-    Exit code 1 if something is broken; a warning is none. Nothing is changed: the directory is
+    Exit code 1 if something is broken; warnings do not count. Nothing is changed: the directory is
     not opened, and the sync is timed with a temporary file beside it.
     """
     target = target_of(at)
@@ -67,7 +67,7 @@ def doctor(ctx: click.Context, form: Format | None, at: str | None) -> None:
 
 
 def machine() -> Iterator[Check]:
-    """Look at Python, the packages, the limits, and what Spark requirements."""
+    """Check Python, packages and limits, and the requirements of Spark."""
     version = platform.python_version()
     old = sys.version_info < LEAST_PYTHON
     advice = f"install Python {'.'.join(map(str, LEAST_PYTHON))} or newer" if old else ""
@@ -99,7 +99,7 @@ def packages() -> Iterator[Check]:
 
 
 def spark() -> Iterator[Check]:
-    """Look for what only Spark pipelines need: Java, PySpark, memory."""
+    """Check what only Spark pipelines need: Java, PySpark, memory."""
     from mainstem.pipelines.spark import requirements  # noqa: PLC0415 - only this command needs it
 
     try:
@@ -120,7 +120,7 @@ def spark() -> Iterator[Check]:
 
 
 def storage(directory: Path) -> Iterator[Check]:
-    """Look at the data directory, its disk, and what a sync costs there."""
+    """Check the data directory, its disk, and how long a sync takes there."""
     there = directory.absolute()
     while not there.exists():
         there = there.parent
@@ -161,7 +161,7 @@ def data_directory(directory: Path) -> Check:
 
 
 def sync_latency(directory: Path, now: Callable[[], float] = time.perf_counter) -> Check:
-    """Time what an acknowledged event of an ``fsync`` topic has to wait for."""
+    """Measure the sync that an acknowledged event of an ``fsync`` topic waits for."""
     times_ms = []
     with tempfile.TemporaryFile(dir=directory, prefix=".mainstem-doctor-") as file:
         for _ in range(SYNCS):

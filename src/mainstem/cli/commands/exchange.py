@@ -27,7 +27,7 @@ from mainstem.heads.amqp091.adapter.topology.declared import DestinationKind
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 _DEFAULT_VHOST = "/"
 _DEFAULT = "(default)"
-"""How people are shown the default exchange, whose name is empty."""
+"""How the default exchange, whose name is empty, is displayed."""
 
 
 @click.group(
@@ -41,8 +41,8 @@ _DEFAULT = "(default)"
 def exchange() -> None:
     """List and show AMQP exchanges, bind queues and other exchanges to them.
 
-    They are those of a server that runs with --amqp, which is asked at its admin port. Clients
-    declare exchanges; docs/guides/amqp.md says how they map.
+    They are the exchanges of a server that runs with --amqp; the command calls its admin port.
+    Clients declare exchanges; docs/guides/amqp.md says how they map to topics.
     """
 
 
@@ -57,7 +57,7 @@ def exchange() -> None:
 @format_option
 @at_option
 def list_exchanges(vhost: str | None, form: Format | None, at: str | None) -> None:
-    """List all exchanges; BINDINGS is how many lead from each."""
+    """List all exchanges; BINDINGS is the number of bindings from each."""
     fields = {} if vhost is None else {"vhost": vhost}
     found = ServerAdmin(at).read(LIST, fields, list[ExchangeInfo])
     print_rows([_row(each, form) for each in found], form)
@@ -141,7 +141,7 @@ def _binding_options(command: Bind) -> Callable[..., None]:
             "arguments",
             multiple=True,
             metavar="NAME=VALUE",
-            help="An argument, such as x-match=any; a number, true or false is taken as one.",
+            help="An argument, such as x-match=any; numbers, true and false keep their type.",
         ),
         _vhost_option,
         format_option,
@@ -161,7 +161,7 @@ def _binding_options(command: Bind) -> Callable[..., None]:
 )
 @_binding_options
 def bind(asked: ChangeBinding, form: Format | None, at: str | None) -> None:
-    """Bind a queue, or another exchange, to an exchange; it is fine if it is bound already."""
+    """Bind a queue, or another exchange, to an exchange; no error if the binding exists."""
     _carry_out(BIND, asked, form, at, ("bound", "is bound already"))
 
 
@@ -172,7 +172,7 @@ def bind(asked: ChangeBinding, form: Format | None, at: str | None) -> None:
 )
 @_binding_options
 def unbind(asked: ChangeBinding, form: Format | None, at: str | None) -> None:
-    """Remove a binding, named by all that was given when it was made."""
+    """Remove a binding, identified by the same arguments with which it was created."""
     _carry_out(UNBIND, asked, form, at, ("unbound", "is not bound"))
 
 
@@ -196,7 +196,7 @@ def _carry_out(
 
 
 def _arguments(given: tuple[str, ...]) -> dict[str, object]:
-    """Return arguments as a client would give them: text, unless they are of another type."""
+    """Parse arguments as a client would send them: numbers and booleans by type, others as text."""
     found: dict[str, object] = {}
     for each in given:
         name, equals, text = each.partition("=")

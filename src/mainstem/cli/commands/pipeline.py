@@ -85,7 +85,7 @@ pipeline.add_command(check)
     metavar="DURATION",
     default="0s",
     show_default=True,
-    help="Least time between the starts of two batches.",
+    help="Minimum time between the starts of two batches.",
 )
 @click.option(
     "--only",
@@ -239,7 +239,7 @@ def _address(at: str | None) -> str:
 
 
 def _check_answers(address: str) -> None:
-    """Raise Unreachable if no server answers there: Spark would take minutes to find out."""
+    """Raise Unreachable if no server answers there: Spark would take minutes to report that."""
     from mainstem.remote.admin import Admin  # noqa: PLC0415 - slow to load
     from mainstem.remote.cluster import Cluster  # noqa: PLC0415
 

@@ -23,7 +23,7 @@ from mainstem.core.event import Event, Headers
 
 Shaped = list[bytes | Event | None]
 Shape = Callable[[list[bytes]], Shaped]
-"""Pieces of input to events."""
+"""Turns pieces of input into events."""
 
 
 @click.command(
@@ -96,7 +96,7 @@ Shape = Callable[[list[bytes]], Shaped]
     is_flag=True,
     help="Publish an empty value as null: a tombstone in a compacted topic.",
 )
-@click.option("-c", "--count", type=click.IntRange(1), help="Stop after so many events.")
+@click.option("-c", "--count", type=click.IntRange(1), help="Stop after this many events.")
 @click.option(
     "--create/--no-create",
     default=True,
@@ -157,7 +157,7 @@ def pub(
 
 
 class Publishing:
-    """One run of ``pub``: where events go, how many may still go there."""
+    """One run of ``pub``: the topic, and how many more events to publish."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class Publishing:
         self._published = 0
 
     def pieces(self, shape: Shape, pieces: list[bytes]) -> None:
-        """Publish pieces that are at hand."""
+        """Publish pieces that are already in memory."""
         self._publish(shape, iter([pieces]))
 
     def stream(self, shape: Shape, descriptor: int, delimiter: bytes) -> None:
@@ -191,7 +191,7 @@ class Publishing:
             say(f"at least {self._published:,} events were published before this error:")
 
     def done(self) -> None:
-        """Tell how many events are safe, also if not all are."""
+        """Report how many events are safe, even if not all are."""
         self._progress.count = self._published
         durability = self._topic.settings.durability
         self._progress.done(f" to {self._topic.name} ({durability}, 1 copy)")

@@ -15,7 +15,7 @@ from mainstem.core.event import Event
 
 _SHOWN = 60
 _AT_ONCE = 1_000
-"""Events that are moved in one append."""
+"""Number of events that are moved in one append."""
 
 
 @click.group(
@@ -30,13 +30,14 @@ _AT_ONCE = 1_000
 def queue() -> None:
     """List, show, peek into, purge, move and delete queues.
 
-    A queue is made by stem.queue("orders", name="emails") in Python; every share group of Kafka
-    clients and every AMQP queue is one, too. A server that runs is asked at its admin port.
+    stem.queue("orders", name="emails") creates a queue in Python; every share group of Kafka
+    clients and every AMQP queue is one, too. If a server runs on the directory, the command calls
+    its admin port.
 
-    Name the topic and the queue, or only the queue if it has its topic's name or is on one topic
-    only. AMQP queues are found by the names that their clients use, too: celery@host, and with
-    --vhost shop those of another virtual host; a topic or queue that has the name as it stands
-    comes first.
+    Give the topic and the queue, or only the queue if it has its topic's name or is on one topic
+    only. AMQP queues can be given by the names that their clients use: celery@host, and with
+    --vhost shop those of another virtual host. A topic or queue with exactly the given name takes
+    precedence.
     """
 
 
@@ -50,7 +51,7 @@ def queue() -> None:
 @format_option
 @at_option
 def list_queues(form: Format | None, at: str | None) -> None:
-    """List all queues; READY events can be delivered, OUT events are with consumers."""
+    """List all queues; READY events can be delivered, OUT events are in flight to consumers."""
     with open_target(at, reads=True) as stem:
         queues = stem.queues.list()
     print_rows(
@@ -108,7 +109,7 @@ def show(names: tuple[str, ...], vhost: str | None, form: Format | None, at: str
 def peek(
     names: tuple[str, ...], vhost: str | None, count: int, form: Format | None, at: str | None
 ) -> None:
-    """Show the first unsettled events without taking them."""
+    """Show the first unsettled events without delivering them."""
     with open_target(at, reads=True) as stem:
         found = stem.queues.peek(*find_queue(stem, names, vhost), count)
     rows = [
@@ -133,9 +134,9 @@ def peek(
 def purge(
     names: tuple[str, ...], vhost: str | None, yes: bool, form: Format | None, at: str | None
 ) -> None:
-    """Settle all events that wait, so that no consumer gets them.
+    """Settle all waiting events, so that no consumer gets them.
 
-    Events that consumers have now stay with them. In topics with delete_acked, as those of AMQP
+    Events in flight stay with their consumers. In topics with delete_acked, as those of AMQP
     queues, settled events are deleted; elsewhere they stay in the topic.
     """
     with open_target(at) as stem:
@@ -157,7 +158,7 @@ def purge(
 )
 @click.argument("names", nargs=-1, required=True, metavar="[TOPIC] QUEUE DESTINATION")
 @vhost_option
-@click.option("--max", "most", type=click.IntRange(1), help="Move at most so many events.")
+@click.option("--max", "most", type=click.IntRange(1), help="Move at most this many events.")
 @yes_option
 @format_option
 @at_option
@@ -169,11 +170,11 @@ def move(
     form: Format | None,
     at: str | None,
 ) -> None:
-    """Move the events that wait to another topic, or to an AMQP queue.
+    """Move the waiting events to another topic, or to an AMQP queue.
 
-    They keep their order, key, headers and time, and are published and settled in one append for
-    each 1,000 events: stopped or killed at any moment, each is in one place, and the same command
-    moves the rest. Events that come meanwhile stay. Times to live begin anew.
+    They keep their order, key, headers and timestamp. Every 1,000 events are published and settled
+    in one append: if the command is stopped or killed, each event is in exactly one place, and the
+    same command moves the rest. Events that arrive meanwhile stay. Times to live start again.
     """
     *queue_names, destination = names
     moved = 0
@@ -190,10 +191,10 @@ def move(
                 moved += done
                 progress.add(done)
                 if not done:
-                    # The others are with consumers by now, or delayed.
+                    # The other events are in flight by now, or delayed.
                     break
         finally:
-            # Also when it is stopped, as those stay moved.
+            # Also when the command is stopped, as moved events stay moved.
             progress.done()
             _print_moved(form, topic, name, to, moved)
 
@@ -218,10 +219,10 @@ def _print_moved(form: Format | None, topic: str, name: str, to: str, moved: int
 @yes_option
 @at_option
 def remove(names: tuple[str, ...], vhost: str | None, yes: bool, at: str | None) -> None:
-    """Delete a queue; its events stay in the topic, unless it is a queue of AMQP.
+    """Delete a queue; its events stay in the topic, unless it is an AMQP queue.
 
-    A queue that AMQP clients have declared is deleted as they would: with its bindings and its own
-    topic; its consumers are cancelled.
+    A queue that AMQP clients have declared is deleted with its bindings and its own topic; its
+    consumers are cancelled.
     """
     with open_target(at) as stem:
         topic, name = find_queue(stem, names, vhost)
@@ -232,7 +233,7 @@ def remove(names: tuple[str, ...], vhost: str | None, yes: bool, at: str | None)
 
 
 def _headers(event: Event, form: Format | None) -> dict[str, object]:
-    """Return the headers for people; for programs they are in the envelope."""
+    """Return the headers for the table; other formats have them in the envelope."""
     if chosen(form) != "table":
         return {}
     shown = ((name, None if value is None else _short(value)) for name, value in event.headers)
@@ -240,7 +241,7 @@ def _headers(event: Event, form: Format | None) -> dict[str, object]:
 
 
 def event_row(event: Event, form: Format | None) -> dict[str, object]:
-    """Return an event as a row: its envelope for programs, the beginning of it for people."""
+    """Return an event as a row: a complete envelope for JSON, a shortened view for a table."""
     if chosen(form) != "table":
         row: dict[str, object] = msgspec.to_builtins(envelope(event))
         return row
@@ -258,7 +259,7 @@ def _short(data: bytes) -> str:
 
 
 def _limits(info: QueueInfo) -> str:
-    """Return the limits of waiting events, of which there may be none."""
+    """Return the limits of waiting events as text; empty if there are none."""
     ttl = f", time to live {info.ttl_s:g} s" if info.ttl_s else ""
     length = f", at most {info.max_length:,} events" if info.max_length else ""
     return ttl + length + (f", at most {info.max_bytes:,} bytes" if info.max_bytes else "")

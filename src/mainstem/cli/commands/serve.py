@@ -1,4 +1,4 @@
-"""``mainstem serve``: let protocol clients connect to a data directory."""
+"""``mainstem serve``: serves a data directory to protocol clients."""
 
 import gc
 import logging
@@ -39,7 +39,7 @@ _PROMISES = {
 
 
 def _listen_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add a flag for every head: where it listens."""
+    """Add a flag for every head: its listen address."""
     for head in reversed(HEADS):
         default = head.settings.listen
         if head.auto is not None and default == "auto":
@@ -70,7 +70,7 @@ def _listen_options(command: Callable[..., None]) -> Callable[..., None]:
     metavar="NAME=VALUE",
     help="Any setting, such as the limits kafka.max_connections, kafka.max_frame_bytes (of the "
     "largest request), kafka.max_fetch_partitions, kafka.max_fetch_sessions, topics.max_partitions "
-    "and groups.max_members; may be given often. All are in docs/reference/settings.md, and can be "
+    "and groups.max_members; may be repeated. All are in docs/reference/settings.md, and can be "
     "set by variables and in a file, too.",
 )
 def serve(
@@ -84,9 +84,9 @@ def serve(
 
     Ctrl-C, SIGTERM or closing the terminal stops it gracefully: requests in progress are finished.
     """
-    # Hardly anything made at the start is garbage, and looking for some took 10 % of that time.
+    # Hardly any object of the start is garbage, and looking for it took 10 % of the time.
     gc.disable()
-    # The server is only loaded when it is started.
+    # The server's modules are only imported when it is started.
     from mainstem.node import server  # noqa: PLC0415
     from mainstem.node.config import load_config  # noqa: PLC0415
 
@@ -120,7 +120,7 @@ def serve(
 
 
 def _introduction(running: "Running") -> Iterator[str]:
-    """Print what is served, how to connect, and the durability."""
+    """Yield the lines that say what is served, how to connect, and the durability."""
     node = running.node
     where = "a log in memory" if node.path is None else str(node.path)
     yield f"mainstem {__version__} serves {where}, ready after {running.started_ms} ms"
@@ -161,7 +161,7 @@ def _assignment(text: str) -> tuple[str, str]:
 
 
 def _path(directory: str | None) -> Path | None:
-    """Return where the log is that is served; None if it is in memory."""
+    """Return the data directory to serve; None for a log in memory."""
     target = directory or target_of(None)
     if directory is None and is_address(target):
         raise Refused(f"--at or $MAINSTEM_AT says {target}; name the data directory to serve")

@@ -1,4 +1,4 @@
-"""``mainstem sub``: events from topics to stdout."""
+"""``mainstem sub``: prints events of topics to stdout."""
 
 import os
 import select
@@ -60,7 +60,7 @@ WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
     help="Where to begin; e@TIME is where to stop.  [default: beginning, or where the "
     "group stopped]",
 )
-@click.option("-c", "--count", type=click.IntRange(1), help="Stop after so many events.")
+@click.option("-c", "--count", type=click.IntRange(1), help="Stop after this many events.")
 @click.option("-e", "--exit", "end", is_flag=True, help="Stop at the end instead of waiting.")
 @click.option("-g", "-G", "--group", help="Read as a member of this group; its cursor is stored.")
 @click.option(
@@ -99,7 +99,7 @@ WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
 @click.option(
     "--raw",
     is_flag=True,
-    help="Show control characters of events on a terminal as they are; in a pipe they always are.",
+    help="Do not escape control characters of events on a terminal; in a pipe they never are.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors.")
 @at_option
@@ -161,11 +161,11 @@ def sub(
 
 
 class Printing:
-    """One run of ``sub``: takes what is there, prints it, and only then calls it read.
+    """One run of ``sub``: prints events, and only then counts them as read.
 
-    A group's cursors are stored after what they stand for has been written: at least once a second
-    while events come, and before every wait. So an interrupt never loses an event, and repeats
-    none once we wait.
+    A group's cursors are committed after the events before them have been written: at least once a
+    second while events arrive, and before every wait. So an interrupt never loses an event, and
+    repeats none while the command waits.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Printing:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.timed_out = False
-        """Whether it ended because nothing came."""
+        """Whether it ended because no event arrived in time."""
         self._subscription = subscription
         self._render = render
         self._until_ms = None if until is None else round(until.timestamp() * 1000)
@@ -193,7 +193,10 @@ class Printing:
         self._reader_left = False
 
     def run(self, *, count: int | None, timeout: float | None, end: bool) -> int:
-        """Print until the end, the count, the time-out or the reader's end; return how many."""
+        """Print until the end, the count, the timeout, or the end of the reader.
+
+        Return the number of events.
+        """
         printed = 0
         if not end:
             self._watch_the_reader()
@@ -248,7 +251,8 @@ class Printing:
         return kept
 
     def _watch_the_reader(self) -> None:
-        # Waiting at the tail, we write nothing and so would not notice that `| head -1` is gone.
+        # While it waits at the tail, nothing is written, so the end of `| head -1` would go
+        # unnoticed.
         try:
             descriptor = self._out.fileno()
         except OSError:
@@ -298,7 +302,7 @@ def _render(
 def _told_what_is_missing(
     stem: Stem, topics: tuple[str, ...], *, waits: bool, quiet: bool
 ) -> Iterator[None]:
-    """Report patterns that match no topic; with ``-e``, and if none matches, end with that."""
+    """Report patterns that match no topic; with ``-e``, raise if none matches."""
     missing = [each for each in topics if is_pattern(each) and not stem.topics.list(each)]
     if missing and not waits and len(missing) == len(topics):
         raise NotFound(f"no topic matches {' '.join(missing)} (mainstem topic ls lists them)")

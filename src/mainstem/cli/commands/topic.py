@@ -110,7 +110,7 @@ def create(
 @format_option
 @at_option
 def show(name: str, form: Format | None, at: str | None) -> None:
-    """Show a topic: its settings, its partitions, and what overload has done."""
+    """Show a topic: its settings, its partitions, and its overload counters."""
     with open_target(at, reads=True) as stem:
         info = stem.topics.show(name)
     _print_topic(info, form)
@@ -130,9 +130,9 @@ def show(name: str, form: Format | None, at: str | None) -> None:
 def alter(
     name: str, assignments: tuple[str, ...], form: Format | None, at: str | None, **options: object
 ) -> None:
-    """Change a topic's settings; what is not named stays as it is.
+    """Change a topic's settings; settings that are not given stay unchanged.
 
-    With more partitions, keys may go to another one from then on.
+    With more partitions, keys may map to other partitions from then on.
     """
     settings = given(assignments, options)
     if not settings:
@@ -153,7 +153,7 @@ def alter(
 @yes_option
 @at_option
 def remove(names: tuple[str, ...], yes: bool, at: str | None) -> None:
-    """Remove topics and all they hold."""
+    """Remove topics and all their events."""
     with open_target(at) as stem:
         topics = [stem.topics.show(name) for name in names]
         for info in topics:
@@ -223,7 +223,7 @@ def _print_topic(info: TopicInfo, form: Format | None) -> None:
         click.echo(f"  {short(name).ljust(width)}  {cell(name, value)}{changed}")
     for name, text in kept.items():
         click.echo(f"  {name.ljust(width)}  {text}  (kept for Kafka's tools; changes nothing)")
-    # What overload did, since the log was opened.
+    # Overload counters since the log was opened.
     for name, count in info.counters.items():
         if count:
             click.echo(f"  {name.removesuffix('_ms').ljust(width)}  {cell(name, count)}")

@@ -30,8 +30,9 @@ from mainstem.node.data_directory import is_log
 def verify(ctx: click.Context, form: Format | None, quiet: bool, at: str | None) -> None:
     """Check every byte of a data directory that is not in use; changes nothing.
 
-    Exit code 1 if events are lost or cannot be read; then mainstem repair sets aside what is
-    damaged. What recovery repairs when the log is opened is shown, too, but is no error.
+    Exit code 1 if events are lost or cannot be read; then run mainstem repair, which moves damaged
+    parts to quarantine. Problems that recovery repairs when the log is opened are shown too, but
+    are no errors.
     """
     progress = Progress("checked", quiet=quiet)
     path = _log_directory(at)
@@ -68,8 +69,8 @@ def verify(ctx: click.Context, form: Format | None, quiet: bool, at: str | None)
 def repair(ctx: click.Context, yes: bool, form: Format | None, at: str | None) -> None:
     """Repair a data directory that is not in use: keep what is readable, quarantine the rest.
 
-    Segments with damage are copied to quarantine/ first and written anew without it; offsets
-    never change. Exit code 1 if events were lost; each stretch is named. Make a copy of the
+    Damaged segments are copied to quarantine/ first and rewritten without the damage; offsets never
+    change. Exit code 1 if events were lost; each lost range is reported. Make a copy of the
     directory before, if it is the only one.
     """
     path = _log_directory(at)

@@ -1,4 +1,4 @@
-"""Believable events for the sample of ``./run``: page views, purchases, sensor readings."""
+"""Realistic events for the sample of ``./run``: page views, purchases, sensor readings."""
 
 import json
 import math
@@ -16,7 +16,7 @@ _SENSORS = ("boiler", "cellar", "roof", "greenhouse")
 
 
 def sample_events(chance: random.Random, now: datetime) -> Iterator[tuple[str, Event]]:
-    """Yield what happens in a tenth of a second, with the topic of each."""
+    """Yield the events of a tenth of a second, each with its topic."""
     visitors = max(1, round(5 + 3 * math.sin(now.timestamp() / 20)))
     for _ in range(visitors):
         visitor = f"visitor-{chance.randrange(400)}"
@@ -45,7 +45,7 @@ def sample_events(chance: random.Random, now: datetime) -> Iterator[tuple[str, E
 def _event(
     topic: str, key: str, chance: random.Random, now: datetime, **values: str
 ) -> tuple[str, Event]:
-    # Networks are slow: what happened a moment ago comes now.
+    # Simulates slow networks: some events are sent late.
     at = now - timedelta(milliseconds=chance.expovariate(1 / 300))
     value = json.dumps(values | {"at": at.astimezone(UTC).isoformat()}, ensure_ascii=False)
     return topic, Event(value.encode(), key=key.encode())

@@ -45,7 +45,7 @@ _CLEAR = "\x1b[2J\x1b[H"
 
 @click.command()
 @click.argument("directory", default=DEFAULT_DIRECTORY)
-@click.option("--for", "seconds", type=float, help="End after so many seconds.")
+@click.option("--for", "seconds", type=float, help="Stop after this many seconds.")
 @click.option("--kafka", default="127.0.0.1:9092", help="Where Kafka clients connect.")
 def main(directory: str, seconds: float | None, kafka: str) -> None:
     """Serve a log, publish sample events, run the sample pipeline and show its tables."""
@@ -68,7 +68,7 @@ def main(directory: str, seconds: float | None, kafka: str) -> None:
 
 
 class Stop:
-    """Whether a signal asked to stop; the second one waits for nothing any more."""
+    """Whether a signal asked to stop; a second signal stops without waiting for the batch."""
 
     def __init__(self) -> None:
         self.asked, self.hurry = threading.Event(), threading.Event()
@@ -91,7 +91,7 @@ class Stop:
 
 @contextmanager
 def _server(arguments: Sequence[str], stop: Stop) -> Iterator[tuple[str, int]]:
-    """Run a server, and show what it says; gives its address, and what it lives as long as."""
+    """Run a server, and show its output; yields its address and the pipe whose end stops it."""
     stdin, lifeline = os.pipe()
     with tempfile.TemporaryFile() as said:
         command = [*_CHILD, *arguments]
@@ -129,7 +129,7 @@ class Generator:
         self.failure: MainstemError | None = None
         self._stem = mainstem.connect(address)
         for topic in TOPICS:
-            # Those of an earlier run would only be in the way.
+            # Events of an earlier run are not needed.
             with suppress(UnknownTopic):
                 self._stem.topics.delete(topic)
             self._stem.topics.create(topic, partitions=2, durability="disk")
@@ -180,7 +180,7 @@ def _pipeline(
 
 
 def _wait(runs: "subprocess.Popen[bytes]", stop: Stop) -> None:
-    """Wait until the pipeline has finished its batch, or for a second signal."""
+    """Wait until the pipeline has finished its batch, or until a second signal."""
     stop.hurry.clear()
     while runs.poll() is None and not stop.hurry.wait(_TURN_S):
         pass
@@ -188,7 +188,7 @@ def _wait(runs: "subprocess.Popen[bytes]", stop: Stop) -> None:
 
 
 def introduction(address: str, directory: str, work: Path) -> str:
-    """Say how to connect to the server of the sample, and where its files are."""
+    """Return how to connect to the sample's server, and where its files are."""
     program = Path(sys.executable).with_name("mainstem")
     lines = [
         f"mainstem serves {Path(directory).resolve()} at {address}",
@@ -214,7 +214,7 @@ def _show(
     seconds: float | None,
     runs: "subprocess.Popen[bytes]",
 ) -> int:
-    """Show the tables until the end, then a summary; returns the exit code."""
+    """Show the tables until the end, then a summary; return the exit code."""
     os.chdir(work)
     pipeline = load(_TABLES, "sample")
     until = time.monotonic() + seconds if seconds else float("inf")

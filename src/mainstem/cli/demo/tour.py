@@ -27,7 +27,7 @@ WRITER_TOPIC = "payments"
 
 
 def main(arguments: list[str]) -> int:
-    """Give the tour; ``write DIR`` is the writer that the last part kills."""
+    """Run the tour; ``write DIR`` is the writer that the last part kills."""
     if arguments[:1] == ["write"]:
         _write_until_killed(Path(arguments[1]))
     if arguments:
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
 @contextmanager
 def _own_directory() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="mainstem-tour-"))
-    # A terminal that is closed, or a polite kill, must not leave the directory behind either.
+    # A closed terminal, or SIGTERM, must not leave the directory behind either.
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, lambda number, _: sys.exit(128 + number))
     try:
@@ -145,7 +145,7 @@ def _kill_and_recover(directory: Path) -> int:
 
 
 def _acknowledged_before_kill(directory: Path) -> dict[tuple[int, int], str]:
-    """Run a writer, kill it with SIGKILL, and return what it had acknowledged until then."""
+    """Run a writer, kill it with SIGKILL, and return what it had acknowledged before."""
     command = [sys.executable, "-m", "mainstem.cli.demo.tour", "write", str(directory)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout

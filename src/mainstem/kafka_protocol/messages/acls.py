@@ -1,4 +1,4 @@
-"""Access control lists: shown, made and deleted."""
+"""Access control lists: describing, creating and deleting."""
 
 from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import Wire

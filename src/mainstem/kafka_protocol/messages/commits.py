@@ -9,14 +9,14 @@ from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, Int64, Strin
 
 
 class TopicOfCommits(Wire, frozen=True):
-    """A topic, by its id since version 10."""
+    """A topic, named by its id since version 10."""
 
     topic_id: Annotated[Uuid, Since(10), IGNORABLE] = NO_ID
     name: Annotated[String, Until(9), IGNORABLE] = ""
 
 
 class CommitPartition(Wire, frozen=True):
-    """The offset to commit for one partition."""
+    """The offset to commit in one partition."""
 
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
@@ -25,7 +25,7 @@ class CommitPartition(Wire, frozen=True):
 
 
 class CommitTopic(TopicOfCommits, frozen=True):
-    """What is committed for one topic."""
+    """The offsets to commit in one topic."""
 
     partitions: Array[CommitPartition] = ()
 
@@ -95,7 +95,7 @@ class FetchedOffset(Wire, frozen=True):
 
 
 class FetchedOffsetsTopic(TopicOfCommits, frozen=True):
-    """What is committed for one topic."""
+    """The committed offsets of one topic."""
 
     partitions: Array[FetchedOffset] = ()
 

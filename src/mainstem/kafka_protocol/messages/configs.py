@@ -8,7 +8,7 @@ from mainstem.kafka_protocol.messages.responses import Throttled, ThrottledError
 from mainstem.kafka_protocol.wire import Array, Bool, Int8, Int16, String
 
 C = TypeVar("C")
-"""A setting, and what is to become of it."""
+"""A config to alter, with its new value or operation."""
 
 
 class DescribeConfigsResource(Wire, frozen=True):

@@ -29,7 +29,7 @@ class FetchPartition(Wire, frozen=True):
 
 
 class FetchTopic(Wire, frozen=True):
-    """The partitions to fetch of one topic, by its id since version 13."""
+    """The partitions to fetch of one topic, named by its id since version 13."""
 
     topic_id: Annotated[Uuid, Since(13), IGNORABLE] = NO_ID
     topic: Annotated[String, Until(12), IGNORABLE] = ""

@@ -6,7 +6,7 @@ from mainstem.kafka_protocol.fields import NO_ID, Wire
 from mainstem.kafka_protocol.wire import Array, Int16, Int32, String, Uuid
 
 P = TypeVar("P")
-"""What a message says of one partition; its number, if nothing else."""
+"""The fields that a message has for each partition; at least its number."""
 
 
 class ByName(Wire, Generic[P], frozen=True):

@@ -16,7 +16,7 @@ class ProducePartition(Wire, frozen=True):
 
 
 class ProduceTopic(Wire, frozen=True):
-    """The record batches for one topic, by its id since version 13."""
+    """The record batches for one topic, named by its id since version 13."""
 
     topic_id: Annotated[Uuid, Since(13), IGNORABLE] = NO_ID
     name: Annotated[String, Until(12), IGNORABLE] = ""
@@ -33,7 +33,7 @@ class ProduceRequest(Wire, frozen=True):
 
 
 class RecordError(Wire, frozen=True):
-    """A refused record, because of which its batch was refused."""
+    """A refused record, which caused its batch to be refused."""
 
     batch_index: Int32 = 0
     batch_index_error_message: String | None = None

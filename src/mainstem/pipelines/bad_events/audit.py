@@ -53,7 +53,7 @@ class Audit:
         self._state_dir = state_dir
 
     def with_batch(self, status: TableStatus, batch: Batch) -> TableStatus:
-        """Return the status with a batch added; its bad events are in the dead letters by then."""
+        """Return the status with a batch added; writes its bad events to the dead letters first."""
         found = BatchCounts()
         if any(self._needs_audit(batch, number) for number in range(len(self._table.sources))):
             found = self._count(batch.starts, batch.ends, batch.watermark_ms)
@@ -74,7 +74,7 @@ class Audit:
         )
 
     def with_missed_batches(self, status: TableStatus) -> TableStatus:
-        """Return the status with the batches added that a crash left uncounted."""
+        """Return the status with those batches added that a crash left uncounted."""
         offsets, commits = (
             self._state_dir.checkpoint / "offsets",
             self._state_dir.checkpoint / "commits",

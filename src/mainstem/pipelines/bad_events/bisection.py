@@ -34,10 +34,10 @@ from mainstem.pipelines.spark.retry import is_transient, with_retries
 from mainstem.pipelines.state.table_state import StateDirectory
 
 MOST_EVENTS = 100
-"""At most so many events of a batch are skipped; if more fail, the table stops."""
+"""Maximum number of skipped events per batch; if more fail, the table stops."""
 LONGEST_S = 600.0
 _ALL = 10
-"""If all events of a batch fail, and at least so many, the query is wrong, not the events."""
+"""If all events of a batch fail, and at least this many, the query is wrong, not the events."""
 _ROW_BY_ROW = frozenset(
     [
         "Project",
@@ -206,7 +206,7 @@ class FailingEventSearch:
             yield from self._found(second, why)
 
     def _fails(self, ranges: list[Range]) -> str | None:
-        """Return why the query fails on a range; None if it succeeds."""
+        """Return the error of the query on a range; None if it succeeds."""
         if self._stop.is_set():
             raise EventsNotFound("the run was stopped before the events were found")
         if time.monotonic() > self._until:

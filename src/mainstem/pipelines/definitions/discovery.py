@@ -21,7 +21,7 @@ _recorded: ContextVar[list[tuple[object, str]] | None] = ContextVar("recorded", 
 
 
 class Definitions(Generic[T]):
-    """What was defined while one file was loaded."""
+    """The definitions made while one file was loaded."""
 
     def __init__(self, noted: list[tuple[object, str]], kind: type[T]) -> None:
         self._recorded = noted

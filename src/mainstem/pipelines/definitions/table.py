@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Format = Literal["json", "avro", "text", "raw"]
 Epoch = Literal["seconds", "milliseconds", "microseconds"]
 Schema = str | Mapping[str, object]
-"""DDL, ``"infer"``, the path of a JSON Schema or Avro schema file, or such a schema itself."""
+"""DDL, ``"infer"``, the path of a JSON Schema or Avro schema file, or a schema document."""
 Query = Callable[..., "DataFrame"]
 
 INFER = "infer"

@@ -6,14 +6,17 @@ from mainstem.core.errors import InvalidSetting, MainstemError
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A committed batch; a new checkpoint is a new run and counts batches from 0."""
+    """The last committed batch of a writer.
+
+    A new checkpoint is a new run and counts batches from 0.
+    """
 
     batch: int
     run: str = ""
-    """The id that Spark keeps in the checkpoint; empty if it is not known."""
+    """The id that Spark stores in the checkpoint; empty if it is not known."""
     rows: int = -1
     digest: int = 0
-    """Of the rows that one task wrote, where tasks write for themselves."""
+    """The digest of the rows that one task wrote, in parallel mode."""
 
     def text(self) -> str:
         """Return the mark to commit with the batch."""
@@ -21,11 +24,11 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OtherRows(MainstemError):
-    """A task that was run again has other rows than those it committed."""
+    """A repeated task has other rows than those it committed before."""
 
 
 def mark_of(text: str) -> Mark | None:
-    """Return a mark that was committed; None if there is none."""
+    """Parse a committed mark; None if there is none."""
     if not text:
         return None
     try:

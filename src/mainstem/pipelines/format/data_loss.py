@@ -11,7 +11,7 @@ ADVICE = (
     "if that is to be accepted, set failOnDataLoss to false and start the query again: it goes on "
     "with what there is; otherwise start it with a new checkpoint"
 )
-"""For plain Spark queries; pipelines replace it by their own."""
+"""Advice for plain Spark queries; pipelines replace it with their own."""
 _log = logging.getLogger("mainstem.spark")
 
 
@@ -30,7 +30,7 @@ class Losses:
         self._told: set[str] = set()
 
     def tell(self, what: str) -> None:
-        """Raise, or warn."""
+        """Raise, or warn, about a loss."""
         if self._fail:
             raise DataLoss(what)
         if what not in self._told:

@@ -66,7 +66,7 @@ def _is_headers(name: str, found: DataType) -> bool:
 
 
 def events(batches: Iterable[pa.RecordBatch], topic: str | None) -> Iterator[Outgoing]:
-    """Return rows as events; a row's own topic wins over the one for all."""
+    """Yield rows as events; a row's own topic takes precedence over ``topic``."""
     for batch in batches:
         count = batch.num_rows
         topics = _column(batch, "topic", count)
@@ -109,7 +109,7 @@ def _headers(found: object) -> Headers:
 
 
 class Digest:
-    """A number that tells rows from other rows, whatever their order."""
+    """A checksum of rows that does not depend on their order."""
 
     def __init__(self) -> None:
         self.rows = 0

@@ -55,7 +55,7 @@ class PushedFilters(msgspec.Struct):
         return True
 
     def partition(self, number: int) -> bool:
-        """Tell whether a partition is wanted at all."""
+        """Tell whether the filters allow any row of a partition."""
         named = self.partitions is None or number in self.partitions
         return named and self.partition_from <= number < self.partition_to
 
@@ -76,7 +76,7 @@ class PushedFilters(msgspec.Struct):
 
 
 def _bounds(given: Filter) -> tuple[int, int] | None:
-    """Return the numbers that fit, from one to before another."""
+    """Return the range of integers that a filter allows, end exclusive."""
     value = getattr(given, "value", None)
     if not isinstance(value, int):
         return None

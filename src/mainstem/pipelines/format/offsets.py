@@ -24,7 +24,7 @@ class Offsets(msgspec.Struct, frozen=True):
     """Whether the end of the input was read."""
 
     def json(self) -> Json:
-        """Return what Spark keeps."""
+        """Return the JSON that Spark stores."""
         topics: dict[str, object] = {}
         for (topic, partition), offset in sorted(self.places.items()):
             offsets = topics.setdefault(topic, {})
@@ -36,7 +36,7 @@ class Offsets(msgspec.Struct, frozen=True):
         return found
 
     def of(self, topics: Iterable[str]) -> "Offsets":
-        """Return the part about some topics."""
+        """Return the part for some topics."""
         wanted = set(topics)
         return Offsets(
             {place: offset for place, offset in self.places.items() if place[0] in wanted},
@@ -52,7 +52,7 @@ class _Kept(msgspec.Struct):
 
 
 def from_json(kept: Mapping[str, object]) -> Offsets:
-    """Return offsets as Spark kept them; raises InvalidSetting for those of another source."""
+    """Parse offsets that Spark stored; raises InvalidSetting for those of another source."""
     try:
         found = msgspec.convert(kept, _Kept, strict=False)
     except msgspec.ValidationError as error:

@@ -21,7 +21,7 @@ DEFAULT_MAX_BYTES = 256 << 20
 DEFAULT_BATCH_ROWS = 10_000
 
 _SPARKS = {"path", "checkpointlocation", "queryname", "outputmode", "includeheaders"}
-"""Spark's own, which come along; headers are always there."""
+"""Spark's own options, which Spark passes too; headers are always included."""
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20}
 _UNITS |= {"g": 1 << 30, "gb": 1 << 30}
 
@@ -30,26 +30,26 @@ Offsets = str | dict[str, dict[int, int]]
 
 
 class Server(msgspec.Struct, frozen=True):
-    """Where the topics are."""
+    """The address of the topics."""
 
     address: str
     settings: dict[str, str]
     timeout_s: float = 30.0
 
     def cluster(self) -> Cluster:
-        """Return how clients of it are set up."""
+        """Return the cluster with its client settings."""
         return Cluster(self.address, timeout_s=self.timeout_s, settings=self.settings)
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """Where reading begins or ends: at offsets, or at a time."""
+    """The start or end of a read: offsets, or a time."""
 
     offsets: Offsets
     timestamp_ms: int | None = None
 
 
 class SourceOptions(msgspec.Struct, frozen=True):
-    """What a source reads, and how."""
+    """The options of a source."""
 
     server: Server
     topics: tuple[str, ...]
@@ -69,14 +69,14 @@ class SourceOptions(msgspec.Struct, frozen=True):
 
 
 class SinkOptions(msgspec.Struct, frozen=True):
-    """Where a sink writes, and how."""
+    """The options of a sink."""
 
     server: Server
     topic: str | None
-    """Of rows that name none."""
+    """The topic of rows that have no topic of their own."""
     pipeline: str | None
     batch: int | None
-    """The number of the batch, where Spark does not tell it: in foreachBatch."""
+    """The batch number in foreachBatch, where Spark does not pass it to the sink."""
     run: str
     parallel: bool
     staging: str | None
@@ -112,7 +112,7 @@ class Given:
         return number
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Return true or false."""
+        """Parse true or false."""
         text = self.text(name)
         if text is None:
             return default
@@ -121,14 +121,14 @@ class Given:
         return text.lower() == "true"
 
     def choice(self, name: str, *choices: str) -> str:
-        """Return one of some words, the first by default."""
+        """Return one of the allowed words, by default the first."""
         text = self.text(name) or choices[0]
         if text.lower() not in choices:
             raise InvalidSetting(f"{name} must be {' or '.join(choices)}, not {text!r:.100}")
         return text.lower()
 
     def server(self) -> Server:
-        """Return where the topics are; ``kafka.*`` are settings of librdkafka."""
+        """Return the address of the topics; ``kafka.*`` are settings of librdkafka."""
         address = self.text("address", "kafka.bootstrap.servers") or DEFAULT_ADDRESS
         settings = {
             name.removeprefix("kafka."): value
@@ -142,8 +142,8 @@ class Given:
         return server
 
     def refuse_others(self, kind: str) -> None:
-        """Raise InvalidSetting for an option that was never read, so is unknown."""
-        # Spark adds some of its own that begin with underscores.
+        """Raise InvalidSetting for an unknown option, which is one that was never read."""
+        # Spark adds options that begin with underscores.
         others = [each for each in self._options if each not in self._known and each[:1] != "_"]
         if others:
             known = ", ".join(sorted(self._known - _SPARKS))
@@ -151,7 +151,7 @@ class Given:
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
-    """Read the options of a source; raises InvalidSetting."""
+    """Parse the options of a source; raises InvalidSetting."""
     given = Given(options)
     topics, pattern = _topics(given)
     maximum = given.text("maxRowsPerPartition", "maxRecordsPerPartition")
@@ -182,7 +182,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Read the options of a sink; raises InvalidSetting."""
+    """Parse the options of a sink; raises InvalidSetting."""
     given = Given(options)
     batch = given.text("batch")
     found = SinkOptions(
@@ -243,7 +243,7 @@ def _edge(given: Given, side: str, default: str) -> Edge:
 def _offsets(text: str, name: str) -> dict[str, dict[int, int]]:
     try:
         found: object = msgspec.json.decode(text)
-        # What a progress report or a checkpoint shows can be given as it is.
+        # Accepts the JSON that a progress report or a checkpoint shows.
         if isinstance(found, dict) and {"offsets", "ids"} <= set(found):
             found = found["offsets"]
         return msgspec.convert(found, dict[str, dict[int, int]], strict=False)
@@ -255,7 +255,7 @@ def _offsets(text: str, name: str) -> dict[str, dict[int, int]]:
 
 
 def timestamp_of(text: str, name: str) -> int:
-    """Return milliseconds since 1970, given as such or as an ISO 8601 time (UTC if not said)."""
+    """Parse milliseconds since 1970, or an ISO 8601 time (UTC without a zone)."""
     if re.fullmatch(r"\d+", text.strip()):
         return int(text)
     try:

@@ -2,10 +2,10 @@
 
 How this works: if more is waiting than fits into a batch, reading each partition at its own speed
 would let one get ahead of the others and advance the watermark, so that events of the others would
-be late. So a batch ends at the same moment in all partitions: in each before the first event with
-that timestamp or a later one. The moment is found by a search over offsets by timestamp, so that
-the batch is neither too large nor much smaller than allowed. A partition whose events are out of
-order never gets ahead, as only what is before the first event of a later time is read.
+be late. So a batch ends at the same timestamp in all partitions: in each before the first event
+with that timestamp or a later one. The timestamp is searched with offsets by timestamp, so that the
+batch is neither too large nor much smaller than allowed. A partition whose events are out of order
+never gets ahead, as only events before the first one of a later timestamp are read.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,10 +32,10 @@ class Range(msgspec.Struct, frozen=True):
 
 
 class Admission:
-    """Chooses where batches end; it remembers where it was only in order to search less.
+    """Chooses where batches end; it remembers the last end only to speed up the search.
 
-    To ask where partitions stand at a time is dear: a broker looks into the events. While a backlog
-    is read that is spread evenly, one question for each batch is enough.
+    Offsets by timestamp are expensive: a broker must read events. While an evenly spread backlog is
+    read, one request per batch is enough.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Admission:
     def by_time(
         self, start: Positions, tails: Positions, max_rows: int, at_time: AtTime, now_ms: int
     ) -> dict[Place, int]:
-        """Return end offsets within ``max_rows`` of the start, at one moment in all partitions."""
+        """Return end offsets within ``max_rows``, at one timestamp in all partitions."""
 
         def ends(moment_ms: int) -> dict[Place, int]:
             found = at_time(moment_ms)
@@ -61,7 +61,7 @@ class Admission:
         halve = False
         while high - low > 1 and rows_between(start, best) < max_rows * _FULL_ENOUGH:
             few, many = rows_between(start, best), rows_between(start, over)
-            # Events are spread evenly, as a rule; where they are not, halving finds them.
+            # Events are usually spread evenly; where they are not, a binary search finds the end.
             part = 0.5 if halve else (max_rows * _AIM - few) / max(1, many - few)
             middle = min(max(low + int((high - low) * part), low + 1), high - 1)
             halve = not halve
@@ -76,13 +76,13 @@ class Admission:
         self._until_ms, self._ends = low, best
         if rows:
             return dict(best)
-        # More in one millisecond than a batch may hold, or nothing but times yet to come.
+        # More events in one millisecond than a batch may hold, or only timestamps in the future.
         return evenly(start, over, max_rows)
 
     def _around(
         self, start: Positions, tails: Positions, max_rows: int, ends: AtTime, now_ms: int
     ) -> tuple[int, Positions, int, Positions]:
-        """Return a moment that is not too late and one that is, each with the ends there."""
+        """Return a timestamp that is not too late and one that is, each with its end offsets."""
         last, low = now_ms + 1, self._until_ms
         best = start if start == self._ends else ends(low) if low else tails
         if rows_between(start, best) > max_rows:
@@ -100,7 +100,7 @@ class Admission:
 def _backward(
     start: Positions, tails: Positions, max_rows: int, ends: AtTime, last: int
 ) -> tuple[int, Positions, int, Positions]:
-    """Look for a moment that is not too late, in ever longer steps from the last one."""
+    """Search backward from ``last``, in growing steps, for a timestamp that is not too late."""
     over = ends(last)
     if rows_between(start, over) <= max_rows:
         return last, over, last, tails

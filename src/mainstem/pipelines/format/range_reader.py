@@ -19,7 +19,7 @@ from mainstem.remote.fetch import Fetched, fetch
 
 
 def read_range(cluster: Cluster, wanted: Range, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Read a range of offsets; raises OffsetOutOfRange if its start is not there any more."""
+    """Read a range of offsets; raises OffsetOutOfRange if its start was deleted."""
     return (fetch_range if cluster.is_plain else consume)(cluster, wanted, batch_rows)
 
 

@@ -20,9 +20,9 @@ _LONGEST_LENGTH = 5
 
 
 def add_starts(header: BatchHeader, data: bytes, at: int, stop: int, found: "array[int]") -> None:
-    """Add the start of each record in a range of the data.
+    """Add the start of each record in a range of the data to ``found``.
 
-    Raises CorruptBatch if the last one does not end with them.
+    Raises CorruptBatch if the last record does not end with the range.
     """
     raw = np.frombuffer(data, np.uint8)
     left = header.count
@@ -44,7 +44,7 @@ def add_starts(header: BatchHeader, data: bytes, at: int, stop: int, found: "arr
 
 
 def _step(data: bytes, at: int, steps: int, found: "array[int]") -> int:
-    """Go from record to record; raises IndexError past the end, or if a length has no end."""
+    """Advance from record to record; raises IndexError past the end, or at an endless length."""
     add = found.append
     for _ in range(steps):
         add(at)
@@ -63,7 +63,7 @@ def _step(data: bytes, at: int, steps: int, found: "array[int]") -> int:
 
 
 def _width(data: bytes, at: int) -> int:
-    """Return how many bytes the number at a place has."""
+    """Return the number of bytes of the varint at a position."""
     for width in range(1, _LONGEST_LENGTH + 1):
         if data[at + width - 1] < 128:
             return width
@@ -71,7 +71,7 @@ def _width(data: bytes, at: int) -> int:
 
 
 def _run(raw: npt.NDArray[np.uint8], at: int, length: int, most: int) -> int:
-    """Return how many records follow that are as long as the one that ends here."""
+    """Return how many of the following records have the same length as the one that ends here."""
     before = raw[at - length : at]
     width = int(np.argmax(before < 128)) + 1
     done, ahead = 0, _AHEAD

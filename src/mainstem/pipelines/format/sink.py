@@ -30,7 +30,7 @@ from mainstem.remote.transactions import Outgoing, TransactionalProducer
 
 _NAMES_BEGIN = "mainstem-sink-"
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
-"""What Spark tells tasks of a streaming query."""
+"""The local properties in which Spark passes query and batch to tasks."""
 
 Messages = Sequence[WriterCommitMessage | None]
 
@@ -123,7 +123,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         _drop(messages)
 
     def _pipeline(self, run: str) -> str:
-        # Without a name, the query's id, which Spark keeps in the checkpoint, is one.
+        # Without a name, the query's id, which Spark stores in the checkpoint, is the name.
         return self._options.pipeline or run
 
 
@@ -133,7 +133,7 @@ class BatchSink(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._sink = Sink(options)
-        # The same in all tasks of this write, so that one that is done again finds its mark.
+        # The same in all tasks of this write, so that a repeated task finds its mark.
         self._alone = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -161,7 +161,7 @@ class BatchSink(DataSourceArrowWriter):
 
 def _compare(written: Mark, again: Mark, pipeline: str) -> None:
     same = (written.batch, written.rows, written.digest) == (again.batch, again.rows, again.digest)
-    # Of earlier batches nothing is known any more.
+    # Earlier batches are not known any more.
     if written.batch == again.batch and not same:
         raise OtherRows(
             f"a task of batch {again.batch} of pipeline {pipeline!r} wrote {written.rows} rows, "

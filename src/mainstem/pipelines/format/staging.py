@@ -16,7 +16,9 @@ from pyspark.sql.datasource import WriterCommitMessage
 from mainstem.core.errors import MainstemError
 
 INLINE_BYTES = 4 << 20
-"""What a task hands over in its message; Spark's driver holds the messages of all tasks."""
+"""Maximum rows in a task's commit message, in bytes; Spark's driver holds the messages of all
+tasks.
+"""
 
 
 class LostRows(MainstemError):
@@ -24,7 +26,7 @@ class LostRows(MainstemError):
 
 
 class Staged(WriterCommitMessage):
-    """What a task hands over: its rows or where they are, and the run it was part of."""
+    """The rows of a task or their file, and the run that it was part of."""
 
     def __init__(self, rows: int, data: bytes, path: str | None, run: str = "") -> None:
         self.rows, self.data, self.path, self.run = rows, data, path, run

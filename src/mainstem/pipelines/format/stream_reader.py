@@ -6,7 +6,7 @@ and ``commit``. Tasks run elsewhere, on a pickled copy of which only ``read`` is
 restart Spark calls ``partitions`` for the unfinished batch, with the same start and end as before.
 
 With the option ``markEnd``, the last batch of a bounded query has one more row, which marks the end
-of the input. The offsets say whether it was read, so it comes once, and nothing after it.
+of the input. The offsets say whether it was read, so it is returned one time, and nothing after it.
 """
 
 import logging
@@ -53,14 +53,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._kept_metadata
 
     def initialOffset(self) -> Json:  # noqa: N802
-        """Return where a query without a checkpoint begins."""
+        """Return the offsets at which a query without a checkpoint begins."""
         topics = self._metadata.required()
         bounds = self._metadata.bounds(fresh=True)
         places = self._metadata.edge(self._options.starting, bounds, unnamed="earliest")
         return Offsets(places, {name: each.id for name, each in topics.items()}).json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return how many rows a batch may have."""
+        """Return the maximum number of rows per batch."""
         return ReadMaxRows(self._options.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -69,7 +69,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._ends(fresh=True)
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        """Return how far the next batch can go."""
+        """Return the end offsets of the next batch."""
         kept = from_json(start)
         if kept.ended:
             return start
@@ -87,7 +87,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offsets(_others(kept, topics) | ends, ids, ended).json()
 
     def reportLatestOffset(self) -> Json:  # noqa: N802
-        """Return where the partitions end, for the progress of the query."""
+        """Return the ends of the partitions, for the progress report of the query."""
         ids = {name: each.id for name, each in self._metadata.topics().items()}
         bounds = self._metadata.bounds(kept_s=TOPICS_KEPT_S)
         places = {place: each.tail for place, each in bounds.items()}
@@ -190,7 +190,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _others(kept: Offsets, topics: Mapping[str, Described]) -> dict[Place, int]:
     """Return the offsets of partitions that have nothing new to read.
 
-    A partition once read never gets lost from them, or it would be read from its start again.
+    A partition that was read before is never left out, or it would be read from its start again.
     """
     return {
         place: offset

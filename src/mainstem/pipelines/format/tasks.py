@@ -53,7 +53,7 @@ def _read(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBat
         return
     wanted = task.value
     if wanted is None:
-        # Spark makes up one task where none was planned: an empty topic, or nothing in the range.
+        # Spark creates one task if none was planned: for an empty topic, or an empty range.
         return
     assert isinstance(wanted, Range)
     cluster = options.server.cluster()
@@ -75,9 +75,9 @@ def _read(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBat
 
 
 def _keep_what_is_loaded() -> None:
-    """Let Spark, which collects garbage after every task, not look through all modules for some.
+    """Exclude loaded modules from garbage collection, which Spark runs after every task.
 
-    That took several times as long as to read a few events.
+    That collection took several times as long as reading a few events.
     """
     if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER" and not gc.get_freeze_count():
         gc.freeze()

@@ -24,10 +24,10 @@ from mainstem.remote.list_offsets import Listed, list_offsets
 T = TypeVar("T")
 
 TOPICS_KEPT_S = 1.0
-"""How soon a new partition, or a new topic that matches a pattern, is found."""
+"""The time until a new partition, or a new topic that matches a pattern, is found."""
 BOUNDS_KEPT_S = 0.02
 _LARGE_BYTES = 1 << 20
-"""The assumed upper bound of an event's size, unless the backlog exceeds the limit by it."""
+"""The assumed maximum size of an event, unless the backlog exceeds the limit by it."""
 _LOOKS = 3
 _AGAIN_S = 0.1
 
@@ -107,7 +107,7 @@ class TopicMetadata:
         return {place: None if offset < 0 else offset for place, (offset, _) in listed[0].items()}
 
     def _listed(self, *asked: Mapping[Place, int]) -> list[Listed] | None:
-        """Ask the partition leaders; None if they do not answer, then librdkafka is used."""
+        """Query the partition leaders; None if they do not answer: librdkafka is used then."""
         if not self._cluster.is_plain:
             return None
         try:
@@ -120,7 +120,7 @@ class TopicMetadata:
     def rows_in(self, max_bytes: int, begin: Mapping[Place, int], ends: Mapping[Place, int]) -> int:
         """Estimate how many rows fit into a number of bytes, by sampling the largest backlogs."""
         waiting = {place: end - begin[place] for place, end in ends.items()}
-        # A few rows are never too large, and sampling costs a request.
+        # A few rows never exceed the limit, and sampling costs a request.
         if not self._cluster.is_plain or sum(waiting.values()) * _LARGE_BYTES <= max_bytes:
             return max_bytes
         most = sorted(waiting, key=lambda place: waiting[place])[-_LOOKS:]
@@ -172,9 +172,9 @@ class TopicMetadata:
         wanted: Callable[[], Collection[Place]],
         ask: Callable[[Collection[Place]], dict[Place, T]],
     ) -> dict[Place, T]:
-        """Ask until there is an answer about every partition of the topics that there are.
+        """Retry until there is a result for every partition of the existing topics.
 
-        While a server restarts, librdkafka says of partitions that they do not exist.
+        While a server restarts, librdkafka reports that partitions do not exist.
         """
         until = time.monotonic() + self._cluster.timeout_s
         while True:

@@ -1,4 +1,4 @@
-"""Decodes events into rows, or says why an event is bad.
+"""Decodes events into rows, or records why an event is bad.
 
 The result has the columns of the schema, ``__bad`` (the reason, or null) and ``__event`` (the
 original event). Only this module decides which events are bad, so that a run and the audit after

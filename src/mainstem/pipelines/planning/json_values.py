@@ -43,7 +43,7 @@ _DAY = r"^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([T ]00:00(:00(\.0+)?)?Z?)?$"
 
 
 class Problem(NamedTuple):
-    """A way in which an event can be bad: when that is so, and the reason to give."""
+    """A kind of bad event: the condition, and the reason to report."""
 
     condition: Column
     reason: Column
@@ -56,7 +56,7 @@ class ReadValue(NamedTuple):
     result: Column
 
     def field(self, name: str) -> "ReadValue":
-        """Return the same of a field."""
+        """Return the same for a field of the value."""
         return ReadValue(self.carrier.getField(name), self.result.getField(name))
 
 

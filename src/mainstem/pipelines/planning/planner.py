@@ -126,7 +126,7 @@ class Planner:
         with self._views:
             result = self.apply_query(table, inputs)
         if isinstance(result, DataFrame):
-            # Spark Connect analyses a plan only when something is asked of it.
+            # Spark Connect analyses a plan only when its result is requested.
             _ = result.schema
         return result
 

@@ -39,7 +39,7 @@ from mainstem.pipelines.sinks.parquet import MANIFESTS, SCHEMA, ParquetSink, man
 FORMAT = "mainstem-table"
 _BATCH_ROWS = 10_000
 _END = ""
-"""Instead of a path: the row that marks the end of the input."""
+"""Replaces the path in the row that marks the end of the input."""
 
 
 def appended_rows(
@@ -59,7 +59,7 @@ def appended_rows(
 
 
 def snapshot(spark: SparkSession, table: Table) -> DataFrame:
-    """Return a table as it is at the beginning of each batch."""
+    """Return a table as of the start of each batch."""
     if not isinstance(table.sink, DeltaSink):
         raise InvalidDefinition(
             f"table {table.name!r} is kept in {table.sink.place}, of which no snapshot can be "
@@ -103,7 +103,7 @@ class TableSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the word for ``format``."""
+        """Return the format name."""
         return FORMAT
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -144,11 +144,11 @@ class CommitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"next": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's
-        """Read all commits that there are."""
+        """Read all existing commits."""
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
-        """Read no further than what is there now."""
+        """Read only commits that exist now."""
         self._last = self._next()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
@@ -160,7 +160,7 @@ class CommitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"next": max(start["next"], found), **end}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """Return the files that were added by these commits."""
+        """Return the files that these commits added."""
         files = _delta_files if self._kind == "delta" else _parquet_files
         found = files(Path(self._path), start["next"], end["next"])
         end_mark = [_END] if end.get("ended") and not start.get("ended") else []

@@ -28,5 +28,5 @@ class BatchWriter(msgspec.Struct, frozen=True):
         if self.stop_file.exists():
             raise PipelineFailed(STOPPED)
         if not self.sink.write(rows, Mark(self.mark, number)):
-            # The sink has it, but a crash came before Spark saved its state of this batch.
+            # The sink has it, but a crash prevented Spark from saving its state of this batch.
             rows.write.format("noop").mode("overwrite").save()

@@ -19,7 +19,7 @@ class Failures:
         self._notify = notify
         self._errors: list[MainstemError] = []
         self._out: dict[str, str] = {}
-        """Table → the failed table that keeps it from running; itself, if it failed."""
+        """Table → the failed table that keeps it from running, or itself if it failed."""
 
     def add(self, failed: TableRun, error: MainstemError) -> None:
         """Record that a table failed."""

@@ -12,11 +12,11 @@ from mainstem.remote.timestamps import times_at
 
 
 class Lag(msgspec.Struct, frozen=True):
-    """How far a table is behind its topics."""
+    """A table's lag behind its topics."""
 
     events: int
     age_ms: int
-    """Of the oldest event that is not read; 0 if all are."""
+    """Age of the oldest event that is not read; 0 if all are read."""
 
 
 def lag_of(status: TableStatus, timeout_s: float = 5.0) -> Lag | None:

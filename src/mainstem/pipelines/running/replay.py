@@ -26,7 +26,7 @@ class Difference(msgspec.Struct, frozen=True):
     only_here: int
     only_there: int
     examples: list[str]
-    """Rows that only one of them has: - of the table, + of the copy."""
+    """Rows that only one of them has: "-" for the table, "+" for the copy."""
 
     @property
     def equal(self) -> bool:

@@ -112,7 +112,7 @@ class TableRun:
         self._mark = ""
         self._audit: Audit | None = None
         self._known: tuple[str, str | None] | None = None
-        """Why it failed, and at which event, if more is known than Spark reports."""
+        """Why the run failed and at which event, where that is more than Spark reports."""
 
     def is_complete(self) -> bool:
         """Return whether an earlier run read all input of the table and closed its windows."""
@@ -359,7 +359,7 @@ class TableRun:
         return f"{reason}; {save_traceback(error, reason, self._state_dir)}"
 
     def _move_cursors(self) -> None:
-        """Commit the offsets of the last batch: Spark only calls ``commit`` with the next one."""
+        """Commit the offsets of the last batch: Spark calls ``commit`` only with the next one."""
         places = {
             (topic, int(number)): offset
             for topic, offsets in self.status.offsets.items()

@@ -13,7 +13,7 @@ from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
 
 
 def collected(rows: DataFrame, key: tuple[str, ...] = (), latest: tuple[str, ...] = ()) -> pa.Table:
-    """Return the rows; with ``latest``, only the row of each key that is greatest in it."""
+    """Return the rows; with ``latest``, for each key only the row with the greatest value in it."""
     if key and latest:
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own custom
 
@@ -38,7 +38,7 @@ def _check_keys(data: pa.Table, key: tuple[str, ...]) -> None:
                 f"{data.column(name).null_count} rows have no value in the key column {name!r}; "
                 "filter them out, or fill the column"
             )
-    # Arrow cannot group by structs, such as windows; their fields it can.
+    # Arrow cannot group by structs such as windows, only by their fields.
     flat = pa.table(dict(enumerated(data, key)))
     distinct = flat.group_by(flat.column_names).aggregate([]).num_rows
     if distinct < data.num_rows:

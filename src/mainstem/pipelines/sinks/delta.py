@@ -119,7 +119,7 @@ def _fields(schema: "Schema") -> str:
 
 
 def _greater(paths: list[str], both: Callable[[str, str], str]) -> str:
-    """Compare column by column, as tuples are compared."""
+    """Return an SQL condition that compares column by column, as tuples are compared."""
     choices = []
     for number, path in enumerate(paths):
         same = [both(each, "=") for each in paths[:number]]

@@ -11,8 +11,8 @@ def is_local(path: str) -> bool:
 def adopt(path: Path, name: str) -> None:
     """Replace the directory by the copy of that name, keeping the old one beside it.
 
-    A crash between the two renames leaves the copy under its own name, so that telling this again
-    finishes it; if the copy is gone, it was done.
+    A crash between the two renames leaves the copy under its own name, and repeating the call
+    completes the swap; if the copy does not exist, the swap is complete.
     """
     copy = path.with_name(f"{path.name}.{name}")
     if not copy.exists():

@@ -34,7 +34,7 @@ def _real(path: str) -> str:
 
 
 def _database(dsn: str) -> Hashable:
-    """Return host, port and name of a database; the text itself if it cannot be taken apart."""
+    """Return host, port and name of a database; the DSN itself if it cannot be parsed."""
     try:
         from psycopg import ProgrammingError  # noqa: PLC0415 - an extra
         from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MANIFESTS = "_manifest"
 SCHEMA = "schema"
-"""The columns, as a Parquet file without rows, beside the manifests."""
+"""A Parquet file without rows, beside the manifests, that stores the columns."""
 
 
 class Manifest(msgspec.Struct, frozen=True):

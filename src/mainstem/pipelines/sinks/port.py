@@ -1,8 +1,8 @@
-"""The port of sinks: each writes a batch once, however often it is called with it.
+"""The port of sinks: each writes a batch one time, however often ``write`` is called with it.
 
-A batch is known by its ``Mark``. Spark runs a batch again after a crash, with the same number and
-the same input; a sink that finds the mark committed does nothing. Batch numbers begin anew with
-every checkpoint, so a mark names the checkpoint, too.
+A batch is identified by its ``Mark``. Spark runs a batch again after a crash, with the same number
+and the same input; a sink that finds the mark committed does nothing. Batch numbers begin again
+with every checkpoint, so a mark also names the checkpoint.
 """
 
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ class Sink(Protocol):
         """Where the rows are, for messages."""
 
     def check(self, columns: "StructType") -> None:
-        """Raise InvalidDefinition if rows with these columns cannot be kept; before any batch."""
+        """Raise InvalidDefinition if rows with these columns cannot be stored; before any batch."""
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Commit the rows and the mark together, or nothing.
 
-        Returns False, and has not touched the rows, if the mark is there. Otherwise it has read all
-        of them, as what Spark keeps between batches comes about by that.
+        Returns False without reading the rows if the mark is already committed. Otherwise it reads
+        all of them, because reading them creates the state that Spark keeps between batches.
         """
 
     def read(self) -> "pa.Table | None":

@@ -29,7 +29,7 @@ _TYPES = {
     "timestamp_ntz": "timestamp without time zone",
     "decimal": "numeric",
 }
-"""All else is jsonb."""
+"""PostgreSQL types by Spark type; all others are jsonb."""
 
 
 class PostgresSink(msgspec.Struct, frozen=True):
@@ -75,12 +75,13 @@ class PostgresSink(msgspec.Struct, frozen=True):
         with self._opened() as base:
             if _is_written(base, mark):
                 return False
-        # Spark runs before anything is locked.
+        # Run Spark's work before anything is locked.
         data = collected(rows, self.key, self.latest)
         if not data.num_rows:
             return True
         with self._opened() as base:
-            # A driver taken for dead may still be writing; then the second one waits here.
+            # A driver that was considered dead may still be writing; then the second one waits
+            # here.
             base.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (mark.pipeline,))
             if _is_written(base, mark):
                 return True

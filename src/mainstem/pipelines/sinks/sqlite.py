@@ -26,7 +26,9 @@ _TYPES = {
     "double": "REAL",
     "binary": "BLOB",
 }
-"""Other types are TEXT: exact decimals, ISO times (UTC), nested values as JSON."""
+"""SQLite types by Spark type; others are TEXT: exact decimals, ISO times (UTC), nested values as
+JSON.
+"""
 
 
 class SqliteSink(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ MARKS = (
     "CREATE TABLE IF NOT EXISTS _mainstem_batches "
     "(pipeline TEXT PRIMARY KEY, batch BIGINT NOT NULL)"
 )
-"""The last batch of each pipeline that is committed in this database."""
+"""Stores the last committed batch of each pipeline in this database."""
 
 
 class Statements(msgspec.Struct, frozen=True):
@@ -22,14 +22,14 @@ class Statements(msgspec.Struct, frozen=True):
     latest: tuple[str, ...] = ()
 
     def create(self, types: Mapping[str, str]) -> str:
-        """Create the table if it does not exist."""
+        """Return the statement that creates the table if it does not exist."""
         lines = [f"{quoted(name)} {kind}" for name, kind in types.items()]
         if self.key:
             lines.append(f"PRIMARY KEY ({_listed(self.key)})")
         return f"CREATE TABLE IF NOT EXISTS {quoted(self.table)} ({', '.join(lines)})"
 
     def insert(self, placeholder: str) -> str:
-        """Add a row, or replace the one with the same key."""
+        """Return the statement that adds a row, or replaces the one with the same key."""
         values = ", ".join([placeholder] * len(self.columns))
         text = f"INSERT INTO {quoted(self.table)} ({_listed(self.columns)}) VALUES ({values})"
         if not self.key:
@@ -47,7 +47,7 @@ class Statements(msgspec.Struct, frozen=True):
 
 
 def quoted(name: str) -> str:
-    """Quote an identifier, whatever is in it."""
+    """Return an identifier in quotes, with any content escaped."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -56,9 +56,9 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def text_of(value: object) -> str:
-    """Write a value as text that sorts and compares as the value does, nested ones as JSON."""
+    """Return a value as text that sorts and compares like the value; nested ones as JSON."""
     if isinstance(value, datetime):
-        # One width for all, so that text sorts by time.
+        # A fixed width, so that text sorts by time.
         return (value.astimezone(UTC) if value.tzinfo else value).isoformat(
             sep=" ", timespec="microseconds"
         )

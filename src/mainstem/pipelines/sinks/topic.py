@@ -22,9 +22,9 @@ class TopicSink(msgspec.Struct, frozen=True):
 
     topic: str
     key: tuple[str, ...] = ()
-    """Columns that make the event's key; a later event of the same key replaces an earlier one."""
+    """Columns of the event's key; a later event of the same key replaces an earlier one."""
     address: str = ""
-    """Address of the broker; empty for that of the pipeline."""
+    """Address of the broker; empty for the pipeline's broker."""
 
     @property
     def place(self) -> str:

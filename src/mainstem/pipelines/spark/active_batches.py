@@ -32,7 +32,7 @@ class ActiveQueries:
         self._spark = spark
         self._now = now
         self._since: dict[str, tuple[object, float]] = {}
-        """Run id of a query → what it was doing, and since when."""
+        """Run id of a query → its activity, and since when."""
         self._seen = False
 
     def active_batches(self) -> list[ActiveBatch] | None:

@@ -33,7 +33,7 @@ appender.file.strategy.max = 1
 
 
 def start_gateway(settings: Mapping[str, str]) -> None:
-    """Start the JVM of this process, unless there is one."""
+    """Start the JVM of this process, unless it has one."""
     if SparkContext._gateway is not None:
         return
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
@@ -59,7 +59,7 @@ def end_gateway() -> None:
 
 
 def log_to(spark: SparkSession, file: Path) -> None:
-    """Let Spark's JVM log to a file: on a terminal its stack traces would hide our messages."""
+    """Make Spark's JVM log to a file: on a terminal its stack traces would hide our messages."""
     jvm = spark._jvm
     assert jvm is not None
     file.parent.mkdir(parents=True, exist_ok=True)

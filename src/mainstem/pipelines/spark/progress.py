@@ -15,7 +15,7 @@ Offsets = dict[str, dict[str, int]]
 
 
 class SourceCounts(msgspec.Struct, frozen=True):
-    """What was observed of one source in a batch."""
+    """The observed counts of one source in a batch."""
 
     events: int
     bad: int = 0
@@ -27,7 +27,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     number: int
     sources: dict[str, SourceCounts]
-    """By the name of the observation (``planner.observation``)."""
+    """Counts by the name of the observation (``planner.observation``)."""
     starts: Offsets
     ends: Offsets
     watermark_ms: int
@@ -42,7 +42,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     @property
     def events(self) -> int:
-        """How many events were read, from all sources."""
+        """Number of events read from all sources."""
         return sum(each.events for each in self.sources.values())
 
 

@@ -14,7 +14,7 @@ from mainstem.core.errors import MainstemError
 LEAST_JAVA = 17
 LEAST_SPARK = (4, 3)
 LEAST_MEMORY_BYTES = 2 << 30
-"""For the JVM, its Python workers and the operating system, with little data."""
+"""Minimum memory for the JVM, its Python workers and the operating system, with little data."""
 _INSTALL_SPARK = "pip install 'mainstem[spark]'"
 _INSTALL_CONNECT = "pip install 'mainstem[spark,connect]'"
 _INSTALL_JAVA = (
@@ -54,7 +54,7 @@ def find_java() -> Java:
     found = re.search(r'version "(\d+)(?:\.(\d+))?[^"]*"', answer.stderr + answer.stdout)
     if found is None:
         raise MissingJava(f"{program} -version does not print its version: {_INSTALL_JAVA}")
-    # Java 8 and older call themselves 1.8.
+    # Java 8 and older report a version 1.x.
     major = int(found[2] or 0) if found[1] == "1" else int(found[1])
     java = Java(program, found[0].split('"')[1], major)
     if major < LEAST_JAVA:

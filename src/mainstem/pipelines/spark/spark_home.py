@@ -18,7 +18,7 @@ _NEEDED = ("bin", "conf", "jars", "sbin")
 
 
 def use_installed_python() -> None:
-    """Let Spark use this Python and the PySpark installed for it.
+    """Make Spark use this Python and the PySpark installed for it.
 
     SPARK_HOME and PYSPARK_PYTHON of the environment take precedence.
     """
@@ -28,7 +28,7 @@ def use_installed_python() -> None:
 
 
 def home_without_zip() -> Path:
-    """Create such a directory; it is removed when this process exits."""
+    """Create a SPARK_HOME without that zip; it is removed when this process exits."""
     found = find_spec("pyspark")
     assert found is not None
     assert found.origin is not None

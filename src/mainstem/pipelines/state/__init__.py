@@ -1,1 +1,1 @@
-"""What a run keeps between restarts, in the state directory."""
+"""State that a run keeps between restarts, in the state directory."""

@@ -12,7 +12,7 @@ _FILE = "range.json"
 
 
 class CopyRange(msgspec.Struct, frozen=True):
-    """Where a one-off run begins and ends, as options of ``format("mainstem")``."""
+    """The range of a one-off run, as options of ``format("mainstem")``."""
 
     starting: dict[str, str]
     ending: dict[str, str]

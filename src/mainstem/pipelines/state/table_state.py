@@ -1,4 +1,4 @@
-"""The state directory of a pipeline: what is kept of each table between runs.
+"""The state directory of a pipeline: the stored state of each table.
 
 STATE/PIPELINE/TABLE/checkpoint       Spark's checkpoint
                     /identity         names this checkpoint in the marks of sinks

@@ -1,1 +1,1 @@
-"""Pipeline files to begin with, in a directory of their own, as it comes on the path of workers."""
+"""Sample pipeline files, in a directory of their own, as Spark's workers add it to their path."""

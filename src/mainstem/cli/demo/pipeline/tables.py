@@ -16,7 +16,7 @@ from mainstem import pipelines as p
     sink=p.delta("tables/views", key=("minute", "page")),
 )
 def views(events: DataFrame) -> DataFrame:
-    """Count views and visitors of each page, minute by minute."""
+    """Count views and visitors of each page per minute."""
     window = F.window("at", "1 minute").alias("minute")
     counted = events.groupBy(window, "page").agg(
         F.count("*").alias("views"), F.approx_count_distinct("visitor").alias("visitors")
@@ -31,7 +31,7 @@ def views(events: DataFrame) -> DataFrame:
     sink=p.sqlite("tables/shop.db", "revenue", key="city"),
 )
 def revenue(events: DataFrame) -> DataFrame:
-    """Add up what each city has bought."""
+    """Sum up the purchases of each city."""
     return events.groupBy("city").agg(
         F.count("*").alias("purchases"), F.sum("amount").alias("revenue")
     )
@@ -44,7 +44,7 @@ def revenue(events: DataFrame) -> DataFrame:
     sink=p.delta("tables/readings", key=("minute", "sensor")),
 )
 def readings(events: DataFrame) -> DataFrame:
-    """Find how warm it was at each sensor, minute by minute."""
+    """Compute the temperatures of each sensor per minute."""
     window = F.window("at", "1 minute").alias("minute")
     measured = events.groupBy(window, "sensor").agg(
         F.min("celsius").alias("lowest"), F.max("celsius").alias("highest")
