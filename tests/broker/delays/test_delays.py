@@ -10,7 +10,7 @@ from tests.long_runs import LONG
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.delays import delays
-from mainstem.broker.delays.delays import MAX_AT_ONCE, DelayedEvent
+from mainstem.broker.delays.delays import LOOK_MS, MAX_AT_ONCE, DelayedEvent
 from mainstem.broker.journal import DELAYED, IDS, SETTINGS_OF
 from mainstem.broker.publishing.atomic import PublishedAll
 from mainstem.broker.queues.dead_letters import RoutedEvent
@@ -100,6 +100,14 @@ def test_events_are_published_when_they_are_due_the_earliest_first(
     assert broker.delays.waiting() == (0, None, 0)
 
 
+def test_the_clock_is_looked_at_every_minute(broker: Broker, clock: Clock) -> None:
+    delay(broker, clock, HOUR_MS, b"x")
+    assert broker.wait_ms() == LOOK_MS
+    broker.tick()
+    clock.now_ms += HOUR_MS - 5
+    assert broker.wait_ms() == 5
+
+
 def test_an_event_stays_as_it_is(broker: Broker, clock: Clock) -> None:
     broker.create_topic("wide", TopicSettings(partitions=4))
     event = Event(b"\xff", b"\xfe", (("h", b"1"), ("h", None)), timestamp_ms=7)
@@ -138,6 +146,7 @@ def test_an_event_that_its_topic_does_not_take_is_refused_at_once(
     assert broker.delays.waiting().events == 0
 
 
+@pytest.mark.timeout(0 if LONG else 300)
 def test_many_delayed_events_are_in_nobodys_way(clock: Clock) -> None:
     log = CountedLog()
     broker = new_broker(log, clock)
@@ -158,6 +167,7 @@ def test_many_delayed_events_are_in_nobodys_way(clock: Clock) -> None:
     assert (log.reads, log.appends) == (1, [1, 1, 2])
 
 
+@pytest.mark.timeout(0 if LONG else 300)
 def test_many_that_are_due_at_once_come_in_slices(clock: Clock) -> None:
     log = CountedLog()
     broker = new_broker(log, clock)
@@ -291,6 +301,18 @@ def test_routes_are_found_when_events_are_due_and_wait_for_their_head(
     assert values(read_all(broker, "t")) == [b"not held up", b"t u"]
     assert values(read_all(broker, "u")) == [b"t u", b"u none"]
     assert broker.delays.waiting().events == 1
+
+
+def test_an_event_whose_record_is_gone_holds_up_no_other(broker: Broker, clock: Clock) -> None:
+    delay(broker, clock, 5, b"a", b"b", b"c")
+    # As after a repair of a damaged disk.
+    broker.delays._log.cut(AT, start=1)
+
+    clock.now_ms += 5
+    run(broker)
+
+    assert values(read_all(broker, "t")) == [b"b", b"c"]
+    assert broker.delays.waiting() == (0, None, 1)
 
 
 def test_what_was_moved_frees_disk_and_what_waits_long_is_written_anew(

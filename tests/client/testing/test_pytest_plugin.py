@@ -151,6 +151,26 @@ def test_queues_and_confirmed_messages_are_there_after_a_crash(mainstem: LocalBr
     connection.close()
 
 
+def test_delayed_messages_come_when_the_clock_is_moved(mainstem: LocalBroker) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(mainstem.amqp_url))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    kind = {"x-delayed-type": "fanout"}
+    channel.exchange_declare("later", "x-delayed-message", durable=True, arguments=kind)
+    channel.queue_declare("orders", durable=True)
+    channel.queue_bind("orders", "later")
+    channel.basic_publish(
+        "later", "", b"book", pika.BasicProperties(headers={"x-delay": 3_600_000})
+    )
+    assert channel.basic_get("orders") == (None, None, None)
+
+    mainstem.advance(3601)
+
+    _, _, body = next(channel.consume("orders", inactivity_timeout=30))
+    assert body == b"book"
+    connection.close()
+
+
 def test_a_queue_of_amqp_may_be_on_a_topic_of_the_test(mainstem: LocalBroker) -> None:
     bills = mainstem.topic("bills")
     stem = mainstem.connect()

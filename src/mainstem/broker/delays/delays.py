@@ -28,6 +28,7 @@ from mainstem.broker.delays.records import (
     delayed_record,
     moved_record,
     original,
+    ranges_of,
 )
 from mainstem.broker.journal import DELAYED, IDS, SETTINGS_OF
 from mainstem.broker.publishing.batching import PartitionBatch, runs
@@ -47,6 +48,8 @@ MAX_BYTES = 4 * 1024 * 1024
 THIN_SHARE = 4
 """Delayed events are copied to the end while they are fewer than one in this many."""
 TIDY_MS = 1_000
+LOOK_MS = 60_000
+"""The longest wait: the time of day may be set, and timers stand still while a machine sleeps."""
 _AGAIN_MS = 1_000
 """Delay in ms before a retry when the disk is full."""
 _READ_BYTES = 64 * 1024
@@ -155,7 +158,9 @@ class Delays:
             due_ms = self.index.next_due_ms()
         if self._moved_some:
             due_ms = self._tidy_ms if due_ms is None else min(due_ms, self._tidy_ms)
-        return None if due_ms is None else max(due_ms, self._retry_ms)
+        if due_ms is None:
+            return None
+        return max(min(due_ms, self._now_ms() + LOOK_MS), self._retry_ms)
 
     def tick(self) -> None:
         """Publish some of the events that are due."""
@@ -177,9 +182,9 @@ class Delays:
             return False
         left = dict.fromkeys(entries)
         try:
-            tail = self._log.bounds(_AT).tail
+            start, tail = self._log.bounds(_AT)[:2]
             unseen = [offset for _, offset in entries if offset >= tail]
-            found = self._records(sorted(at for _, at in entries if at < tail))
+            found = self._records(sorted(at for _, at in entries if start <= at < tail))
             self._forget_lost(at for _, at in entries if at < tail and at not in found)
             slice_ = _Slice(self._state, now_ms)
             for entry in entries:
@@ -192,12 +197,12 @@ class Delays:
                     else:
                         self._send(slice_, entry[1], original(record, said), said.target)
             if slice_.moved:
-                mark = build_one(moved_record(slice_.moved), now_ms)
+                moved = Moved(ranges_of(slice_.moved))
+                mark = build_one(moved_record(moved), now_ms)
                 appended = self._log.append([*slice_.batches(), (_AT, mark)])
                 self._dropped += slice_.dropped
-                moved = set(slice_.moved)
-                self.index.remove([(at, at) for at in moved])
-                left = {entry: None for entry in left if entry[1] not in moved}
+                self.index.remove(moved.ranges)
+                left = {entry: None for entry in left if entry[1] in self.index}
                 self._moved_some = True
                 self._block_until(appended)
             elif unseen:
@@ -265,10 +270,11 @@ class Delays:
                 break
             size += len(record.value or b"")
             copies[offset] = (record, said.due_ms)
-        mark = build_one(moved_record(copies), now_ms)
+        moved = Moved(ranges_of(copies))
+        mark = build_one(moved_record(moved), now_ms)
         written = [(_AT, build_one(_bare(record), now_ms)) for record, _ in copies.values()]
         appended = self._log.append([*written, (_AT, mark)])
-        self.index.remove([(at, at) for at in copies])
+        self.index.remove(moved.ranges)
         for offset, (_, due_ms) in zip(appended.offsets, copies.values(), strict=False):
             self.index.add(offset, due_ms)
         self._block_until(appended)
@@ -289,21 +295,24 @@ class Delays:
     def _records(self, offsets: Sequence[int]) -> dict[int, tuple[Event, Delayed]]:
         """Return the delayed events at these offsets, which must be ascending."""
         found: dict[int, tuple[Event, Delayed]] = {}
-        wanted = iter(offsets)
-        offset = next(wanted, None)
-        while offset is not None:
-            for batch in batches(self._log.read(_AT, offset, _READ_BYTES).tobytes()):
+        at = 0
+        while at < len(offsets):
+            read = self._log.read(_AT, offsets[at], _READ_BYTES)
+            if not read.length:
+                break
+            for batch in batches(read.tobytes()):
                 base = read_header(batch).base_offset
-                if base > offset:
-                    break
-                if base == offset:
+                while at < len(offsets) and offsets[at] < base:
+                    # Its record is gone.
+                    at += 1
+                if at < len(offsets) and offsets[at] == base:
                     for record in events(batch):
                         said = decode_key(record.key or b"")
                         if isinstance(said, Delayed):
-                            found[offset] = record, said
-                    offset = next(wanted, None)
-                    if offset is None or offset > base + _NEAR:
-                        break
+                            found[base] = record, said
+                    at += 1
+                if at == len(offsets) or offsets[at] > base + _NEAR:
+                    break
         return found
 
 

@@ -4,7 +4,7 @@ A delayed event's record has the event's value and headers; the record's key is 
 time, the target and the event's own key.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import msgspec
 
@@ -55,9 +55,9 @@ def delayed_record(event: Event, due_ms: int, target: ToTopic | ToRoute) -> Even
     return Event(event.value, key, event.headers)
 
 
-def moved_record(offsets: Iterable[int]) -> Event:
-    """Return the mark for offsets that are no longer delayed."""
-    return Event(None, _encode(Moved(tuple(_ranges(offsets)))))
+def moved_record(moved: Moved) -> Event:
+    """Return the record of a mark."""
+    return Event(None, _encode(moved))
 
 
 def original(record: Event, said: Delayed) -> Event:
@@ -65,13 +65,12 @@ def original(record: Event, said: Delayed) -> Event:
     return Event(record.value, said.key, record.headers, said.timestamp_ms)
 
 
-def _ranges(offsets: Iterable[int]) -> Iterator[Range]:
-    first = last = -1
+def ranges_of(offsets: Iterable[int]) -> tuple[Range, ...]:
+    """Return offsets as ranges, in ascending order."""
+    found: list[Range] = []
     for offset in sorted(offsets):
-        if offset != last + 1 or first < 0:
-            if first >= 0:
-                yield first, last
-            first = offset
-        last = offset
-    if first >= 0:
-        yield first, last
+        if found and offset == found[-1][1] + 1:
+            found[-1] = found[-1][0], offset
+        else:
+            found.append((offset, offset))
+    return tuple(found)
