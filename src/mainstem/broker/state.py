@@ -221,7 +221,10 @@ class State:
         return durable
 
     def apply_cursor(self, change: CursorChange) -> None:
-        """Apply a change to a cursor; if it moves back, the log keeps all events it still has."""
+        """Apply a change to a cursor.
+
+        If it moves back, the log keeps all events that it still has.
+        """
         at, cursor = PartitionId(change.key.topic_id, change.key.partition), change.value
         known = self.cursors.at(change.key.group, at)
         self.cursors.apply(change)
@@ -229,10 +232,10 @@ class State:
             self.keep_all(at)
 
     def keep_all(self, partition: PartitionId) -> None:
-        """Have no more events thinned out, in a topic with ``delete_acked``."""
+        """Stop thinning a partition, in a topic with ``delete_acked``."""
         topic = self.topics.by_id(partition.topic_id)
         if topic is not None and topic.settings.delete_acked:
-            # A deleted partition, or one of a log that has stopped, is not thinned anyway.
+            # A deleted partition, or one of a stopped log, is not thinned anyway.
             with suppress(MainstemError):
                 self.log.thin(partition, 0, ())
 

@@ -10,15 +10,15 @@ _MAX_DELAY_S = 100 * 366 * 86_400
 
 
 class DueTime(msgspec.Struct, frozen=True):
-    """A delay from now, or a time; one of the two."""
+    """The due time, as a delay from now or as a time."""
 
     delay_s: float | None
     at: datetime | None
 
     def to_ms(self, now_ms: int) -> int:
-        """Return the time in ms; raises InvalidSetting unless exactly one of both is given.
+        """Return the due time in ms; raises InvalidSetting unless exactly one of the two is given.
 
-        A time without a time zone is refused, as it could mean several.
+        A time without a time zone is refused, because it is ambiguous.
         """
         if (self.delay_s is None) == (self.at is None):
             raise InvalidSetting("schedule(...) takes either delay_s=… or at=…: give one of them")

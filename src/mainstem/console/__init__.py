@@ -1,1 +1,1 @@
-"""Web pages that show the log, the cursors and the redeliveries."""
+"""Will have web pages for the log, cursors and redeliveries; empty so far."""

@@ -1,10 +1,10 @@
 """Operations for operators: heads and the node offer them by name, the admin head calls them.
 
-How this works: an operation has a name such as ``exchanges/bind``, the type of its arguments, and a
-function. The function checks the peer's permissions, waits until what it has changed is durable,
-and returns a value that can be written as JSON. It is called in a thread, never in the event
-loop's (``HeadContext.from_thread`` gets there), and knows nothing of HTTP; the admin head knows
-nothing of what is behind a name.
+How this works: an operation has a name such as ``exchanges/bind``, an argument type, and a
+function. The function checks the peer's permissions, waits until its changes are durable, and
+returns a value that can be encoded as JSON. It is called in a thread, never in the event loop's
+(``HeadContext.from_thread`` calls back into the loop). It knows nothing of HTTP, and the admin head
+knows operations only by name.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,23 +19,26 @@ Arguments = TypeVar("Arguments", bound=msgspec.Struct)
 
 
 class Run(Protocol):
-    """Runs an operation for a peer."""
+    """Runs an operation on behalf of a peer."""
 
     def __call__(self, peer: Peer, given: Mapping[str, object], *, text: bool) -> object:
-        """Return the answer; ``text``: all arguments are text, also the numbers."""
+        """Run it and return the answer.
+
+        ``text``: all argument values are text, including numbers.
+        """
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One operation."""
+    """An operation: its argument type and its function."""
 
     name: str
     changes: bool
-    """Whether it changes something."""
+    """Whether it may change something."""
     run: Run
 
 
 class OperationFailed(MainstemError):
-    """An operation was refused, for a reason that no other error has."""
+    """An operation was refused for a reason that has no error class of its own."""
 
     def __init__(self, failure: Failure, why: str) -> None:
         super().__init__(why)
@@ -43,7 +46,7 @@ class OperationFailed(MainstemError):
 
 
 class Administration:
-    """All operations that are offered now; filled in the event loop, read from any thread."""
+    """All registered operations; changed in the event loop, read from any thread."""
 
     def __init__(self) -> None:
         self._operations: dict[str, Operation] = {}
@@ -56,7 +59,7 @@ class Administration:
         *,
         changes: bool,
     ) -> None:
-        """Offer an operation; one of the same name is replaced."""
+        """Register an operation; replaces one of the same name."""
 
         def run(peer: Peer, given: Mapping[str, object], *, text: bool) -> object:
             try:
@@ -68,7 +71,7 @@ class Administration:
         self._operations[name] = Operation(name, changes, run)
 
     def find(self, name: str) -> Operation | None:
-        """Return an operation, None if nobody offers it."""
+        """Return an operation, None if it is not registered."""
         return self._operations.get(name)
 
     def __iter__(self) -> Iterator[Operation]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DEFAULTS = TopicSettings()
 LOOP_S = 10.0
-"""How long a thread waits for the loop."""
+"""Time limit for a thread that waits for the loop."""
 T = TypeVar("T")
 
 
@@ -75,7 +75,7 @@ class HeadContext:
         self.now_ms = now_ms
         self.operations = operations
         self.administration = Administration()
-        """Operations for operators, which heads offer when they start."""
+        """The registered operations for operators."""
         self.defaults = defaults
         """The settings of topics that are created without settings."""
         self.auto_create = auto_create
@@ -173,13 +173,13 @@ class HeadContext:
                 self._calls.clear()
 
     def from_thread(self, call: Callable[[], T]) -> T:
-        """Call in the loop's thread, and return the result; from any other thread."""
+        """Run a call in the loop's thread and return its result; called from any other thread."""
         called = futures.Future[T]()
 
         def settle() -> None:
             try:
                 called.set_result(call())
-            # Whatever it is, it is raised in the thread that waits.
+            # Any exception is raised in the waiting thread.
             except Exception as error:
                 called.set_exception(error)
 

@@ -183,7 +183,9 @@ class Dispatcher:
         self.clock = clock
         self.is_stopped = False
         self.dry: Call = _nothing
-        """Called when a queue has nothing for a consumer: what is settled may change that."""
+        """Called when a queue has nothing for a consumer, as pending settlements may change
+        that.
+        """
         self._queues: dict[tuple[str, str], _Queue] = {}
 
     def session(self, credit: int | None = None) -> SessionCredit:

@@ -65,7 +65,7 @@ class RunningHead(Protocol):
 
 
 ForgetQueue = Callable[["Door", str], None]
-"""Deletes a head's definitions of a queue of that name, if that queue is gone."""
+"""Deletes a head's definitions of a queue of that name, if that queue was deleted."""
 Start = Callable[["HeadContext", HeadSettings, "socket.socket"], Awaitable[RunningHead]]
 
 

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 DELAY_MS = 1
 """How long acknowledgements wait for others."""
 RETRY_MS = 1_000
-"""Delay before settlements that the full disk did not take are tried again."""
+"""Delay before settlements that a full disk refused are retried."""
 MANY = 1_000
-"""The number of settlements that wait no longer."""
+"""Number of collected settlements that triggers the append at once."""
 
 Call = Callable[[], None]
 Refused = Callable[[MainstemError], None]
 """Called with the error of a settlement that was refused."""
 _From = tuple[tuple[str, str], str, Refused]
-"""Queue, owner, and who is told of refusals."""
+"""Queue, owner, and the callback for refusals."""
 
 
 class Settlements:
     """Collects settlements; used in the thread of the event loop."""
 
     def __init__(self, soon: Callable[[Call], None], after: Callable[[int, Call], object]) -> None:
-        """``soon``: call in this iteration of the loop; ``after``: after so many milliseconds."""
+        """``soon``: calls in this iteration of the loop; ``after``: calls after a delay in ms."""
         self._soon, self._after = soon, after
         self._is_soon = self._is_later = False
         """Whether a call of ``flush`` is scheduled."""
@@ -67,12 +67,12 @@ class Settlements:
             self._flush_after(DELAY_MS)
 
     def wait_no_more(self) -> None:
-        """Settle everything soon from now on, because the server stops."""
+        """Settle at the end of each iteration from now on, because the server stops."""
         self._is_stopping = True
         self.flush_soon()
 
     def flush_soon(self) -> None:
-        """Settle all that were added at the end of this iteration: an event may depend on it."""
+        """Settle all collected ones at the end of this iteration, as an event may depend on it."""
         if self._waiting and not self._is_soon:
             self._is_soon = True
             self._soon(self.flush)

@@ -1,4 +1,4 @@
-"""Tells heads that are not running of deleted queues, which they may have declared."""
+"""Notifies heads that are not running of deleted queues, which they may have declared."""
 
 from functools import partial
 
@@ -7,7 +7,7 @@ from mainstem.heads import HEADS
 
 
 def watch_deletions(door: Door) -> None:
-    """Let every head forget queues that are deleted; a head that starts watches them itself."""
+    """Make every head that is not running delete its definitions of deleted queues."""
     for head in HEADS:
         if head.forget_queue is not None:
             door.queues.watch_deletions(head.name, partial(head.forget_queue, door))

@@ -98,7 +98,10 @@ class Queues(Protocol):
         """Return the state of a queue; raises UnknownQueue."""
 
     def waiting_bytes(self, topic: str, name: str) -> int:
-        """Return the bytes of the visible values that were never delivered; reads them once."""
+        """Return the total size of visible values that were never delivered.
+
+        Each is read one time.
+        """
 
     def every(self, name: str | None = None) -> list[QueueState]:
         """Return every queue, or those of one name, sorted by topic and name."""

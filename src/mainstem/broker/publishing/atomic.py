@@ -41,7 +41,7 @@ class PublishedAll(NamedTuple):
 
 
 class _Built(NamedTuple):
-    """The record batches of an entry."""
+    """Encodes the events of an entry as record batches."""
 
     events: Sequence[Event]
     settings: TopicSettings
@@ -127,7 +127,7 @@ class AtomicPublish:
 
 
 def _copied(last: _Built, topic: Topic, entry: TopicEvents) -> list[PartitionBatch] | None:
-    """Return the batches of the events of another entry if this one has the same; else None.
+    """Return the batches of another entry with equal events, None otherwise.
 
     A message that goes to many queues is encoded once.
     """
@@ -139,7 +139,7 @@ def _copied(last: _Built, topic: Topic, entry: TopicEvents) -> list[PartitionBat
     if topic.settings is not last.settings and topic.settings != last.settings:
         return None
     (first,) = last.made
-    # A copy, as the log writes the offset into it.
+    # A copy, because the log writes offsets into it.
     return [PartitionBatch(partition, bytearray(first.batch), first.places)]
 
 

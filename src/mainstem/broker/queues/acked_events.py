@@ -1,11 +1,11 @@
 """Deletes events that every queue has settled, in topics with ``delete_acked``.
 
-How this works: a settlement marks its topic, and a start all of them. About once a second the
+How this works: a settlement marks its topic, and a start marks all topics. About once a second the
 marked topics are checked. Events are deleted up to the first one that some queue has not settled or
-some live group has not read, when that frees a whole segment. If such an event is stuck, the log is
-told which later ones are needed, and frees the space of the others (``Log.thin``). That comes a
-second later than it could, so that deliveries that are settled quickly do not have segments
-rewritten. A queue or a group that moves back calls it off.
+some live group has not read, when that frees a whole segment. If that event stays unsettled, the
+log gets the list of later events that are needed, and frees the space of the others (``Log.thin``).
+This happens a second later than possible, so that segments are not rewritten for deliveries that
+are settled quickly. A queue or group that moves back cancels it.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ INTERVAL_MS = 1_000
 LIVE_MS = 86_400_000
 """A group that has committed nothing for this long no longer keeps events from deletion."""
 AT_ONCE = 500
-"""How many topics are checked at once."""
+"""Number of topics checked at once."""
 
 Trim = Callable[[str, int, int], Bounds]
 
@@ -38,7 +38,7 @@ class AckedEvents:
         self._now_ms, self._monotonic_ms = state.clocks
         self._next_ms = 0
         self._taken: dict[PartitionId, int] = {}
-        """Up to where all queues and groups had taken events in, at the previous check."""
+        """The first offset that some queue or group had not read yet, at the previous check."""
         for topic in state.topics:
             if topic.settings.delete_acked:
                 registry.settler.note_settled(topic.id)
@@ -54,7 +54,7 @@ class AckedEvents:
         self._next_ms = self._monotonic_ms() + INTERVAL_MS
         marked = self._registry.settler.settled_topics
         with self._registry.lock:
-            # The others have their turn in a second, so that a tick does not take long.
+            # The other topics are checked a second later, so that a tick does not take long.
             topic_ids = list(islice(marked, AT_ONCE))
             for topic_id in topic_ids:
                 del marked[topic_id]
@@ -72,7 +72,8 @@ class AckedEvents:
 
     def _look_at(self, topic: Topic, at: PartitionId) -> None:
         bounds = self._state.log.bounds(at)
-        # Held until the log knows what is needed: meanwhile no queue and no group moves back.
+        # Held until the log has the list of needed events: meanwhile no queue or group can move
+        # back.
         with self._registry.lock, self._state.lock:
             unsettled = self._registry.unsettled(at, bounds.tail)
             taken = min(unsettled.next, self._read_to(at, bounds.tail))
@@ -82,7 +83,7 @@ class AckedEvents:
                 self._thin(at, before, unsettled)
         if settled < taken:
             if self._taken.get(at) != taken:
-                # What was settled since then can go after the next check.
+                # Events settled since then are dropped after the next check.
                 self._registry.settler.note_settled(topic.id)
             self._taken[at] = taken
         else:
@@ -95,8 +96,8 @@ class AckedEvents:
             self._trim(topic.name, at.number, settled)
 
     def _thin(self, at: PartitionId, before: int, unsettled: Unsettled) -> None:
-        """Let settled events before an offset go; under the locks."""
-        # Consumers of aborted transactions' events need the markers, whose offsets are not known.
+        """Allow the log to drop settled events before an offset; called under both locks."""
+        # Consumers need the markers of aborted transactions, whose offsets are not known.
         for span in self._transactions.aborted(at, 0, before):
             before = min(before, span.first_offset)
         self._state.before_cut(at, before)

@@ -26,7 +26,9 @@ _FEW = 32
 """With at most this many entries the whole state is written: a change would hardly be smaller."""
 _MANY_CHANGES = 10_000
 MAX_DELAYED = 20_000
-"""Delayed events that hold up no fresh ones; the window is written whole now and then."""
+"""Number of delayed events that do not hold up later ones; limited, as the state is sometimes
+written whole.
+"""
 
 
 class Back(NamedTuple):
@@ -137,7 +139,7 @@ class Window:
         return self.keyed and self.lines is None
 
     def is_full(self, max_unsettled: int) -> bool:
-        """Whether fresh events must wait; delayed ones do not hold them up, unless very many."""
+        """Whether no further events may be read; delayed ones count only if there are very many."""
         count = len(self.entries)
         return (
             count >= max_unsettled and count - min(len(self.delays), MAX_DELAYED) >= max_unsettled

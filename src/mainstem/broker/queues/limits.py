@@ -25,7 +25,7 @@ Found = tuple[int, Event, Cause]
 
 
 class WaitingBytes:
-    """Counts the bytes of the values that were never delivered."""
+    """Counts the bytes of values that were never delivered."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, deque[tuple[int, int]]] = {}
@@ -36,7 +36,7 @@ class WaitingBytes:
     def count(
         self, windows: Mapping[int, Window], reader: Callable[[int, int], PartitionReader]
     ) -> int:
-        """Return the bytes that wait now; reads what was appended since the last call."""
+        """Return the bytes that wait now; reads only events appended since the last call."""
         for number, window in windows.items():
             sizes = self._sizes.setdefault(number, deque())
             while sizes and sizes[0][0] < window.next:

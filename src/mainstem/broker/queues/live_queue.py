@@ -118,7 +118,7 @@ class LiveQueue:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether there are events that may have been in flight when a process ended."""
+        """Whether there are events that may have been in flight when a process crashed."""
         return any(window.start < window.unsure for window in self.windows.values())
 
     def alter(self, settings: QueueSettings) -> list[Callback]:
@@ -301,7 +301,7 @@ class LiveQueue:
         return found
 
     def waiting_bytes(self) -> int:
-        """Return the bytes of the visible values that were never delivered."""
+        """Return the total size of visible values that were never delivered."""
         return self._waiting_bytes.count(self.windows, self._reader)
 
     def _is_head_fresh(self, number: int) -> bool:

@@ -241,7 +241,10 @@ class Queues:
             return described(live)
 
     def waiting_bytes(self, topic: str, name: str) -> int:
-        """Return the bytes of the visible values that were never delivered; reads them once."""
+        """Return the total size of visible values that were never delivered.
+
+        Each is read one time.
+        """
         with self._registry.turn():
             live = self._registry.opened(topic, name)
             self._registry.expire(live)

@@ -125,7 +125,7 @@ class ChangeKey(msgspec.Struct, frozen=True, array_like=True, tag="change"):
 
 
 class RunKey(msgspec.Struct, frozen=True, array_like=True, tag="run"):
-    """Compaction key of the note whether a process uses the queues."""
+    """Compaction key of the record that says whether a process uses queues."""
 
 
 class QueueSet(msgspec.Struct, frozen=True, tag_field="kind", tag="subscription/1"):
@@ -187,11 +187,11 @@ class WindowChange(
 
 
 class RunSet(msgspec.Struct, frozen=True, tag_field="kind", tag="run/1", omit_defaults=True):
-    """Whether a process uses the queues: if one is left behind that does, it has crashed."""
+    """Whether a process uses queues; if it does at the next start, that process has crashed."""
 
     is_running: bool
     unsure: tuple[QueueKey, ...] = ()
-    """Queues of which events may have been in flight in a crash before, and are not settled."""
+    """Queues with unsettled events that may have been in flight at an earlier crash."""
 
 
 Key = QueueKey | WindowKey | ChangeKey | RunKey

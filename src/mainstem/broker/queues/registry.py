@@ -52,18 +52,18 @@ Overlay = Callable[[str, QueueSettings], QueueSettings]
 
 
 class Unsettled(NamedTuple):
-    """The events of a partition that some queue has not settled: from ``next`` on, and others."""
+    """The unsettled events of a partition over all queues: from ``next`` on, and single others."""
 
     next: int
     offsets: Collection[int]
 
     @property
     def first(self) -> int:
-        """The first of them."""
+        """The first unsettled offset."""
         return min(self.next, min(self.offsets, default=self.next))
 
     def count_before(self, offset: int) -> int:
-        """Return how many of them are before an offset, which is at most ``next``."""
+        """Return the number of unsettled events before an offset, which is at most ``next``."""
         return sum(each < offset for each in self.offsets)
 
 
@@ -131,7 +131,7 @@ class QueueRegistry:
         stopped = () if run is None else run.unsure
         has_crashed = crashed or (run is not None and run.is_running)
         self._unsure = dict.fromkeys(self.fold if has_crashed else stopped)
-        """Queues whose events may have been in flight when a process ended before this one."""
+        """Queues whose events may have been in flight when an earlier process crashed."""
 
     def turn(self) -> "_Turn":
         """Hold the lock; after releasing it, call the callbacks collected meanwhile."""
@@ -208,18 +208,18 @@ class QueueRegistry:
         return live
 
     def close(self) -> None:
-        """Note that this process stops, and which queues a crash before it has left unsure."""
+        """Record that this process stops, with the queues that an earlier crash left uncertain."""
         with self.lock:
             unsure = {key for key, live in self._live.items() if live.is_unsure}.union(self._unsure)
             left = tuple(key for key in self.fold if key in unsure)
             self._note_run(is_running=False, unsure=left)
 
     def _note_run(self, *, is_running: bool, unsure: tuple[QueueKey, ...] = ()) -> None:
-        """Write whether this process uses queues, if that is not known yet."""
-        # Nothing is in flight where no process ever used a queue.
+        """Record that this process uses queues, unless that is recorded already."""
+        # Nothing is in flight if no process ever used a queue.
         was_running = self.fold.run is not None and self.fold.run.is_running
         if was_running != is_running:
-            # Nor may a full disk prevent the use; the next opened queue tries again.
+            # A full disk must not prevent the use; the next opened queue retries.
             with suppress(StorageFull):
                 run = RunSet(is_running, unsure)
                 self.settler.write([QueueChange(RunKey(), run)]).hand_over()
@@ -411,7 +411,7 @@ class QueueRegistry:
             for at in topic.partitions:
                 live, stored = self._live.get(key), self.fold.window(key, at.number)
                 if live is None and not stored.next:
-                    # Nothing is settled, so nothing can be beyond the end.
+                    # Nothing is settled, so no state can be beyond the end.
                     continue
                 end = self._state.log.bounds(at).end
                 window = live.windows.get(at.number) if live is not None else None

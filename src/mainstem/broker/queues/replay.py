@@ -59,7 +59,7 @@ class QueueFold:
         self._by_name: dict[str, dict[QueueKey, None]] = {}
         self._windows: dict[QueueKey, dict[int, _Written]] = {}
         self.run: RunSet | None = None
-        """Whether a process uses the queues; None if none ever did."""
+        """Whether a process uses queues; None if no process ever did."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QueueFold):

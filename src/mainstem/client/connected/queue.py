@@ -316,7 +316,7 @@ class ConnectedQueue(Closing):
             raise error
 
     def _late(self, members: Iterable[ShareMember]) -> MainstemError | None:
-        """Return the first error of settlements with ``wait=False``, which names the others."""
+        """Return the first error of settlements with ``wait=False``; its text names the others."""
         late = dict(each for member in members for each in member.take_late().items())
         if not late:
             return None

@@ -65,7 +65,7 @@ class SettlementWindow:
             self._write_all()
 
     def check(self) -> None:
-        """Raise the first error since the last call, which names the others."""
+        """Raise the first error since the last call; its text names the others."""
         if not self._failed:
             return
         error = self._failed.popleft()

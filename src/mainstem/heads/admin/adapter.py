@@ -40,7 +40,7 @@ class Pages:
         """Lets a client notice that another server answers at this address."""
 
     def has(self, path: str) -> bool:
-        """Tell whether there is a page."""
+        """Tell whether a page exists at this path."""
         return path in _PATHS
 
     def is_slow(self, target: str) -> bool:

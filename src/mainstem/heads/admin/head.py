@@ -85,7 +85,10 @@ class AdminConversation:
 
 
 class _Making:
-    """Makes answers: slow ones in a thread; pages once for all peers that request one meanwhile."""
+    """Produces answers: slow ones in a thread.
+
+    A page one time for all peers that request it meanwhile.
+    """
 
     def __init__(self, pages: Pages, operations: OperationPages) -> None:
         self._pages = pages
@@ -143,7 +146,7 @@ def listen(
     listener: "socket.socket",
     settings: AdminSettings | None = None,
 ) -> Server:
-    """Serve pages and operations."""
+    """Serve pages and operations on a bound socket."""
     chosen = settings or AdminSettings()
     making = _Making(pages, operations)
 

@@ -1,7 +1,7 @@
-"""Operations over HTTP: reading ones by GET with a query, those that change something by POST.
+"""Operations over HTTP: read-only ones by GET with a query, the others by POST.
 
-A POST has its arguments as a JSON object. What web pages of other origins must not be able to do is
-refused before (``session.py``).
+The arguments of a POST are a JSON object. ``session.py`` refuses requests that a web page of
+another origin could make.
 """
 
 import logging
@@ -21,7 +21,7 @@ _logger = logging.getLogger("mainstem.heads.admin")
 
 
 class OperationPages:
-    """Answers requests for operations."""
+    """Handles requests for operations."""
 
     def __init__(self, administration: Administration, auth: Auth, run_id: str) -> None:
         self._administration = administration
@@ -29,11 +29,11 @@ class OperationPages:
         self._run_id = run_id
 
     def is_for(self, request: HttpRequest) -> bool:
-        """Tell whether a request is for an operation: every POST is meant for one."""
+        """Tell whether a request is for an operation; every POST is."""
         return request.posts or self._administration.find(request.path[1:]) is not None
 
     def answer(self, request: HttpRequest, peer: Peer) -> HttpAnswer:
-        """Run an operation and return its answer; from any thread but the loop's."""
+        """Run an operation and return its answer; called in any thread but the loop's."""
         operation = self._administration.find(request.path[1:])
         if operation is None:
             offered = ", ".join(each.name for each in self._administration if each.changes)
@@ -57,13 +57,14 @@ class OperationPages:
         except MainstemError as error:
             return _problem(STATUSES[error.failure], str(error), error.failure)
         except Exception:
-            # A thread of the loop's pool, whose peer must be answered all the same.
+            # This thread belongs to the loop's pool, and the peer must get an answer after any
+            # exception.
             _logger.exception("operation %s failed", operation.name)
             return _problem(500, f"{request.path} failed; the server's log says why")
 
 
 def method_refused(request: HttpRequest, allow: str) -> HttpAnswer:
-    """Return the refusal of a method that a resource does not have."""
+    """Return the error for a method that a resource does not support."""
     return _problem(405, f"{request.path} answers {allow}, not {request.method}", allow=allow)
 
 

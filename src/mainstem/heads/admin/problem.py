@@ -26,7 +26,7 @@ STATUSES = {
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What went wrong."""
+    """The body of an error response."""
 
     title: str
     status: int
@@ -38,6 +38,6 @@ class Problem(msgspec.Struct, frozen=True):
 def problem(status: int, detail: str, failure: Failure | None = None) -> bytes:
     """Return the body of an error."""
     title = HTTPStatus(status).phrase
-    # What an error quotes may be no text at all.
+    # The quoted parts of an error may not be valid Unicode.
     readable = detail.encode("utf-8", "replace").decode()
     return msgspec.json.encode(Problem(title, status, readable, failure or ""))

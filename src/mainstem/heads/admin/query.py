@@ -15,7 +15,7 @@ class BadRequest(Exception):
 
 
 def fields_of(query: str) -> dict[str, str]:
-    """Return the fields of a query string, each given once; raises BadRequest."""
+    """Return the fields of a query string; raises BadRequest, also for repeated fields."""
     try:
         found = parse_qs(query, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
     except ValueError as error:
@@ -27,7 +27,7 @@ def fields_of(query: str) -> dict[str, str]:
 
 
 def check_run(fields: dict[str, str], run_id: str) -> None:
-    """Take the field ``run``; raise if it means another server, or another run of this one."""
+    """Remove the field ``run``; raise if it names another server, or another run of this one."""
     if fields.pop(_RUN, run_id) != run_id:
         raise BadRequest(
             "another server is meant: this one has started since, or is not it", status=421

@@ -1,11 +1,12 @@
 """One HTTP connection: a request, its answer, and the end.
 
-How this works: h11 parses and writes HTTP; it is fed little at a time, so that it refuses a head of
-more than ``MAX_HEAD_BYTES`` before it has buffered much more. One request per connection excludes
-pipelining, keep-alive and request smuggling. Only requests whose Host header names this machine are
-answered: a web page can make any domain resolve to 127.0.0.1 (DNS rebinding), but cannot change
-the Host header. Nor can a page of another origin add the header ``X-Requested-By``, or say that
-it sends JSON, without the server's consent (CORS), which is never given; so a POST must have both.
+How this works: h11 parses and writes HTTP; it gets small pieces of input, so that it refuses a head
+of more than ``MAX_HEAD_BYTES`` before it has buffered much more. One request per connection
+excludes pipelining, keep-alive and request smuggling. Only requests whose Host header names this
+machine are answered: a web page can make any domain resolve to 127.0.0.1 (DNS rebinding), but
+cannot change the Host header. Nor can a page of another origin set the header ``X-Requested-By`` or
+the content type JSON without the server's consent (CORS), which it never gives; so a POST must have
+both.
 """
 
 from http import HTTPStatus
@@ -35,31 +36,31 @@ class HttpAnswer(msgspec.Struct, frozen=True):
     body: bytes
     content_type: str = TEXT
     allow: str = "GET, HEAD, POST"
-    """The methods that a resource has, if the request's is none of them (405)."""
+    """The methods that the resource supports, if the request's method is not supported (405)."""
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """A whole HTTP request."""
+    """A complete HTTP request."""
 
     method: str
     target: str
-    """Path and query."""
+    """Path and query of the request."""
     authorization: bytes = b""
     body: bytes = b""
 
     @property
     def posts(self) -> bool:
-        """Whether it may change something."""
+        """Whether the method is one that may change something."""
         return self.method == "POST"
 
     @property
     def path(self) -> str:
-        """The target without its query."""
+        """The path: the target without its query."""
         return self.target.partition("?")[0]
 
     @property
     def query(self) -> str:
-        """The query of the target."""
+        """The query string of the target."""
         return self.target.partition("?")[2]
 
 
@@ -72,7 +73,7 @@ class HttpSession:
         self._body = b""
 
     def receive(self, data: bytes) -> HttpRequest | None:
-        """Return the request once it is complete; raises ProtocolError."""
+        """Return the request when it is complete; raises ProtocolError."""
         try:
             self._http.receive_data(data)
             return self._next()
@@ -141,7 +142,7 @@ class HttpSession:
             raise self._refusal(413, "only a POST has a body here")
 
     def _check_post(self, headers: dict[bytes, bytes]) -> None:
-        """Refuse what a web page of another origin could send, and bodies of unknown length."""
+        """Raise for requests that a page of another origin could send, or without a body length."""
         origin = headers.get(b"origin")
         if origin not in (None, b"http://" + headers.get(b"host", b"")):
             raise self._refusal(403, "web pages of other origins may change nothing here")

@@ -23,13 +23,13 @@ from mainstem.log.port import PartitionId
 from mainstem.log.segments.segment import Segment
 
 QUIET_MS = 10_000
-"""After so long with hardly any writes, the space kept for the write-ahead log is given back."""
+"""After this time with hardly any writes, the space reserved for the write-ahead log is freed."""
 _QUIET_STEPS = 4
-"""As many allocation steps of the write-ahead log are not worth giving back."""
+"""Below this many allocation steps, the space of the write-ahead log is not worth freeing."""
 
 
 class _Mark(NamedTuple):
-    """How far the write-ahead log was at some time."""
+    """The position of the write-ahead log at some time."""
 
     number: int
     used: int
@@ -90,7 +90,7 @@ class Checkpoints:
         )
 
     def is_oversized(self, now_ms: int) -> bool:
-        """Tell whether the write-ahead log keeps much space, and has long used hardly any of it."""
+        """Tell whether the write-ahead log reserves much space that it has not used for long."""
         step = self._options.wal_step_bytes
         with self._lock:
             log = self._committer.wal

@@ -160,7 +160,7 @@ class WriteAheadLog:
         self.opened = False
         """Whether the file holds a durable OPENED entry."""
         self.allocated = self.file.size()
-        """Bytes that the file takes on disk."""
+        """Size of the file on disk, in bytes."""
         self._pending: list[Buffer] = []
         self.pending_bytes = 0
         """Bytes of entries not yet written."""

@@ -1,7 +1,8 @@
-"""Operations for operators: exchanges are listed and shown, queues and exchanges bound to them.
+"""Operations for operators: list and show exchanges, bind and unbind queues and exchanges.
 
-Permissions: who sees an exchange may describe it; a binding needs the right to read its source and
-to alter its destination. An exchange is named as the topic of a queue of its name would be.
+Permissions: a list has the exchanges that the peer may describe; a binding needs READ on its source
+and ALTER on its destination. The resource name of an exchange is the topic name that a queue of its
+name would have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,30 +31,30 @@ _FAILURES = {
     ReplyCode.ACCESS_REFUSED: Failure.CONFLICT,
     ReplyCode.RESOURCE_LOCKED: Failure.CONFLICT,
 }
-"""Classes of failure of refusals; all others are invalid."""
+"""Failure classes of refusals by reply code; all others are INVALID."""
 
 
 class ListExchanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Lists exchanges."""
+    """Arguments for listing exchanges."""
 
     vhost: str | None = None
-    """None lists those of all virtual hosts."""
+    """None lists the exchanges of all virtual hosts."""
 
 
 class ShowExchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Shows an exchange."""
+    """Arguments for showing an exchange."""
 
     name: str
     vhost: str = DEFAULT_VHOST
 
 
 class ChangeBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Binds a queue or an exchange to an exchange, or unbinds it."""
+    """Arguments for binding a queue or an exchange to an exchange, or for unbinding it."""
 
     exchange: str
     destination: str
     kind: DestinationKind = DestinationKind.QUEUE
-    """What the destination is."""
+    """The kind of the destination: queue or exchange."""
     routing_key: str = ""
     arguments: dict[str, object] = {}
     vhost: str = DEFAULT_VHOST
@@ -77,7 +78,7 @@ class BindingInfo(msgspec.Struct, frozen=True):
 
     source: str
     kind: str
-    """What the destination is: queue or exchange."""
+    """The kind of the destination: queue or exchange."""
     destination: str
     routing_key: str
     durable: bool
@@ -93,7 +94,7 @@ class ExchangeDetails(msgspec.Struct, frozen=True):
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """Whether a binding was added or removed; it may have been so before."""
+    """Whether a binding was added or removed; false if there was nothing to do."""
 
     changed: bool
 
@@ -102,14 +103,14 @@ _Change = Callable[[Binding], Durable]
 
 
 class ExchangeOperations:
-    """The operations; called in any thread but the loop's, whose the topology is."""
+    """The operations on exchanges; called in any thread but the loop's, which owns the topology."""
 
     def __init__(self, service: "Service") -> None:
         self._context = service.context
         self._topology = service.topology
 
     def offer(self) -> None:
-        """Offer them all."""
+        """Register all operations."""
         topology, offer = self._topology, self._context.administration.offer
         offer(LIST, ListExchanges, self.list, changes=False)
         offer(SHOW, ShowExchange, self.show, changes=False)
@@ -190,7 +191,7 @@ class ExchangeOperations:
 
 
 def _checked(asked: ChangeBinding) -> fields.Table:
-    """Return the arguments as they would come from a client; raises InvalidSetting."""
+    """Return the arguments as a table, as a client would send it; raises InvalidSetting."""
     try:
         fields.short_string(asked.routing_key)
         written = fields.table(asked.arguments)
@@ -224,7 +225,7 @@ def _binding(binding: Binding) -> BindingInfo:
 
 
 def _plain(value: object) -> object:
-    """Return a value of a table as JSON can have it."""
+    """Return a table's value in a form that JSON can represent."""
     match value:
         case Mapping():
             return {str(name): _plain(each) for name, each in value.items()}
@@ -237,7 +238,7 @@ def _plain_scalar(value: object) -> object:
     match value:
         case bool():
             return value
-        # Classes of their own say how many bits some numbers have.
+        # Some numbers have a class of their own that gives their width.
         case int():
             return int(value)
         case float():

@@ -194,7 +194,7 @@ class AmqpChannel:
 
     def _answer(self, nowait: bool, method: Method | Bare, durable: Durable = AT_ONCE) -> None:
         """Send the response to a method once its changes are durable."""
-        # Then acknowledgements that came before it survive kill -9.
+        # So earlier acknowledgements survive kill -9.
         self._service.context.settlements.flush()
         if not nowait:
             frame = method_frame(self.number, method)
@@ -446,7 +446,10 @@ class AmqpChannel:
         self._commit(ended)
 
     def _commit(self, ended: Transaction, go_on: Callable[[], None] | None = None) -> None:
-        """Commit a transaction; while the disk is full, the connection waits until ``go_on``."""
+        """Commit a transaction.
+
+        While the disk is full, the connection waits before ``go_on`` is called.
+        """
         connection, ids = self._connection, Bare.TX_COMMIT.ids
         self._service.context.settlements.flush()
         settled = [

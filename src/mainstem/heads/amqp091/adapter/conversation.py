@@ -51,7 +51,9 @@ class AmqpConversation:
         self._user = ""
         self._is_blocked = False
         self._gives_up = False
-        """Whether publishes are refused while the disk is full, as the connection ends."""
+        """Whether a full disk refuses publishes at once instead of holding them, as the connection
+        ends.
+        """
         self._run_bytes = MIN_RUN_BYTES
         """How many bytes of frames are handled at once; larger if the last run was quick."""
         self._held: Later | None = None
@@ -199,7 +201,10 @@ class AmqpConversation:
         self._is_blocked = False
 
     def wait_for_space(self, error: StorageFull, again: Callable[[], None]) -> bool:
-        """Block the client and call again a moment later; False if the connection is ending."""
+        """Block the client and call ``call`` again a moment later.
+
+        False if the connection is ending.
+        """
         if self._gives_up or self._is_closed or self.service.context.draining:
             return False
         if not self._is_blocked:

@@ -28,7 +28,7 @@ from mainstem.heads.amqp091.properties import (
 HEADER_EXCHANGE = "amqp-exchange"
 HEADER_ROUTING_KEY = "amqp-routing-key"
 DEAD_LETTER = ("amqp-dead-letter", b"true")
-"""The event header of dead letters: the server has written their ``x-death``."""
+"""The header that marks dead letters, whose ``x-death`` was written by the server."""
 
 _NATIVE = b"amqp091\0"
 _CACHED_BYTES = 128
@@ -101,12 +101,12 @@ def _text(value: object) -> bytes | None:
 
 
 def is_dead_letter(event: Event) -> bool:
-    """Return whether the event was dead-lettered by a queue, not just published."""
+    """Return whether the event was dead-lettered by a queue, rather than published by a client."""
     return DEAD_LETTER in event.headers
 
 
 def native_content(headers: Headers) -> Content | None:
-    """Return the message that a head of this protocol has published, None if none has."""
+    """Return the message if an AMQP client published the event, None otherwise."""
     for name, value in headers:
         if name == NATIVE_HEADER and value is not None and value.startswith(_NATIVE):
             at = len(_NATIVE)

@@ -69,7 +69,7 @@ def event_of(send: Send) -> Event:
 
 
 def delay_of(send: Send) -> int:
-    """Return how many milliseconds a SEND is delayed, as ActiveMQ's header says; 0 if it is not."""
+    """Return the delay of a SEND in ms, from ActiveMQ's header; 0 if it has none."""
     text = send.headers.get(DELAY, "0")
     if not (text.isascii() and text.isdecimal() and len(text) <= _DELAY_DIGITS):
         raise InvalidSetting(

@@ -1,7 +1,7 @@
-"""Messages published to exchanges of the type ``x-delayed-message``, as RabbitMQ's plugin does it.
+"""Messages published to exchanges of the type ``x-delayed-message``, as in RabbitMQ's plugin.
 
 How this works: a message with the header ``x-delay`` is stored as it is, and routed when it is due,
-by the bindings of that time. Its header is negative from then on, so it is not delayed again.
+with the bindings that exist then. Its header is then negative, so it is not delayed again.
 """
 
 from collections.abc import Sequence
@@ -31,13 +31,13 @@ _decode_route = msgspec.json.Decoder(tuple[str, str]).decode
 
 
 def delay_of(headers: fields.Table) -> int:
-    """Return how many milliseconds a message is delayed, 0 if it is not."""
+    """Return the delay of a message in ms, 0 if it has none."""
     delay_ms = _number(headers.get(DELAY))
     return delay_ms if 0 < delay_ms <= MAX_DELAY_MS else 0
 
 
 def delayed_event(vhost: str, exchange: str, event: Event, due_ms: int) -> DelayedEvent:
-    """Return a message that an exchange delays."""
+    """Return the delayed event for a message to a delayed exchange."""
     route = _encode_route((vhost, exchange)).decode()
     return DelayedEvent(event, due_ms, head=HEAD, route=route)
 
@@ -45,14 +45,14 @@ def delayed_event(vhost: str, exchange: str, event: Event, due_ms: int) -> Delay
 class DelayedRouter:
     """Finds the queues of messages that are due.
 
-    Called by the broker with the delayed events locked: it looks at the topology only.
+    The broker calls it under the lock of the delayed events, so it only reads the topology.
     """
 
     def __init__(self, service: "Service") -> None:
         self._service = service
 
     def __call__(self, route: str, event: Event) -> Sequence[RoutedEvent]:
-        """Return the events that a message becomes: one for each queue that it is routed to."""
+        """Return one event for each queue that a due message is routed to."""
         service = self._service
         vhost, exchange = _decode_route(route)
         content, raw = content_of(event, "")
@@ -71,7 +71,7 @@ class DelayedRouter:
 
 
 def _number(value: object) -> int:
-    """Return a delay as the plugin reads it: fractions are cut off, and text may be a number."""
+    """Return a delay as the plugin parses it: fractions are truncated, and text may be a number."""
     if isinstance(value, bool | fields.Timestamp):
         return 0
     if isinstance(value, str | bytes) and len(value) <= _MAX_DIGITS:

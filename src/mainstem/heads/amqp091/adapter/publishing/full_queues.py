@@ -1,8 +1,8 @@
-"""Queues with ``x-overflow=reject-publish`` or ``reject-publish-dlx``: whether they are full.
+"""Tells whether queues with ``x-overflow=reject-publish`` or ``reject-publish-dlx`` are full.
 
-How this works: a limit counts all messages that wait, also those that were appended and cannot be
-seen before they are durable. The broker counts the bytes of those that can be seen; the others are
-noted here when they are appended.
+How this works: a limit counts all waiting messages, including appended ones that are not visible
+before they are durable. The broker counts the bytes of visible ones; the others are recorded here
+when they are appended.
 """
 
 from collections import deque
@@ -14,11 +14,11 @@ from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueue
 
 
 class _Unseen(NamedTuple):
-    """Messages of one append, which are seen all at once."""
+    """Messages of one append, which become visible together."""
 
     partition: int
     offset: int
-    """Of the first one."""
+    """The offset of the first message."""
     size: int
 
 
@@ -27,27 +27,29 @@ class FullQueues:
 
     def __init__(self) -> None:
         self._unseen: dict[str, deque[_Unseen]] = {}
-        """By topic, for the topics of queues that are limited by bytes."""
+        """Appended messages that are not visible yet, by topic; for queues that are limited by
+        bytes.
+        """
 
     @property
     def is_counting(self) -> bool:
-        """Whether ``appended`` has to be told anything."""
+        """Whether there are queues limited by bytes, for which ``appended`` must be called."""
         return bool(self._unseen)
 
     def is_full(self, queue: DeclaredQueue, door: Door, size: int) -> bool:
-        """Tell whether a queue that refuses messages has no room for one of this size."""
+        """Tell whether a queue that refuses messages has no space for one of this size."""
         limits = queue.record.settings
         if limits.max_length is not None and _waiting(queue, door) >= limits.max_length:
             return True
         if limits.max_length_bytes is None:
             return False
-        # Before what is visible is counted, so that no message is missing in between.
+        # Read before the visible messages are counted, so that no message is missed in between.
         unseen = self._unseen_bytes(queue.place[0], door)
         waiting = door.queues.waiting_bytes(*queue.place)
         return waiting + unseen + size > limits.max_length_bytes
 
     def appended(self, entries: Sequence[TopicEvents], published: Sequence[Published]) -> None:
-        """Note what was appended."""
+        """Record the messages of an append."""
         for entry, done in zip(entries, published, strict=True):
             unseen = self._unseen.get(entry.topic)
             if unseen is not None:
@@ -66,7 +68,7 @@ class FullQueues:
 
 
 def _waiting(queue: DeclaredQueue, door: Door) -> int:
-    """Return how many messages wait, also those that cannot be seen yet."""
+    """Return the number of waiting messages, including those that are not visible yet."""
     topic, name = queue.place
     return sum(
         door.bounds(topic, each.partition).end - each.next + each.waiting

@@ -88,7 +88,7 @@ class Routed(NamedTuple):
     waits: bool
     """Whether it is confirmed only after it is durable."""
     delayed: Sequence[DelayedEvent] = ()
-    """The same for each exchange that delays it."""
+    """The delayed events for exchanges that delay the message."""
 
     @property
     def size(self) -> int:
@@ -189,7 +189,7 @@ class Publisher:
         return [each for each in found if each is not None]
 
     def _full(self, queues: Sequence[DeclaredQueue], event: Event) -> list[DeclaredQueue]:
-        """Return the queues that have no room for a message."""
+        """Return the queues that have no space for a message."""
         # Earlier messages count towards the limit, so they are appended first.
         self.flush()
         door, full_queues = self._connection.door, self._connection.service.full_queues
@@ -368,7 +368,7 @@ class Publisher:
         self._connection.service.context.when_room(self._connection.waiting, held, again)
 
     def _wait_for_space(self, part: Sequence[Routed], error: StorageFull) -> bool:
-        """Append messages once the disk has space; False if the connection cannot wait."""
+        """Append messages when the disk has space; False if the connection cannot wait."""
         waits = self._connection.wait_for_space(error, lambda: self._append(part, None))
         if waits:
             self._hold()
@@ -484,5 +484,5 @@ def _entries(routed: Sequence[Routed]) -> list[TopicEvents]:
 
 
 def _delayed(routed: Sequence[Routed]) -> list[DelayedEvent]:
-    """Return the messages that are delayed."""
+    """Return the delayed events of the messages."""
     return [late for each in routed for late in each.delayed]

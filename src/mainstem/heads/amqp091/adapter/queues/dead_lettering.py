@@ -71,7 +71,7 @@ def dead_letter(
 
 
 def without_deaths(properties: Properties) -> Properties:
-    """Return the properties without the deaths that a publisher claims.
+    """Return the properties without an ``x-death`` header that a publisher has set.
 
     "RabbitMQ 4.x will not interpret this x-death header anymore when clients (re-)publish a
     message" [RabbitMQ 4.0 release notes].

@@ -1,4 +1,4 @@
-"""Deletes what is declared of a queue that was deleted while the head does not run."""
+"""Deletes the definitions of a queue that was deleted while the head was not running."""
 
 import logging
 from contextlib import suppress
@@ -14,11 +14,11 @@ _logger = logging.getLogger("mainstem.heads.amqp091")
 
 
 def forget_queue(door: Door, name: str) -> None:
-    """Delete the definition and the bindings of a queue that is gone, and the queue's own topic."""
+    """Delete the definition and the bindings of a deleted queue, and its own topic."""
     try:
         _forget(door, name)
     except MainstemError as error:
-        # Whoever has deleted the queue has done so.
+        # The queue's deletion is already permitted and done.
         _logger.warning("queue %r was deleted, and its definition stays: %s", name, error)
 
 
@@ -31,7 +31,7 @@ def _forget(door: Door, name: str) -> None:
                 continue
             with suppress(UnknownTopic):
                 if door.queues.settings(record.topic, name) is not None:
-                    # It was another one, on another topic.
+                    # The deleted queue was another one, on another topic.
                     continue
             topology.remove_queue(vhost, record.name)
             with suppress(UnknownTopic):

@@ -81,7 +81,7 @@ class Deliveries:
             tag += 1
             event = each.event
             if event.headers is not last:
-                # Messages of one publisher often share them.
+                # Messages of one publisher often have the same route and properties.
                 last, native = event.headers, native_content(event.headers)
             route, properties = native or content_of(event, queue.name)
             if unacked is not None:
@@ -258,11 +258,11 @@ class Deliveries:
                 problem = f"giving back deliveries of queue {queue.name!r}: {error}"
                 self._connection.warn(problem)
             if error.retriable:
-                # Nothing else gives them back: they have no lock that would expire.
+                # Deliveries without a lock do not expire, so nothing else would return them.
                 context.after(RETRY_MS, lambda: self._leave_again(queue))
 
     def _leave_again(self, queue: "DeclaredQueue") -> None:
-        # Acknowledgements that the full disk did not take come first.
+        # Acknowledgements that wait because the disk is full come first.
         self._connection.service.context.settlements.flush()
         self._leave(queue, is_retry=True)
 

@@ -143,7 +143,7 @@ class DeclaredQueues:
                 _logger.warning("topic %s of a queue that is gone stays: %s", topic, error)
 
     def _open(self, broker: Door, queue: DeclaredQueue) -> None:
-        """Create what is not there: a crash may have come between the definition and its topic."""
+        """Create missing topics and queues: a crash may have come after storing the definition."""
         settings, found = queue.settings, None
         try:
             found = broker.queues.settings(*queue.place)
@@ -201,7 +201,7 @@ class DeclaredQueues:
     def copies(
         self, vhost: str, names: Iterable[str], event: Event, priority: int | None
     ) -> list[RoutedEvent]:
-        """Return an event as it goes to each of these queues that is there."""
+        """Return an event's entries for those of the queues that exist."""
         found = [self.get(vhost, name) for name in names]
         return [
             RoutedEvent(each.place[0], min(priority or 0, each.most_priority), event)

@@ -306,7 +306,7 @@ class Topology:
         return self._vhost(vhost).router.route_delayed(exchange, routing_key, headers)
 
     def _check_open(self, vhost: str, exchange: str) -> None:
-        """Raise unless clients may publish to an exchange."""
+        """Raise if clients may not publish to an exchange."""
         found = self.find_exchange(vhost, exchange)
         if found.internal:
             raise refused(f"cannot publish to internal {found}", ReplyCode.ACCESS_REFUSED)
