@@ -15,7 +15,8 @@ from mainstem.core.topic_settings import Durability
 from mainstem.log.commit.checkpoint import Checkpoints
 from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.commit.group_commit import Committer, Group
-from mainstem.log.commit.wal import PART_OVERHEAD, Kind, Part, encode_parts
+from mainstem.log.commit.shared_batches import encode_append, sources
+from mainstem.log.commit.wal import PART_OVERHEAD, Kind, Part
 from mainstem.log.disk_partition import DiskPartition
 from mainstem.log.memory import MemoryPartition
 from mainstem.log.options import Options
@@ -212,14 +213,15 @@ class Appender:
         with self._lock:
             self.check_writable()
             found = [(self._partitions.find(partition), batch) for partition, batch in batches]
+            copies = sources(batch for each, batch in found if isinstance(each, DiskPartition))
             try:
-                segments = self._reserve_together(found)
+                segments = self._reserve_together(found, copies)
             except OSError as error:
                 what = f"appending {len(batches)} batches together"
                 raise self._committer.space.refusal(error, what) from error
             group = self._committer.gather()
             try:
-                offsets = self._accept_together(group, found, segments)
+                offsets = self._accept_together(group, found, segments, copies)
             except Exception as error:
                 # Some batches may be accepted already, and must not become visible alone.
                 what = f"appending {len(batches)} batches together"
@@ -237,6 +239,7 @@ class Appender:
         group: Group,
         found: Sequence[tuple[Partition, WritableBatch]],
         segments: Mapping[DiskPartition, Segment],
+        copies: Sequence[int],
     ) -> list[int]:
         """Assign offsets; the group commit does the rest."""
         offsets: list[int] = []
@@ -259,23 +262,26 @@ class Appender:
             group.deferred.append((segment, position, copy))
             group.tails[partition] = (partition.end, segment, segment.size)
         if parts:
-            self._committer.wal.add(Kind.APPEND, encode_parts(parts))
+            self._committer.wal.add(*encode_append(parts, copies))
         return offsets
 
     def _reserve_together(
-        self, found: Sequence[tuple[Partition, WritableBatch]]
+        self, found: Sequence[tuple[Partition, WritableBatch]], copies: Sequence[int]
     ) -> dict[DiskPartition, Segment]:
         """Reserve all space that an append needs before any of it is accepted."""
         in_memory = [len(batch) for each, batch in found if isinstance(each, MemoryPartition)]
         if in_memory:
             self._check_memory(sum(in_memory))
         sizes: dict[DiskPartition, int] = {}
-        for partition, batch in found:
-            if isinstance(partition, DiskPartition):
-                sizes[partition] = sizes.get(partition, 0) + len(batch)
+        logged, on_disk = 0, [each for each in found if isinstance(each[0], DiskPartition)]
+        for at, (partition, batch) in enumerate(on_disk):
+            assert isinstance(partition, DiskPartition)
+            sizes[partition] = sizes.get(partition, 0) + len(batch)
+            # The write-ahead log has each batch once, however many copies of it are appended.
+            logged += len(batch) if copies[at] == at else 0
         if sizes and not self._committer.wal.opened:
             self._begin()
-        self._committer.wal.reserve(sum(sizes.values()) + PART_OVERHEAD * (len(found) + 1))
+        self._committer.wal.reserve(logged + PART_OVERHEAD * (len(found) + 1))
         segments: dict[DiskPartition, Segment] = {}
         for partition, size in sizes.items():
             segments[partition] = partition.room_for(size, self._now_ms)

@@ -60,6 +60,8 @@ class Kind(IntEnum):
     """Segments were replaced by others; holds the partition's new recovery point."""
     OPENED = 7
     """A process is about to append; found at the next opening, it means an unclean stop."""
+    APPEND_SHARED = 8
+    """As APPEND, but a batch that several partitions have is in it once (``shared_batches``)."""
 
 
 _END = bytes(_FRAME.size)

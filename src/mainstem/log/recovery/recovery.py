@@ -32,7 +32,8 @@ from mainstem.core.errors import DamagedLog
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.commit import manifest, wal
 from mainstem.log.commit.manifest import Manifest
-from mainstem.log.commit.wal import Entry, Kind, Part, WriteAheadLog, decode_parts
+from mainstem.log.commit.shared_batches import appended_parts
+from mainstem.log.commit.wal import Entry, Kind, Part, WriteAheadLog
 from mainstem.log.disk_partition import PARTITIONS, DiskPartition, PartitionRecord
 from mainstem.log.files.files import Files
 from mainstem.log.port import PartitionId
@@ -160,8 +161,7 @@ class _Recovery:
         for entry in entries:
             self._fold(entry)
         for entry in entries:
-            if entry.kind is Kind.APPEND:
-                self._redo(entry)
+            self._redo(entry)
         ends = self._read_ends()
         if sum(end.quarantine() for end in ends):
             self._files.sync_dir(QUARANTINE)
@@ -196,8 +196,8 @@ class _Recovery:
     def _fold(self, entry: Entry) -> None:
         """Apply an entry to the set of partitions."""
         match entry.kind:
-            case Kind.APPEND:
-                self._expect(list(decode_parts(entry.payload)))
+            case Kind.APPEND | Kind.APPEND_SHARED:
+                self._expect(list(appended_parts(entry)))
             case Kind.TOUCH:
                 self._touched[_partition_id(bytes(entry.payload))] = None
             case Kind.ENSURE:
@@ -257,7 +257,7 @@ class _Recovery:
 
     def _redo(self, entry: Entry) -> None:
         """Write the batches of an entry to their segments."""
-        for part in decode_parts(entry.payload):
+        for part in appended_parts(entry):
             partition = self._partitions.get(_partition_id(part.key))
             if partition is None or self._is_gone(part):
                 continue

@@ -1,0 +1,78 @@
+"""Entries of the write-ahead log for atomic appends in which several batches are copies of one.
+
+How this works: a publish that is routed to many queues appends the same batch to each of their
+partitions. The copies differ only in base offset and leader epoch, which lie outside the checksum.
+So an entry of kind APPEND_SHARED holds each different batch once, and the places where it belongs.
+Recovery makes the copies again, and treats them like those of an APPEND entry.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+from mainstem.core.batch import place
+from mainstem.log.commit.wal import Entry, Kind, Part, decode_parts, encode_parts
+from mainstem.log.files.files import Buffer
+
+_COUNTS = struct.Struct(">II")
+"""How many different batches there are, and how many places."""
+_LENGTH = struct.Struct(">I")
+_PLACE = struct.Struct(">20sqII?Iqi")
+"""Partition, segment, generation, position, whether it is synced; the batch; offset and epoch."""
+_PLACED = struct.Struct(">q4xi")
+"""Base offset and leader epoch of a batch."""
+_SAME_FROM = 16
+"""From here on copies of a batch are alike; before, only base offset and epoch may differ."""
+
+
+def sources(batches: Iterable[Buffer]) -> list[int]:
+    """Return for each batch the number of the first one that it is a copy of: its own, or another.
+
+    Batches are alike whatever their base offset and leader epoch.
+    """
+    first: dict[bytes, int] = {}
+    return [first.setdefault(bytes(each[_SAME_FROM:]), at) for at, each in enumerate(batches)]
+
+
+def encode_append(parts: Sequence[Part], copies: Sequence[int]) -> tuple[Kind, list[Buffer]]:
+    """Return kind and payload of the entry; ``copies`` are the parts' ``sources``."""
+    if all(source == at for at, source in enumerate(copies)):
+        return Kind.APPEND, encode_parts(parts)
+    numbers: dict[int, int] = {}
+    bodies: list[Buffer] = []
+    places: list[Buffer] = []
+    for part, source in zip(parts, copies, strict=True):
+        key, base, generation, position, synced, batch = part
+        if source not in numbers:
+            numbers[source] = len(numbers)
+            bodies += (_LENGTH.pack(len(batch)), batch)
+        offset, epoch = _PLACED.unpack_from(batch)
+        where = (key, base, generation, position, synced, numbers[source])
+        places.append(_PLACE.pack(*where, offset, epoch))
+    return Kind.APPEND_SHARED, [_COUNTS.pack(len(numbers), len(places)), *bodies, *places]
+
+
+def appended_parts(entry: Entry) -> Iterator[Part]:
+    """Yield the batches of an entry, each as it was appended; none if it is of another kind."""
+    if entry.kind is Kind.APPEND:
+        yield from decode_parts(entry.payload)
+    elif entry.kind is Kind.APPEND_SHARED:
+        yield from _decode_shared(entry.payload)
+
+
+def _decode_shared(payload: memoryview) -> Iterator[Part]:
+    bodies, places = _COUNTS.unpack_from(payload)
+    at = _COUNTS.size
+    batches: list[memoryview] = []
+    for _ in range(bodies):
+        (length,) = _LENGTH.unpack_from(payload, at)
+        at += _LENGTH.size
+        batches.append(payload[at : at + length])
+        at += length
+    for _ in range(places):
+        key, base, generation, position, synced, number, offset, epoch = _PLACE.unpack_from(
+            payload, at
+        )
+        at += _PLACE.size
+        batch = bytearray(batches[number])
+        place(batch, offset, epoch)
+        yield Part(key, base, generation, position, synced, batch)
