@@ -44,8 +44,6 @@ class Appender:
         self._large_batch_bytes = options.large_batch_bytes
         self._max_memory_bytes = options.max_memory_bytes
         self._memory_bytes = 0
-        self._commits_itself = not options.background
-        """Whether appends commit themselves, because no background thread does."""
 
     def append(
         self,
@@ -219,19 +217,22 @@ class Appender:
             except OSError as error:
                 what = f"appending {len(batches)} batches together"
                 raise self._committer.space.refusal(error, what) from error
-            group = self._committer.gather()
+            waits = any(
+                each.settings.durability is Durability.FSYNC or each.tail < each.end
+                for each, _ in found
+            )
+            # Without fsync the entry in the page cache is enough, unless earlier batches wait.
+            group = self._committer.gather() if waits else self._committer.new_group()
             try:
                 offsets = self._accept_together(group, found, segments, copies)
+                wakes = [] if waits else self._committer.finish_unsynced(group)
             except Exception as error:
                 # Some batches may be accepted already, and must not become visible alone.
                 what = f"appending {len(batches)} batches together"
                 raise self._committer.fail(error, what) from error
-            synced = any(each.settings.durability is Durability.FSYNC for each, _ in found)
-            # Without fsync the entry in the page cache is enough, but batches still become visible
-            # together through the group, so that there is only one way to do it.
-            durable, starts = group.commit, [each.start for each, _ in found]
-        if not synced and self._commits_itself:
-            self._committer.commit()
+            durable: Durable = group.commit if waits else AT_ONCE
+            starts = [each.start for each, _ in found]
+        call_all(wakes)
         return Appended(offsets, durable, starts)
 
     def _accept_together(

@@ -121,8 +121,9 @@ class Log(Protocol):
     def append(self, batches: Batches, *, together: bool = True, lazy: bool = False) -> Appended:
         """Append checked batches, all or nothing, and make them visible together.
 
-        Base offset and leader epoch are written into the given buffers. A single batch for a
-        ``disk`` topic is durable on return. Raises StorageFull with nothing changed.
+        Base offset and leader epoch are written into the given buffers. Batches for ``disk``
+        topics only are durable on return, unless earlier ones wait. Raises StorageFull with nothing
+        changed.
 
         Not ``together``: the batches are independent. Those of one partition must be consecutive,
         and a crash may keep only the first of them. At least one is appended; if there are fewer

@@ -61,7 +61,7 @@ class Group:
         """The new tail of each partition, with its segment and position."""
         self.memory_tails: dict[MemoryPartition, int] = {}
         self.deferred: list[tuple[Segment, int, bytes]] = []
-        """Atomic batches, written to their segments once the write-ahead log is synced."""
+        """Atomic batches, written to their segments once the write-ahead log has them."""
         self.direct: dict[str, OpenFile] = {}
         """Segments to sync: they hold batches that are not in the write-ahead log."""
         self.renamed: dict[str, DiskPartition] = {}
@@ -91,7 +91,7 @@ class Committer:
         """Whether the disk is full."""
         self.loop_thread: int | None = None
         """The event loop thread that commits, so that it must never wait for a commit."""
-        self.group = Group(self._hand_over, self._check_wait)
+        self.group = self.new_group()
         self.failed: StorageFailed | None = None
         self.syncs = 0
         """Number of commits so far."""
@@ -124,6 +124,10 @@ class Committer:
                 "waiting for durability in the event loop thread would deadlock: "
                 "the loop itself commits; use then() there"
             )
+
+    def new_group(self) -> Group:
+        """Return an empty group."""
+        return Group(self._hand_over, self._check_wait)
 
     def gather(self, *, lazy: bool = False) -> Group:
         """Return the group to join, and get it committed: soon, or (``lazy``) a little later.
@@ -201,7 +205,7 @@ class Committer:
                 return
             with suppress(StorageFailed):
                 self.flush()
-            group, self.group = self.group, Group(self._hand_over, self._check_wait)
+            group, self.group = self.group, self.new_group()
             names = [(each, each.names_made) for each in group.renamed.values()]
             failed = self.failed
         try:
@@ -252,23 +256,26 @@ class Committer:
             self.sync_seconds.add(seconds)
             self._quick_run = self._quick_run + 1 if seconds <= QUICK_S else 0
             self.group_sizes.add(group.size)
-            for segment, position, batch in group.deferred:
-                segment.file.pwrite(batch, position)
+            _write_deferred(group)
         except OSError as error:
             return self.fail(error, "syncing the log")
         return None
 
     def _finish(self, group: Group, names: list[tuple[DiskPartition, int]]) -> None:
-        wakes: list[Wake] = []
         with self._lock:
             for partition, made in names:
                 partition.names_synced = max(made, partition.names_synced)
-            for partition, (tail, segment, position) in group.tails.items():
-                partition.reveal_at(tail, segment, position)
-                wakes += partition.watches.due(tail)
-            for memory, tail in group.memory_tails.items():
-                wakes += memory.advance(tail)
+            wakes = _reveal(group)
         call_all(wakes)
+
+    def finish_unsynced(self, group: Group) -> list[Wake]:
+        """Make a group visible that needs no sync, and was not gathered; return watches to call.
+
+        Under the lock. The write-ahead log has it in the page cache, so kill -9 keeps all of it.
+        """
+        self.flush()
+        _write_deferred(group)
+        return _reveal(group)
 
     def _run(self) -> None:
         while True:
@@ -279,3 +286,19 @@ class Committer:
                 if self._stopping:
                     return
             self.commit()
+
+
+def _write_deferred(group: Group) -> None:
+    for segment, position, batch in group.deferred:
+        segment.file.pwrite(batch, position)
+
+
+def _reveal(group: Group) -> list[Wake]:
+    """Move the tails; return the watches to call."""
+    wakes: list[Wake] = []
+    for partition, (tail, segment, position) in group.tails.items():
+        partition.reveal_at(tail, segment, position)
+        wakes += partition.watches.due(tail)
+    for memory, tail in group.memory_tails.items():
+        wakes += memory.advance(tail)
+    return wakes
