@@ -23,6 +23,8 @@ from tests.faults.queue_checker import TotalQueue
 PATIENCE_S = 60
 AT_ONCE = 20
 """How many messages wait for their confirms, and how many are acknowledged together."""
+LIFE = 30
+"""After how many messages a consumer that crashes does so."""
 QUEUE = "total"
 PERSISTENT = BasicProperties(delivery_mode=2)
 
@@ -54,9 +56,15 @@ class _Thread:
 
 
 class Publisher:
-    """Publishes numbers with confirms, several at once, to the queue or to an exchange."""
+    """Publishes numbers with confirms, several at once, to the queue or to an exchange.
 
-    def __init__(self, port: int, queue: TotalQueue, numbers: range, *, exchange: str = "") -> None:
+    ``size``: how many bytes a message has at least, filled up with spaces.
+    """
+
+    def __init__(
+        self, port: int, queue: TotalQueue, numbers: range, *, exchange: str = "", size: int = 0
+    ) -> None:
+        self._size = size
         self._port = port
         self._queue = queue
         self._exchange = exchange
@@ -94,7 +102,8 @@ class Publisher:
             self._queue.note("attempted", number)
             self._last_tag += 1
             self._waiting[self._last_tag] = number
-            channel.basic_publish(self._exchange, QUEUE, b"%d" % number, PERSISTENT)
+            body = (b"%d" % number).ljust(self._size)
+            channel.basic_publish(self._exchange, QUEUE, body, PERSISTENT)
         if not self._waiting:
             self._is_done = True
             channel.connection.close()
@@ -114,12 +123,22 @@ class Consumer:
     """Takes messages, and acknowledges several at once, in a transaction or not.
 
     ``moves_to``: a queue to which each transaction publishes what it acknowledges. ``lives``: what
-    it took on each of its connections, in order.
+    it took on each of its connections, in order. ``pause_s``: how slow it is. ``crash``: how it
+    loses its connection, again and again, with what it has not acknowledged.
     """
 
     def __init__(
-        self, port: int, queue: TotalQueue, *, commits: bool = False, moves_to: str = ""
+        self,
+        port: int,
+        queue: TotalQueue,
+        *,
+        commits: bool = False,
+        moves_to: str = "",
+        pause_s: float = 0,
+        crash: Callable[[], None] | None = None,
     ) -> None:
+        self._pause_s = pause_s
+        self._crash = crash
         self._port = port
         self._queue = queue
         self._commits = commits
@@ -176,6 +195,10 @@ class Consumer:
         self._queue.note("took", number)
         self.lives[-1].append(number)
         self._held.append((method.delivery_tag, number))
+        if self._crash is not None and len(self.lives[-1]) == LIFE:
+            self._crash()
+        # Meanwhile nothing is taken from the connection.
+        self._stop.wait(self._pause_s)
         if len(self._held) == AT_ONCE:
             self._acknowledge(channel)
 

@@ -18,11 +18,18 @@ from tests.faults.amqp_clients import (
 from tests.faults.killable_server import Mortal, until
 from tests.faults.queue_checker import NOTHING_WRONG, TotalQueue, Verdict
 from tests.faults.queue_flaws import FORGETS_ACKS, LOSES_SOME
+from tests.faults.test_full_disk import SmallDisk
+from tests.heads.admin.web import get
 from tests.long_runs import LONG
+from tests.tmpfs import mounted_tmpfs
+
+from mainstem.node.data_directory import holder_of
 
 EVENTS = 20_000 if LONG else 400
 FAULTS = 40 if LONG else 3
 SHORT_S = 2
+SIZE = 16_384
+"""So large that each portion needs more space than the log has set aside."""
 
 KEEPS_WHAT_IS_OUT = """
 from mainstem.heads.amqp091.adapter.queues.deliveries import Deliveries
@@ -116,6 +123,46 @@ def test_kills_and_cut_connections_lose_and_repeat_nothing_that_was_committed(
             assert queue.wait_until_drained(PATIENCE_S)
 
     assert queue.verdict().wrong == NOTHING_WRONG
+
+
+@pytest.mark.timeout(0 if LONG else 240)
+def test_slow_and_crashing_consumers_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    queue = TotalQueue()
+    with Mortal(tmp_path, amqp=True) as server, Proxy() as network:
+        port = network.target = server.amqp[1]
+        with (
+            Consumer(port, queue, commits=True, pause_s=0.02) as slow,
+            Consumer(network.port, queue, commits=True, crash=network.heal) as crashing,
+        ):
+            Publisher(port, queue, range(EVENTS)).finish()
+            assert queue.wait_until_drained(PATIENCE_S)
+
+    assert queue.verdict().wrong == NOTHING_WRONG
+    assert len(crashing.lives) > FAULTS
+    assert all(sum(map(len, each.lives)) for each in (slow, crashing))
+
+
+@pytest.mark.timeout(0 if LONG else 240)
+def test_a_disk_that_is_full_again_and_again_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    queue, portion = TotalQueue(), EVENTS // FAULTS
+    with (
+        mounted_tmpfs(tmp_path / "disk", "64m", "AMQP on a disk that is really full") as path,
+        Mortal(path / "data", amqp=True) as server,
+        Consumer(server.amqp[1], queue, commits=True) as consumer,
+    ):
+        disk, holder = SmallDisk(path), holder_of(path / "data")
+        assert holder is not None
+        for number in range(FAULTS):
+            numbers = range(number * portion, (number + 1) * portion)
+            disk.fill()
+            publisher = Publisher(server.amqp[1], queue, numbers, size=SIZE)
+            until(lambda: get(str(holder.admin), "/readyz").status == 503)
+            disk.free()
+            publisher.finish()
+        assert queue.wait_until_drained(PATIENCE_S)
+
+    assert queue.verdict() == Verdict()
+    assert [ascending(life) for life in consumer.lives] == [True]
 
 
 @pytest.mark.timeout(0 if LONG else 240)
