@@ -1,7 +1,9 @@
 """Crowds of AMQP connections, channels, queues, consumers and keys."""
 
 import contextlib
+import time
 
+from tests.heads.admin.web import get
 from tests.heads.amqp091.abuse.attacks import (
     TUNE_OK,
     closed,
@@ -120,3 +122,51 @@ def test_two_hundred_virtual_hosts_cost_little(address: str) -> None:
             peer.send(method_frame(1, methods.ExchangeDeclare(exchange="e")))
             while peer.next()[1] is not Bare.EXCHANGE_DECLARE_OK:
                 pass
+
+
+def test_channels_that_come_and_go_cost_nothing(peer: Peer) -> None:
+    both = (method_frame(2, methods.ChannelOpen()), method_frame(2, methods.ChannelClose()))
+    for _ in range(50):
+        peer.send(b"".join(both) * 100)
+        for _ in range(100):
+            assert peer.next() == (2, methods.ChannelOpenOk())
+            assert peer.next() == (2, Bare.CHANNEL_CLOSE_OK)
+
+
+def test_consumers_that_come_and_go_cost_nothing(peer: Peer) -> None:
+    peer.declare("flapping")
+    for number in range(1_000):
+        tag = f"consumer {number}"
+        peer.ask(methods.BasicConsume(queue="flapping", consumer_tag=tag))
+        assert peer.ask(methods.BasicCancel(tag)) == methods.BasicCancelOk(tag)
+
+
+def test_queues_and_bindings_that_come_and_go_leave_nothing(server: Process, peer: Peer) -> None:
+    before = len(get(server.admin, "/metrics").text.splitlines())
+    for number in range(200):
+        name = f"random.{number * 2_654_435_761:x}"
+        peer.declare(name)
+        peer.ask(methods.QueueBind(queue=name, exchange="amq.topic", routing_key=f"{number}.#"))
+        assert peer.ask(methods.QueueDelete(queue=name)) == methods.QueueDeleteOk(0)
+
+    # No metric has the names that clients make up.
+    assert len(get(server.admin, "/metrics").text.splitlines()) == before
+
+
+def test_messages_for_made_up_names_make_no_queues(peer: Peer) -> None:
+    peer.send(b"".join(publish(f"made.up.{number}") for number in range(5_000)))
+    peer.say(methods.QueueDeclare(queue="made.up.4999", passive=True))
+
+    assert refused(peer) == ReplyCode.NOT_FOUND
+
+
+def test_five_thousand_messages_that_expire_at_once_become_dead_letters(peer: Peer) -> None:
+    peer.declare("expired")
+    peer.declare(
+        "expiring", message_ttl=1_000, dead_letter_exchange="", dead_letter_routing_key="expired"
+    )
+    for _ in range(5):
+        peer.send(publish("expiring", b"x") * 1_000)
+
+    while seen(peer, "expired") < 5_000:
+        time.sleep(0.05)

@@ -1,5 +1,7 @@
 """AMQP names, messages, properties and arguments at their limits and beyond."""
 
+import gzip
+
 import pytest
 from tests.heads.amqp091.abuse.attacks import (
     FRAME_MAX,
@@ -25,6 +27,7 @@ from mainstem.heads.amqp091.codec import (
 from mainstem.heads.amqp091.errors import ReplyCode
 from mainstem.heads.amqp091.fields import Value, long_string, short_string
 from mainstem.heads.amqp091.methods import Bare
+from mainstem.heads.amqp091.properties import Properties, encode_properties
 
 NAMES = {
     "a path upwards": "../../etc/passwd",
@@ -65,6 +68,8 @@ BODIES = {
     "frame ends": b"\xce" * 1000,
     "a frame": method_frame(0, methods.ConnectionClose()),
     "a pickle": b"\x80\x04\x95\x0f\0\0\0\0\0\0\0\x8c\x02os\x8c\x06system\x93.",
+    "JSON that is 100,000 deep": b"[" * 100_000,
+    "JSON that is none": b'{"a": NaN, "a": 1e999, "b": ' + b"9" * 5_000 + b"}",
     "a Java object": b"\xac\xed\0\x05sr\0\x11java.util.HashMap",
     "a body of the size of a frame": bytes(FRAME_MAX - 8),
     "one byte more": bytes(FRAME_MAX - 7),
@@ -176,3 +181,12 @@ def test_arguments_that_cannot_be_close_the_channel(
     peer.say(queue_declare("arguments", **arguments))
 
     assert refused(peer) in (ReplyCode.PRECONDITION_FAILED, ReplyCode.NOT_FOUND)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd", "identity", "no such thing"])
+def test_a_body_is_never_unpacked(peer: Peer, encoding: str) -> None:
+    bomb = gzip.compress(bytes(5 * MAX_MESSAGE))
+    peer.declare("packed")
+    peer.send(publish("packed", bomb, encode_properties(Properties(content_encoding=encoding))))
+
+    assert peer.get("packed") == bomb
