@@ -11,6 +11,19 @@ from bench.kafka.page import table
 THROUGHPUT_AIM, LATENCY_AIM = 2.0, 1.0
 _LESS_IS_BETTER = ("latency", "memory", "start")
 
+_WHY = {
+    "publish": "Publishing: one thread parses, appends and confirms. Each queue is a topic of its "
+    "own, so with 50 of them a read from the socket becomes 50 appends instead of one.",
+    "consume": "Consuming: one thread reads, acquires, sends and settles, which has a cost for "
+    "each turn of the event loop and each queue. With a small prefetch limit or many queues few "
+    "messages share it.",
+    "latency": "Latency: a message passes Python code twice, from the publisher to the log and "
+    "from the log to the consumer.",
+    "celery": "Celery: publisher and worker take most of the time, whatever the server does.",
+    "backlog": "Backlog: as publishing and consuming with a prefetch limit of 100.",
+}
+"""Why a kind of figures may fall short of its aim."""
+
 NOTES = """\
 `load.c`, a client on librabbitmq in a process of its own, drives both servers in turn, on the same
 machine, on queues that are durable. Both are as they start by default; no plugin is enabled in
@@ -18,7 +31,9 @@ RabbitMQ. Publishing: at most {window:,} messages are unconfirmed; with several 
 turns. Consuming: every message is acknowledged by itself, and each queue has its own consumer with
 that prefetch. Every figure is the median of the rounds; a ratio (ours to RabbitMQ) is the median of
 the rounds' ratios. CPU is user and system time of the whole server, in microseconds per message.
-Client and server share the cores, so figures of different pages cannot be compared."""
+Client and server share the cores, so figures of different pages cannot be compared. A load average
+far above the number of cores means that other programs took most of the time, which slows down a
+server with one busy thread more than one with several: then compare CPU, and measure again."""
 
 
 class Section(msgspec.Struct):
@@ -127,7 +142,9 @@ def _summary(figures: Figures) -> str:
     short = short_of(figures)
     if not short:
         return f"{aims} Everything meets it."
-    return "\n".join([f"{aims} What falls short:", "", *short])
+    kinds = {line.removeprefix("- ").partition(":")[0] for line in short}
+    reasons = [reason for kind, reason in _WHY.items() if kind in kinds]
+    return "\n".join([f"{aims} What falls short:", "", *short, "", " ".join(reasons)])
 
 
 def _table(part: _Part, rows: Sequence[Row]) -> str:
