@@ -41,7 +41,7 @@ from mainstem.core.partitioner import Turns
 from mainstem.core.records import build_one, events
 from mainstem.log.port import Appended, Batches, PartitionId
 
-MAX_AT_ONCE = 500
+MAX_AT_ONCE = 200
 """Maximum number of events published, or copied to the end, in one append."""
 MAX_BYTES = 4 * 1024 * 1024
 """Maximum bytes published in one append, unless a single event is larger."""
