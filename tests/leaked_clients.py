@@ -1,4 +1,4 @@
-"""What a test must not leave behind: Kafka clients, which hold threads, memory and connections.
+"""Fails tests that leave Kafka clients open, which hold threads, memory and connections.
 
 Every client of librdkafka has one thread that is called ``rdk:main``, from when it is made until it
 is closed or collected. Others, for its brokers, come and go as it learns of them.

@@ -1,4 +1,4 @@
-"""Who somebody is, and what they may do, as long as there are no users."""
+"""Authentication and authorization while there are no users."""
 
 import pytest
 

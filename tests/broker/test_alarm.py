@@ -1,4 +1,4 @@
-"""Whoever waits for the broker's next deadline is told of every earlier one, whatever set it."""
+"""The alarm fires for every deadline that is earlier than the one before, whatever sets it."""
 
 from collections.abc import Callable
 

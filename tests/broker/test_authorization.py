@@ -1,4 +1,4 @@
-"""The door as a peer sees it: nothing passes that was not asked for, and all of it can be asked."""
+"""The door with permissions: every operation checks one, and every operation can be permitted."""
 
 import inspect
 from collections.abc import Callable

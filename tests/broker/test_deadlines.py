@@ -1,4 +1,4 @@
-"""Deadlines: taken in the order in which they are due, and kept no longer than they hold."""
+"""Deadlines: returned in order of time, and freed when they are cleared."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What heads define: replay gives what live gave, and what is refused has changed nothing."""
+"""Definitions of heads: replay gives the live state, and a refused change changes nothing."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The door as its users see it: topics, reading, cursors and groups, and what a restart keeps."""
+"""The broker's door: topics, reading, cursors and groups, and their state after a restart."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Duties: on one node held at once, by one holder at a time."""
+"""Duties: granted at once on a single node, to one holder at a time."""
 
 from tests.broker.brokers import new_broker
 

@@ -1,4 +1,4 @@
-"""The broker's own topics: what is written is read back, and what is not understood is refused."""
+"""Journals: records are read back after a restart, and unknown ones are refused."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""What is due at once: done in turns, so that others are not kept waiting for all of it."""
+"""Deadlines that pass together are handled in bounded portions, so that nothing else waits long."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Transactional clients that work through whatever happens, and take down what they did.
+"""Transactional clients that keep working under faults, and record what they did.
 
 How this works: each client is a thread, and goes on until it is told to stop. Senders write
 transactions over several partitions; workers turn events into others, and move their group's

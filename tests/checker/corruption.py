@@ -1,4 +1,4 @@
-"""Corrupts a history, to see that it is noticed: a way for every kind of anomaly."""
+"""Corrupts a history in one way per kind of anomaly, to test that each is detected."""
 
 from collections.abc import Callable, Iterator
 from random import Random

@@ -1,4 +1,4 @@
-"""A server that everything happens to: it is killed, paused, cut off, out of space, out of time."""
+"""Injects faults into a server: kill, pause, network cut, full disk, clock jumps."""
 
 import mmap
 import signal

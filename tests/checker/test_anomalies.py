@@ -1,4 +1,4 @@
-"""The checker finds every kind of anomaly, and none where there is none."""
+"""The checker finds every kind of anomaly, and none in a correct history."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Concurrent clients against a server, for a while: what they did, for the checker."""
+"""Runs concurrent clients against a server for a while, and records their history."""
 
 import contextlib
 import gc

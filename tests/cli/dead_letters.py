@@ -1,4 +1,4 @@
-"""Events that a consumer does not want: they become dead letters."""
+"""Creates dead letters for tests: events that a consumer rejects."""
 
 from mainstem.client.stem import Stem
 

@@ -1,4 +1,4 @@
-"""What only a mainstem server has is refused clearly for an Apache Kafka."""
+"""Commands that need a mainstem server are refused clearly for an Apache Kafka."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Arguments that nobody means well: refused in our own words, in one line, safe for a terminal."""
+"""Malformed and hostile arguments are refused in one line that is safe for a terminal."""
 
 import pytest
 from tests.cli.conftest import Run

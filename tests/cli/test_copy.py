@@ -1,4 +1,4 @@
-"""``sub -e -J | pub -J`` on one data directory: both ends of a pipe find room in it."""
+"""``sub -e -J | pub -J`` on one data directory: both ends of the pipe can open it."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The sample: its events are believable, and ``./run`` leaves nothing behind however it ends."""
+"""The sample of ``./run``: realistic events, and no processes or files left behind."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Commands on a data directory that somebody else made: links in it lead nowhere."""
+"""Commands on an untrusted data directory: symbolic links in it are not followed."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Help: examples first, written down in the docs, and cheap."""
+"""Help texts: examples first, checked into the docs, and quick to print."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""``mainstem pipeline``: what is said before Spark is needed, and how pipelines stand."""
+"""``mainstem pipeline``: checks before Spark starts, and the status of pipelines."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Where to begin, as it is written."""
+"""Start positions on the command line."""
 
 from datetime import UTC, datetime
 

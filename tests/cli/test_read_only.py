@@ -1,4 +1,4 @@
-"""Commands that only read: they need no permission to write, and leave everything as it is."""
+"""Read-only commands need no write permission and change nothing."""
 
 import os
 import shutil

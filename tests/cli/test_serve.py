@@ -1,4 +1,4 @@
-"""``mainstem serve`` as a person runs it: what it says, what works as it says, how it ends."""
+"""``mainstem serve``: its output, the commands it suggests, and how it stops."""
 
 import json
 import os

@@ -101,5 +101,5 @@ def test_a_full_disk_is_told_where_people_look_and_so_is_its_end(tmp_path: Path)
         assert "mainstem_log_full 0" in get(admin, "/metrics").text
         server.kill()
         assert server.said.count("events are refused: the disk of") == 1
-        assert server.said.count("events are taken again") == 1
+        assert server.said.count("events are accepted again") == 1
         assert not (data / "space.probe").exists()

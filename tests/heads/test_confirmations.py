@@ -1,4 +1,4 @@
-"""Confirmations: in the order in which a peer asked, and never of what failed."""
+"""Confirmations are sent in the order of the requests, and never for failed ones."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Who takes next from a queue: by credit, priority and turn, without a crowd that looks in vain."""
+"""The dispatcher: by credit, priority and round robin, without waking idle consumers."""
 
 import threading
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""The dispatcher against what it promises, in whatever order things happen.
+"""The dispatcher against a model, with random sequences of calls.
 
 Consumers come and go, get credit, pause, settle, give back and forget, on a real broker. Whenever
 the loop has come to rest: nobody was given more than its credit, and no event is left over that

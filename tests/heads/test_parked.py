@@ -1,4 +1,4 @@
-"""Requests that wait: woken from any thread, over for one reason, and once."""
+"""Parked requests: woken from any thread, ended exactly once, for one reason."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Consumers of a queue: as much as credit and the peer allow; what is not settled comes back."""
+"""Queue consumers: limited by credit and the peer's reading; unsettled events are redelivered."""
 
 import asyncio
 

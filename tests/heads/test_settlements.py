@@ -1,4 +1,4 @@
-"""Settlements that need no answer: when they are carried out, and how many share an append."""
+"""Settlements without a response: when they are appended, and how many share an append."""
 
 from collections import deque
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Consumers of a topic: every event once, as far as credit and the peer allow."""
+"""Topic consumers: every event once, limited by credit and the peer's reading."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Frames as tests need them: in one piece, and without the length that stands before them."""
+"""Frames for tests: in one piece, and without the length prefix."""
 
 from mainstem.core.wire import Piece
 from mainstem.kafka_protocol.api import Api

@@ -1,4 +1,4 @@
-"""The same messages as kio has them: another reading of the protocol, to be compared with ours.
+"""The same messages in kio, an independent implementation to compare with.
 
 Fields are matched by their order; kio gives times, durations, errors and ids types of their own.
 """

@@ -1,4 +1,4 @@
-"""What holds for every message, in every version, whatever the bytes are."""
+"""Laws of every message in every version, for any bytes."""
 
 import tracemalloc
 from contextlib import suppress

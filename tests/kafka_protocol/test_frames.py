@@ -1,4 +1,4 @@
-"""Frames: their headers, their pieces, and what a version cannot say."""
+"""Frames: headers, buffers, and values that a version cannot encode."""
 
 import pytest
 from tests.kafka_protocol.frames import request_frame, response_frame, whole

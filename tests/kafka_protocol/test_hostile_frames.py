@@ -1,4 +1,4 @@
-"""Frames that only somebody hostile or broken sends; each is refused, and the reason is said."""
+"""Malformed and hostile frames are refused, with the reason."""
 
 import struct
 import tracemalloc

@@ -1,4 +1,4 @@
-"""How each head is spoken to, for the laws of ``test_every_head.py``: one entry per head.
+"""Sample frames of each head, for ``test_every_head.py``: one entry per head.
 
 A new head adds one entry to ``SPOKEN``, by its name. A field of a law that does not apply is left
 out, and ``not_applicable`` says why; a test compares both.

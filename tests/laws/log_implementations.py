@@ -1,4 +1,4 @@
-"""Every log there is, so that a law can be checked on each."""
+"""Every implementation of the log, so that each law is checked on all."""
 
 import threading
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The promise of durability: kept once, for all who wait, whatever the order of things."""
+"""Laws of Durable: settled exactly once, for all waiters, in any order of calls."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""What holds for every head, whatever its protocol; ``heads.py`` says how each is spoken to.
+"""Laws that every head obeys, whatever its protocol; ``heads.py`` has the sample frames.
 
 Heads are started as the node starts them, and spoken to over TCP or UDP. An exception that a head
 logs and survives fails any of these tests (``started.py``).

@@ -1,4 +1,4 @@
-"""What must be true of every log, wherever it keeps its batches."""
+"""Laws that every log implementation obeys."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Every log against a model that cannot be wrong: a list of events per partition."""
+"""Every log against a trivial model: a list of events per partition."""
 
 import shutil
 import tempfile

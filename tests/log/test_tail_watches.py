@@ -1,4 +1,4 @@
-"""Whoever waits at the tail of a partition is told, also when the log is closed."""
+"""Watches at the tail are called when events arrive, and when the log is closed."""
 
 from tests.faults.disk_steps import append, opened
 from tests.faults.random_workload import A0, FSYNC

@@ -1,4 +1,4 @@
-"""The whole process stands still for a while: nobody is silent whose words were not read yet."""
+"""After a pause of the process, no member expires whose heartbeats were received but not read."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The settings of a node: what they may be, and which source wins."""
+"""Settings of a node: valid values, and the precedence of sources."""
 
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def test_settings_of_a_section_come_from_the_same_places(tmp_path: Path) -> None
         ("partitions = 0", "partitions = 0"),
         ("partitions = 'many'", "partitions = 'many'"),
         ("durability = 'some'", "durability = 'some'"),
-        ("partitions = ", "is not TOML"),
+        ("partitions = ", "is not valid TOML"),
     ],
 )
 def test_what_means_nothing_is_refused_by_name_and_place(

@@ -1,4 +1,4 @@
-"""Who commits what is appended in the loop of a server: the loop itself, or the thread."""
+"""Whether the event loop or the thread commits appends of a server."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Asking a server about its topics when it does not answer, or when others change them."""
+"""Topic administration when the server does not respond, or others change the topics."""
 
 import signal
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reading partitions when a question to the server fails in the middle of it."""
+"""Reading partitions when a request to the server fails in between."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""Fetching from a broker that says what ours seldom does."""
+"""Fetching from a broker that sends unusual responses."""
 
 import socket
 import threading

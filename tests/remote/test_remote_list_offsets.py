@@ -1,4 +1,4 @@
-"""Asking leaders where partitions stand gives what librdkafka gives, without asking it."""
+"""ListOffsets sent to leaders gives the same results as librdkafka."""
 
 from collections.abc import Iterator
 

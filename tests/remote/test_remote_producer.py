@@ -1,4 +1,4 @@
-"""Events on their way to a server when their publisher is interrupted."""
+"""Producing when the publisher is interrupted."""
 
 import threading
 

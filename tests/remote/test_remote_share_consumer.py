@@ -1,4 +1,4 @@
-"""A member of a share group: in which order it says what becomes of events."""
+"""A share group member: the order in which it sends acknowledgements."""
 
 from mainstem.core.event import Event
 from mainstem.remote.share_consumer import Unanswered

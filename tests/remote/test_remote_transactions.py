@@ -1,4 +1,4 @@
-"""A writer with a name, on a real server: what it leaves behind when it is refused."""
+"""A named transactional writer on a real server, after refusals and crashes."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What is known of the AMQP queues in the simulated world, and what must hold.
+"""Expected state and invariants of AMQP queues in the simulation.
 
 Whatever is cut, killed or full: nothing that was confirmed is lost; nothing is delivered that was
 not published, and nothing of a transaction that was not committed; a transaction is there as a

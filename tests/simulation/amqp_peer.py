@@ -1,4 +1,4 @@
-"""One connection of an AMQP client in the simulated world, as client libraries have it."""
+"""One connection of a simulated AMQP client."""
 
 from tests.heads.amqp091.raw_peers import Said, publish
 from tests.heads.amqp091.talking import START_OK, connecting

@@ -1,4 +1,4 @@
-"""What is known of a share group in the simulated world, and what must hold.
+"""Expected state and invariants of share groups in the simulation.
 
 Whatever is lost, late or down: what was settled for good never comes again; an event is out with
 one member at a time, until it is settled or its time is up; each delivery counts one more, up to

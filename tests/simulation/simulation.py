@@ -1,4 +1,4 @@
-"""A whole life of the simulated world, from one seed, and what was wrong with it.
+"""One simulated run from one seed, and the invariants that it violated.
 
     .venv/bin/python -m tests.simulation.simulation 17
 

@@ -1,4 +1,4 @@
-"""AMQP queues hold what they promise, in every simulated life; what breaks a promise is noticed."""
+"""AMQP queues keep their guarantees in every simulated run; broken ones are detected."""
 
 import re
 from collections import Counter

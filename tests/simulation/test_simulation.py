@@ -1,4 +1,4 @@
-"""Groups, queues and transactions hold what they promise, in every simulated life.
+"""Groups, queues and transactions keep their guarantees in every simulated run.
 
 A seed that fails prints the command that replays it.
 """

@@ -1,4 +1,4 @@
-"""A world in which time, network, disk and chance are simulated: one seed, one course of events.
+"""A simulation of time, network, disk and randomness: one seed gives one sequence of events.
 
 How this works: everything that is going to happen is in a heap, by the time it is due. Clients are
 coroutines that ask the broker something and wait for the answer. Between them and the broker is a

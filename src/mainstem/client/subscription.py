@@ -29,5 +29,5 @@ class SubscriptionOptions(msgspec.Struct, frozen=True):
             raise InvalidSetting(f"commit is 'auto' or 'manual', not {self.commit!r}")
         if self.group is not None and self.partitions is not None:
             raise InvalidSetting(
-                "a group shares its partitions out by itself: give a group or partitions, not both"
+                "a group assigns the partitions itself: give a group or partitions, not both"
             )

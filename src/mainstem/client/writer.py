@@ -37,7 +37,7 @@ class WriterId(NamedTuple):
 def check_writer(name: str) -> None:
     """Raise InvalidName for an invalid name of a writer."""
     if not isinstance(name, str):
-        raise InvalidName("writer", name, "it is no text")
+        raise InvalidName("writer", name, "it is not text")
     check_group(name, "writer")
 
 

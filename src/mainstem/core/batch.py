@@ -199,7 +199,7 @@ def read_whole(buffer: Buffer) -> BatchHeader:
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     if crc32c(view[CHECKED_FROM:]) != header.crc:
         raise CorruptBatch(
-            f"record batch of {header.size} bytes has not the crc {header.crc:#010x} it claims"
+            f"record batch of {header.size} bytes does not match its crc {header.crc:#010x}"
         )
     return header
 

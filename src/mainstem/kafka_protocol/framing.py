@@ -31,7 +31,7 @@ def encode_body(
     try:
         encoder(message, version, flexible)(body, frame)
     except (StructError, AttributeError, TypeError) as error:
-        raise ValueError(f"{message.__name__} v{version} cannot say {body!r:.500}") from error
+        raise ValueError(f"{message.__name__} v{version} cannot encode {body!r:.500}") from error
 
 
 def as_bytes(piece: Piece) -> bytes:

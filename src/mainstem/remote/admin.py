@@ -279,7 +279,7 @@ class Admin:
             if info.offset == OFFSET_INVALID:
                 # librdkafka timed out on this partition's leader, and reports no error.
                 raise Unreachable(
-                    self.cluster.address, f"nothing came in {self.cluster.timeout_s:g} s"
+                    self.cluster.address, f"no response within {self.cluster.timeout_s:g} s"
                 )
             found[at.topic, at.partition] = (info.offset, info.leader_epoch or 0)
         return found, early
@@ -290,7 +290,8 @@ class Admin:
         while not shows():
             if time.monotonic() > until:
                 raise Unreachable(
-                    self.cluster.address, f"a change did not show in {self.cluster.timeout_s:g} s"
+                    self.cluster.address,
+                    f"a change was not visible after {self.cluster.timeout_s:g} s",
                 )
             time.sleep(_AGAIN_S)
 

@@ -89,7 +89,7 @@ class Cluster:
         except KafkaException as error:
             raise self.refusal(error, topic=topic, partition=partition, group=group) from None
         except TookTooLong:
-            raise Unreachable(self.address, f"nothing came in {self.timeout_s:g} s") from None
+            raise Unreachable(self.address, f"no response within {self.timeout_s:g} s") from None
 
     def retry_while_busy(self, ask: Callable[[], T]) -> T:
         """Retry while the server is busy, such as a coordinator that still loads its groups."""

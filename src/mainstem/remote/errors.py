@@ -125,7 +125,7 @@ _NAMED: dict[int, Callable[[About], MainstemError]] = {
 """Errors that name the topic, partition or group of the request."""
 _REASONS = {
     KafkaError._PURGE_QUEUE: "the connection was lost, and nothing was sent",
-    KafkaError._PURGE_INFLIGHT: "the connection was lost, so it is not known whether it is kept",
+    KafkaError._PURGE_INFLIGHT: "the connection was lost, so it is unknown whether it is stored",
 }
 
 

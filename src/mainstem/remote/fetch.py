@@ -116,7 +116,7 @@ def _run(
             # Compaction removed everything up to the end.
             return
         elif time.monotonic() - heard_at > cluster.timeout_s:
-            raise Unreachable(cluster.address, f"nothing came in {cluster.timeout_s:g} s")
+            raise Unreachable(cluster.address, f"no response within {cluster.timeout_s:g} s")
         if position < end:
             _ask(connection, place, position)
         if batches:

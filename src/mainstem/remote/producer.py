@@ -122,7 +122,7 @@ class RemoteProducer:
             return UnknownPartition(topic, partition)
         if error.code() in _NO_REASON and self._why is not None:
             kind = StorageFull if self._why.startswith("full:") else Overloaded
-            return kind(f"the server at {self.cluster.address} takes no events: {self._why}")
+            return kind(f"the server at {self.cluster.address} refuses events: {self._why}")
         return core_error(error, self.cluster.address, topic=topic)
 
     def learn(self, error: KafkaError) -> None:

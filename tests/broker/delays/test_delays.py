@@ -1,4 +1,4 @@
-"""Delayed events: published when they are due, each once, in slices, and not in anybody's way."""
+"""Delayed events are published exactly once when due, in slices, and hold up no others."""
 
 from collections.abc import Sequence
 

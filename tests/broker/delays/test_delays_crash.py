@@ -1,4 +1,4 @@
-"""Delayed events in every state that a crash may leave: each is somewhere, and once."""
+"""Delayed events after a crash at any step: each is delayed or published, exactly once."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""The due index: the earliest first, one bit and about 16 bytes for each, and nothing twice."""
+"""The due index: earliest entry first, about 16 bytes per event, no entry twice."""
 
 import tracemalloc
 

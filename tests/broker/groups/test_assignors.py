@@ -1,4 +1,4 @@
-"""Assignors: everything has one owner who wants it, evenly; ranges are runs."""
+"""Assignors: every partition gets one owner, evenly; ``range`` gives contiguous ranges."""
 
 from hypothesis import given
 from hypothesis import strategies as st

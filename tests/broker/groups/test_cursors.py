@@ -1,4 +1,4 @@
-"""How far groups have got: what may be decided, and that replay gives what live gave."""
+"""Cursors: valid changes, and replay gives the same state as live changes."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""Settings of groups: known by name, checked, kept, and the same after a restart."""
+"""Group configs: known names, checked values, the same after a restart."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Groups on a disk that is full: all that is kept of them goes, or changes its kind, or nothing."""
+"""Deleting or converting groups on a full disk: all or nothing."""
 
 import json
 

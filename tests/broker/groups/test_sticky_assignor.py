@@ -1,4 +1,4 @@
-"""Who should own which partition: evenly, completely, and moving as few as possible."""
+"""The sticky assignor: complete and even assignments that move as few partitions as possible."""
 
 from collections import Counter
 from zlib import crc32

@@ -1,4 +1,4 @@
-"""Idempotent producers, as tests play them: they write batches with sequence numbers."""
+"""Simulated idempotent producers for tests: they write batches with sequence numbers."""
 
 from tests.broker.brokers import Clock, new_broker
 

@@ -1,4 +1,4 @@
-"""Idempotent producers: what comes twice is written once, and what is missing is noticed."""
+"""Idempotent producers: a repeated batch is stored once, and a missing one is detected."""
 
 import pytest
 from tests.broker.brokers import LateLog, publish, read_all, values

@@ -1,4 +1,4 @@
-"""Idempotent producers of a compacted topic, whose batches others outdate, over a restart."""
+"""Idempotent producers of a compacted topic over a restart, after their events were compacted."""
 
 from collections.abc import Iterator
 from pathlib import Path

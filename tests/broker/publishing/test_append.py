@@ -1,4 +1,4 @@
-"""Batches that arrive together: few appends, and of each becomes what would if it came alone."""
+"""Batches that arrive together: few appends, and the same outcome for each as if it came alone."""
 
 import errno
 from collections.abc import Callable, Sequence

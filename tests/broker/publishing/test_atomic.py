@@ -1,4 +1,4 @@
-"""Events for several topics and settlements of deliveries: all of it, or nothing."""
+"""Publishing to several topics and settling deliveries atomically."""
 
 from random import Random
 

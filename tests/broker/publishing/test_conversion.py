@@ -1,4 +1,4 @@
-"""Topics that store events in another way than they come: their time, their compression."""
+"""Topics that rewrite batches on arrival: their timestamps and compression."""
 
 import pytest
 from tests.broker.brokers import NOW_MS, new_broker, read_all

@@ -1,4 +1,4 @@
-"""Producers outrun consumers: the oldest goes, the newest is refused or held; all is counted."""
+"""Overload policies: events beyond the backlog are dropped, refused or held, and counted."""
 
 import threading
 

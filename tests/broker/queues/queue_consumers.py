@@ -1,4 +1,4 @@
-"""Consumers that share events one by one, as tests play them."""
+"""Simulated consumers of queues, for tests."""
 
 from collections.abc import Iterator
 from itertools import count

@@ -1,4 +1,4 @@
-"""Topics that delete what was acknowledged, once nobody needs it any more."""
+"""Topics with ``delete_acked`` delete events that every queue and live group is done with."""
 
 import pytest
 from tests.broker.queues.queue_consumers import Desk

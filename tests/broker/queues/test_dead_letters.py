@@ -1,4 +1,4 @@
-"""Queues: what is given up becomes a dead letter, with its story."""
+"""Dead letters of queues, with the reason and origin in their headers."""
 
 import pytest
 from tests.broker.brokers import FullLog, LateLog, publish, read_all, values

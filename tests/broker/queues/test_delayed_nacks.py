@@ -1,4 +1,4 @@
-"""Events that failed and are to come again later: they do not hold up the events behind them."""
+"""Nacked events with a delay do not hold up later events."""
 
 import pytest
 from tests.broker.queues.queue_consumers import Desk

@@ -1,4 +1,4 @@
-"""A window on one partition: what waits behind its key, and what that costs."""
+"""A queue's state in one partition: events that wait for their key, and the cost of that."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The disk space of a queue whose messages come and go behind one that is never acknowledged."""
+"""Disk space of a queue in which one message is never acknowledged and all later ones are."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Limits on what waits in a queue: time to live, length and bytes; and where dead events go."""
+"""Limits on the waiting events of a queue: time to live, length, bytes; and dead-letter routes."""
 
 from collections.abc import Sequence
 

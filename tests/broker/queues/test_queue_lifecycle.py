@@ -1,4 +1,4 @@
-"""Queues: where they begin, what they survive, whom they wake and whom they hold up."""
+"""Queues: start offsets, restarts, wake-ups of consumers, and locks."""
 
 import pytest
 from tests.broker.brokers import publish, read_all, values

@@ -1,4 +1,4 @@
-"""Queues: events are shared one by one, each is settled once, and what fails comes again."""
+"""Queues: events are shared one by one, each is settled once, and failed ones are redelivered."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""A queue against a model: nothing is lost, or comes unasked, or comes twice for nothing.
+"""A queue against a model: no event is lost, and none is delivered needlessly.
 
 The model is a dict from offset to what became of the event. Only a nack, a release, a lock that
 ran out or a crash make an event come again; what was settled never does. A broker that replays the

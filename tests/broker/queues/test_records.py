@@ -1,4 +1,4 @@
-"""What is written of a large window: mostly only what has changed; replayed it is the window."""
+"""Records of a large queue state: mostly changes only; replay gives the same state."""
 
 import msgspec
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Queues: what comes again is unpacked once for many, and is what the log holds now."""
+"""Redeliveries decode each batch only once, and return what the log holds now."""
 
 from collections.abc import Iterator
 

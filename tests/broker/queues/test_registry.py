@@ -1,4 +1,4 @@
-"""What time brings to queues: only those are looked at to which it may bring something."""
+"""Timers of queues: only queues with a passed deadline are checked."""
 
 import pytest
 from tests.broker.queues.queue_consumers import LOCK_MS, Desk

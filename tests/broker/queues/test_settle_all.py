@@ -1,4 +1,4 @@
-"""Deliveries of several queues and owners that are settled together, and such without a lock."""
+"""Settling deliveries of several queues and owners together; deliveries without a lock."""
 
 from tests.broker.brokers import LateLog
 from tests.broker.queues.queue_consumers import LOCK_MS, Desk

@@ -1,4 +1,4 @@
-"""Following a partition: what is there now, in order, without waiting, and when to come again."""
+"""Feeds: the available events of a partition in order, without blocking, and a watch for more."""
 
 import pytest
 from tests.broker.brokers import new_broker, publish, values

@@ -1,4 +1,4 @@
-"""Which topics there are: what may be decided, and that replay gives what live gave."""
+"""The catalog of topics: valid changes, and replay gives the same state as live changes."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""Regular expressions over topic names: they mean what is meant elsewhere, and cost little."""
+"""Regular expressions over topic names: the same matches as RE2, at bounded cost."""
 
 import re
 

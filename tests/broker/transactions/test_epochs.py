@@ -1,4 +1,4 @@
-"""Transactions: who may speak for a producer, and what it may write."""
+"""Producer epochs of transactional ids: fencing, and which requests are accepted."""
 
 import pytest
 from tests.broker.transactions.transactional_producers import IN_BOTH, TIMEOUT_MS, Bank

@@ -1,4 +1,4 @@
-"""Transactional producers, as tests play them, and readers of committed events."""
+"""Simulated transactional producers and read_committed readers, for tests."""
 
 from tests.broker.brokers import Clock, LateLog
 from tests.broker.producers.idempotent_producers import Works

@@ -314,7 +314,7 @@ def test_what_is_settled_while_another_thread_closes_the_queue_is_not_said_to_be
             # So far the other thread has come after this one has seen the queue open.
             each.given.member.close()
 
-        with pytest.raises(Closed, match="comes again"):
+        with pytest.raises(Closed, match="is redelivered"):
             acked.ack()
         with pytest.raises(Closed), left:
             pass

@@ -1,4 +1,4 @@
-"""The loop that drives heads: the same on both event loops, however the stream is cut."""
+"""Connections: the same behaviour on both event loops, however the stream is cut."""
 
 import asyncio
 import logging

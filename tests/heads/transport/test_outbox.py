@@ -1,4 +1,4 @@
-"""Pushing to a peer, being called when time has come, and last words."""
+"""The outbox: pushes, timers, and farewells."""
 
 import asyncio
 import contextlib

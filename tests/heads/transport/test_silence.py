@@ -1,4 +1,4 @@
-"""Peers that have gone without a word: the kernel looks for them."""
+"""Peers that disappear are detected by TCP keepalive."""
 
 import socket
 

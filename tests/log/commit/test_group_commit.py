@@ -1,4 +1,4 @@
-"""The group commit goes on, whatever those do whom it tells."""
+"""The group commit continues even if callbacks raise or block."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Appends that await their commit: nobody sees them, and whoever waits is told in any case."""
+"""Pending appends are invisible, and every waiter gets the result."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Many partitions and segments: what is done for each does not grow with their number."""
+"""Many partitions and segments: the cost per operation does not grow with their number."""
 
 import sys
 from types import FrameType

@@ -1,4 +1,4 @@
-"""Thinning on disk: when it is done, and what calls it off."""
+"""Thinning on disk: when it happens, and what cancels it."""
 
 from pathlib import Path
 

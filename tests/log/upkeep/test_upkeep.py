@@ -1,4 +1,4 @@
-"""Retention, compaction and checkpoints: what goes, what stays, and what recovery then reads."""
+"""Retention, compaction and checkpoints: what they remove and keep, and recovery afterwards."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One bad row stops one table at most: the others go on, and the event is named."""
+"""A failing event stops at most its own table, and is named in the error."""
 
 import json
 import os

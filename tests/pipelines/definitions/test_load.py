@@ -1,4 +1,4 @@
-"""A pipeline file says what is wrong with it, where, and what to do, before Spark is started."""
+"""Errors of a pipeline file say what is wrong, where, and what to do, before Spark starts."""
 
 import subprocess
 import sys

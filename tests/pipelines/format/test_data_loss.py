@@ -1,4 +1,4 @@
-"""What is gone is an error that says what to do, or a warning."""
+"""Data loss is an error that says what to do, or a warning."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Every option means something, or is refused with a word on what would do."""
+"""Every option has an effect, or is refused with advice."""
 
 import pytest
 

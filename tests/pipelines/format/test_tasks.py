@@ -1,4 +1,4 @@
-"""What a task does besides reading, in a process that Spark uses for many tasks."""
+"""Garbage collection and imports in a task process that Spark reuses."""
 
 import gc
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Events become rows, or a reason is given why they do not."""
+"""Events become rows, or are bad with a reason."""
 
 import io
 import json

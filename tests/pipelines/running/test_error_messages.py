@@ -1,4 +1,4 @@
-"""What a person is told when a table fails: the cause first, on one screen, the rest in a file."""
+"""Error messages of failed tables: the cause first, on one screen, the stack trace in a file."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Runs of a pipeline: what is refused, what is counted, what goes on after what."""
+"""Runs of a pipeline: refusals, counters, and continuing after earlier runs."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""However a run is stopped: its batch is finished, and no process of it is left."""
+"""Stopping a run in any way finishes its batch and leaves no process."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Every sink commits a batch with its mark: what comes again changes nothing."""
+"""Every sink commits a batch with its mark, so that a repeated batch changes nothing."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What is missing for Spark is said exactly."""
+"""Missing requirements of Spark are reported exactly."""
 
 import stat
 import subprocess

@@ -1,4 +1,4 @@
-"""What a busy machine makes fail is tried again; what is wrong is told at once."""
+"""Transient errors are retried; permanent ones are reported at once."""
 
 import pytest
 from pyspark.errors import PySparkException

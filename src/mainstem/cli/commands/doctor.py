@@ -130,7 +130,7 @@ def storage(directory: Path) -> Iterator[Check]:
         return
     yield data_directory(directory)
     if not writable:
-        advice = "what only reads works: sub -e, topic ls, group ls, queue ls, verify"
+        advice = "read-only commands work: sub -e, topic ls, group ls, queue ls, verify"
         yield Check("permission", "warn", f"this user cannot write {directory}", advice)
         return
     free = shutil.disk_usage(there).free

@@ -135,7 +135,7 @@ def sub(
         raw=raw,
     )
     if group and partitions:
-        raise click.UsageError("a group shares out the partitions itself: -g or -p, not both")
+        raise click.UsageError("a group assigns the partitions itself: -g or -p, not both")
     begin, until = _span(wheres, group)
     with (
         open_target(at, reads=end and group is None, stays=not end) as stem,

@@ -44,7 +44,7 @@ class ConnectedDelivery(Exits):
         """Report a failure: redelivery at once, or a dead letter; the reason is not stored."""
         if delay_s:
             raise Unsupported(
-                "over the network an event that failed comes again at once: nack() without "
+                "over the network a failed event is redelivered at once: nack() without "
                 "delay_s, or wait before; only mainstem.open can delay it"
             )
         self._queue.settle(self.given, Verdict.RELEASE, wait=wait)

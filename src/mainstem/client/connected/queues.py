@@ -63,7 +63,7 @@ class ConnectedQueues:
         topic, name, lock_s = options.topic, options.name, options.lock_s
         self._check_open()
         if not isinstance(name, str):
-            raise InvalidName("queue", name, "it is no text")
+            raise InvalidName("queue", name, "it is not text")
         check_group(name, "queue")
         wanted = _settings(options)
         partitions = range(self._administration.count(topic))

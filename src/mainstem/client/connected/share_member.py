@@ -88,7 +88,7 @@ class ShareMember:
             if self._closed:
                 # Another thread closed it after this one had found the queue open.
                 raise Closed(
-                    "the queue was closed before this delivery was settled, so it comes again"
+                    "the queue was closed before this delivery was settled; it is redelivered"
                 )
             if wait:
                 return self._sharing.settle(events, verdict)

@@ -43,7 +43,7 @@ class EmbeddedQueues:
         """Join a queue, which is created if necessary; settings that are given are changed."""
         topic, name, start = options.topic, options.name, options.start
         if not isinstance(name, str):
-            raise InvalidName("queue", name, "it is no text")
+            raise InvalidName("queue", name, "it is not text")
         check_start(start)
         numbers = range(len(self._broker.topic(topic).partitions))
         for number in start if isinstance(start, Mapping) else ():

@@ -41,7 +41,7 @@ class SettlementWindow:
             if self._closed.is_set():
                 # Another thread closed the queue after this one had found it open.
                 raise Closed(
-                    "the queue was closed before this delivery was settled, so it comes again"
+                    "the queue was closed before this delivery was settled; it is redelivered"
                 )
             self._waiting.append(settlement)
             if len(self._waiting) >= WINDOW:

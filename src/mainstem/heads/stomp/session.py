@@ -232,11 +232,11 @@ class Session:
         """Return a heart-beat if one is due; raises Refused if the peer missed its own."""
         if self.version is None:
             if now_ms >= self.sent_ms + self._settings.connect_ms:
-                raise self.refused("Not connected", "no CONNECT came in time\n")
+                raise self.refused("Not connected", "no CONNECT was received in time\n")
             return b""
         if self._hear_every_ms and now_ms >= self._silent_at():
             raise self.refused(
-                "Heart-beat missed", f"nothing came for {now_ms - self.heard_ms} ms\n"
+                "Heart-beat missed", f"nothing was received for {now_ms - self.heard_ms} ms\n"
             )
         if self._send_every_ms and now_ms >= self.sent_ms + self._send_every_ms * 3 // 4:
             self.sent_ms = now_ms
@@ -290,7 +290,7 @@ class Session:
             case "DISCONNECT":
                 return Disconnect(self._receipt)
             case "CONNECT" | "STOMP":
-                raise self.refused("Illegal command", "CONNECT was said already\n")
+                raise self.refused("Illegal command", "CONNECT was sent already\n")
             case _:
                 text = f'Could not interpret command "{frame.command}"\n'
                 raise self.refused("Bad command", text)

@@ -50,4 +50,4 @@ class DiskSpace:
             except OSError as error:
                 _logger.warning("cannot remove %s of %s: %s", _PROBE, self.place, error)
         self.full = None
-        _logger.warning("events are taken again: the disk of %s has space", self.place)
+        _logger.warning("events are accepted again: the disk of %s has space", self.place)

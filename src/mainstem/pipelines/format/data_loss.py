@@ -35,7 +35,7 @@ class Losses:
             raise DataLoss(what)
         if what not in self._told:
             self._told.add(what)
-            _log.warning("%s; the query goes on with what there is", what)
+            _log.warning("%s; the query continues with the events that are left", what)
 
     def resumed(
         self, kept: Offsets, topics: Mapping[str, Described], bounds: Mapping[Place, Bounds]
@@ -65,7 +65,7 @@ class Losses:
         if offset < bounds.start:
             self.tell(
                 f"{bounds.start - offset} offsets of {where} are gone (retention passed): the "
-                f"query goes on at offset {offset}, and the first one kept is {bounds.start}"
+                f"query continues at offset {offset}, and the first one kept is {bounds.start}"
             )
             return bounds.start
         if offset > bounds.tail:

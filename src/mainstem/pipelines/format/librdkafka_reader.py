@@ -48,7 +48,7 @@ def _batches(
             raise cluster.refusal(error, topic=wanted.topic, partition=wanted.partition) from None
         silent_s = 0.0 if taken else silent_s + _TURN_S
         if silent_s > cluster.timeout_s:
-            raise Unreachable(cluster.address, f"nothing came in {cluster.timeout_s:g} s")
+            raise Unreachable(cluster.address, f"no response within {cluster.timeout_s:g} s")
         events: list[Message] = []
         for message in taken:
             trouble = message.error()

@@ -68,7 +68,7 @@ def _read(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBat
         )
         if options.fail_on_data_loss:
             raise DataLoss(what) from None
-        _log.warning("%s; the query goes on with what there is", what)
+        _log.warning("%s; the query continues with the events that are left", what)
         if wanted.start < first < wanted.end:
             rest = Range(wanted.topic, wanted.partition, first, wanted.end)
             yield from read_range(cluster, rest, options.batch_rows)

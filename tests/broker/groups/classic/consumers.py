@@ -1,4 +1,4 @@
-"""Consumers of classic groups, driven by tests: they ask, and keep the answers."""
+"""Consumers of classic groups for tests: they send requests and record the responses."""
 
 from collections.abc import Mapping
 from contextlib import suppress

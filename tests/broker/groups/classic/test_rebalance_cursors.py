@@ -1,4 +1,4 @@
-"""Classic groups and what is around them: cursors, other kinds of groups, limits, a full disk."""
+"""Classic groups with cursors, other kinds of groups, limits, and a full disk."""
 
 import pytest
 from tests.broker.brokers import NOW_MS, Clock, LateLog, new_broker

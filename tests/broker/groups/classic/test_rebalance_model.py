@@ -1,4 +1,4 @@
-"""Classic groups against careless consumers: whatever comes and goes, they agree in the end.
+"""Classic groups against a model: members that come and go agree on a generation in the end.
 
 The consumers here do what a real one does with each answer, but only now and then: in between they
 crash, come back, leave, change their minds, and time passes. The broker is restarted too, and they

@@ -1,4 +1,4 @@
-"""Classic groups over a restart of the broker: members of a stable generation go on in it."""
+"""Classic groups over a restart of the broker: members of a stable generation continue in it."""
 
 import pytest
 from tests.broker.brokers import Clock, FullLog, LateLog, new_broker

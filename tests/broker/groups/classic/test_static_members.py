@@ -1,4 +1,4 @@
-"""Static members of classic groups: who comes back in time keeps its place and its assignment."""
+"""Static members of classic groups that return in time keep their place and assignment."""
 
 import pytest
 from tests.broker.groups.classic.consumers import RANGE, REBALANCE_MS, SESSION_MS, Room

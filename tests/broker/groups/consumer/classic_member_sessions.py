@@ -1,4 +1,4 @@
-"""Members of the classic protocol, as tests play them beside those of consumer groups."""
+"""Simulated classic-protocol members in consumer groups, for tests."""
 
 import json
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Members of consumer groups, as tests play them: they send heartbeats, and do as they are told."""
+"""Simulated members of consumer groups: they send heartbeats and follow the assignment."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Groups that go from the classic protocol to the other and back, member by member."""
+"""Groups that migrate from the classic to the consumer protocol and back, member by member."""
 
 import json
 from contextlib import suppress

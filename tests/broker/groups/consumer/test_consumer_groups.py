@@ -1,4 +1,4 @@
-"""Consumer groups: members show themselves, are given partitions, and give them up first."""
+"""Consumer groups: members send heartbeats, get partitions, and give up revoked ones first."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""Consumer groups against a model: whoever comes, goes or is lost, nobody reads what another reads.
+"""Consumer groups against a model: no two members ever own the same partition.
 
 The members here do what careful consumers do. They go on reading what they are told to give up
 until they say that they have given it up; they are silent, crash, come back, and lose answers. Now

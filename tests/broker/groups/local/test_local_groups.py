@@ -1,4 +1,4 @@
-"""Groups in this process: joining, leaving, handing over, being fenced."""
+"""Groups in this process: join, leave, release of partitions, fencing."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""A group against a model: whatever comes and goes, every event is worked on once, by one member.
+"""A local group against a model: every event is processed once, by one member.
 
 The members here do what a careful consumer does: they look at their assignment now and then, begin
 new shares at the group's cursor, and finish, commit and release what is revoked. Between two looks

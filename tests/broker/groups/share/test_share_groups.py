@@ -1,4 +1,4 @@
-"""Share groups: who is a member, where a group begins, and what it hands out as it is stored."""
+"""Share groups: membership, start offsets, and delivery of stored record batches."""
 
 import pytest
 from tests.broker.brokers import Clock, FullLog, LateLog, new_broker, publish

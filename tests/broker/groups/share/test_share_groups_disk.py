@@ -1,4 +1,4 @@
-"""Share groups that are deleted, or forget some topics, on a disk that is full: all or nothing."""
+"""Deleting share groups, or their offsets, on a full disk: all or nothing."""
 
 from collections.abc import Callable
 

@@ -242,7 +242,7 @@ class StompConversation:
 
     def _entry(self, request: Send) -> TopicEvents | DelayedEvent:
         if (header := unsupported("SEND", request.headers)) is not None:
-            raise Unsupported(f"the header {header!r} asks for what is not done here")
+            raise Unsupported(f"the header {header!r} requests a feature that is not supported")
         topic = self._declarations.to_send(parse(request.destination))
         reply_to = request.headers.get("reply-to", "")
         if reply_to.startswith(f"/{Kind.TEMPORARY}/"):
@@ -356,7 +356,7 @@ class StompConversation:
 
     def _subscribe(self, request: Subscribe) -> Later:
         if (header := unsupported("SUBSCRIBE", request.headers)) is not None:
-            raise Unsupported(f"the header {header!r} asks for what is not done here")
+            raise Unsupported(f"the header {header!r} requests a feature that is not supported")
         later = Later()
         later.hold()
         # A new subscription starts after all events this client has sent, so they must be durable.

@@ -37,4 +37,4 @@ def _forget_temporary(context: HeadContext) -> None:
         try:
             context.broker.delete_topic(topic.name)
         except MainstemError as error:
-            _logger.warning("temporary queue %s stays: %s", topic.name, error)
+            _logger.warning("temporary queue %s is not deleted: %s", topic.name, error)

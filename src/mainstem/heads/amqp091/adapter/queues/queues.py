@@ -140,7 +140,7 @@ class DeclaredQueues:
                     broker.delete_topic(topic)
                 self._definitions.delete(TRANSIENT, topic)
             except MainstemError as error:
-                _logger.warning("topic %s of a queue that is gone stays: %s", topic, error)
+                _logger.warning("topic %s of a deleted queue is not deleted: %s", topic, error)
 
     def _open(self, broker: Door, queue: DeclaredQueue) -> None:
         """Create missing topics and queues: a crash may have come after storing the definition."""
@@ -182,7 +182,7 @@ class DeclaredQueues:
         try:
             self._remove(self._service.context.broker, queue)
         except MainstemError as error:
-            _logger.warning("queue %r has expired and stays: %s", queue.name, error)
+            _logger.warning("queue %r has expired, but is not deleted: %s", queue.name, error)
 
     def __iter__(self) -> Iterator[DeclaredQueue]:
         return iter(self._queues.values())
