@@ -1,4 +1,4 @@
-"""Where reading may begin, and which of five events are read from there."""
+"""Start positions, and which of five events are read from each."""
 
 from datetime import UTC, datetime
 

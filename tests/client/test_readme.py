@@ -1,4 +1,4 @@
-"""What the README promises works as it is written there."""
+"""The examples of the README run as they are written."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What a program hands over becomes the bytes of an event, or is refused."""
+"""Python values are converted to the bytes of an event, or refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The codecs, and the bombs that try to turn a little data into a lot of memory."""
+"""The codecs, and decompression bombs."""
 
 import gzip
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Dead letters keep the event as it was, also one that was a dead letter before."""
+"""Dead letters keep the original event, also one that was a dead letter before."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Every error has a class of failure, and every head knows what each of them becomes."""
+"""Every error has a class of failure, which every head maps to a code."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Records that lie: the outcome is always CorruptBatch or events, and never more memory."""
+"""Hostile record batches: the result is CorruptBatch or events, in bounded memory."""
 
 import tracemalloc
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What topics and groups may be called, and which patterns match."""
+"""Valid names of topics and groups, and patterns."""
 
 from fnmatch import fnmatchcase
 

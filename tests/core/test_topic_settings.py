@@ -1,4 +1,4 @@
-"""The settings of a topic, and which of them mean something."""
+"""Topic settings and their valid combinations."""
 
 import pytest
 

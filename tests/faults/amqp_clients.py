@@ -1,4 +1,4 @@
-"""AMQP clients in threads that go on when their connection or their server is gone.
+"""AMQP clients in threads that continue after a lost connection or a restart of the server.
 
 What they publish and take is noted in a ``TotalQueue``. A publisher never publishes a number again:
 what it heard no confirm of may be in the queue, or not.

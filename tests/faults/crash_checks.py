@@ -1,4 +1,4 @@
-"""Opening the log on what a crash left behind, and judging what is found there."""
+"""Opens the log on the state left by a crash, and checks what it finds."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

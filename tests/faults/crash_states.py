@@ -1,4 +1,4 @@
-"""Every disk that a crash may leave behind, made from the trace of a simulated disk.
+"""Generates every disk state that a crash can leave, from the trace of a simulated disk.
 
 How this works: the trace is walked operation by operation, with two things at hand: what is
 durable, and the changes since that are not. Before each operation the machine may stop. If only

@@ -1,4 +1,4 @@
-"""Small words for tests on a simulated disk: open, append, read, crash."""
+"""Steps for tests on a simulated disk: open, append, read, crash."""
 
 import errno
 import os

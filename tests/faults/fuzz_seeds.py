@@ -1,4 +1,4 @@
-"""Where fuzzing begins: bytes that are right, made by the real encoders."""
+"""Seeds for fuzzing: valid bytes, made by the real encoders."""
 
 from collections.abc import Iterator
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What fuzzing calls with any bytes: each target raises only if something is wrong with us."""
+"""The functions that are fuzzed: each raises only if our code is wrong."""
 
 import asyncio
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""What a log was asked to do, what it promised, and whether a log found after a crash keeps it.
+"""Records what a log was asked and has promised, and checks a recovered log against it.
 
 How this works: every deed on a partition becomes a step with the point of the disk's trace at
 which it began, and the points from which on it must survive the end of the process or a power cut.

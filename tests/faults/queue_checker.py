@@ -1,4 +1,4 @@
-"""What became of everything that was put into a queue, judged when it has been drained.
+"""Checks the fate of every event of a queue after the queue was drained.
 
 After Jepsen's checker of that name: every event is put in once, under a number of its own.
 

@@ -1,4 +1,4 @@
-"""What a server may do wrong with queues (``Mortal``), to see that it would be noticed."""
+"""Simulated bugs of a server's queues, to test that the checker detects them."""
 
 LOSES_SOME = """
 from mainstem.broker.queues.delivery_state import Window

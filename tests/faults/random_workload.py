@@ -1,4 +1,4 @@
-"""The life of a log on a simulated disk: random deeds, each noted in a ledger.
+"""Random operations on a log on a simulated disk, each recorded in a ledger.
 
 Everything is decided by one random source. Sizes are small, so that a few hundred operations of
 the disk see segments rolled, checkpoints, compaction, thinning, retention, cuts and deletions.

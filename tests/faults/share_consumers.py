@@ -1,4 +1,4 @@
-"""Consumers of a share group as processes of their own, which say what they do, a line each."""
+"""Share group consumers in processes of their own, which report each step on a line."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""A disk in memory that remembers every operation, so that it can be cut off at any of them.
+"""A disk in memory that records every operation, so that it can be cut off at any of them.
 
 How this works: ``SimFiles`` implements the port ``Files``. What a process sees (its page cache) is
 in ``data`` and ``names``; every change is also noted in ``trace``, with the syncs between. A power

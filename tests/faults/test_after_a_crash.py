@@ -1,4 +1,4 @@
-"""Crashes that once cost events, or brought back what was gone, each as a test of its own."""
+"""Regression tests: crashes that lost events, or restored deleted ones."""
 
 import errno
 from collections.abc import Iterator

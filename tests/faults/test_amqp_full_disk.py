@@ -1,4 +1,4 @@
-"""A full disk, as AMQP clients see it: publishers are blocked, consumers go on, nothing is lost."""
+"""A full disk for AMQP clients: publishers are blocked, consumers continue, nothing is lost."""
 
 import socket
 from collections.abc import Callable, Iterator

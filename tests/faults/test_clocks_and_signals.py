@@ -1,4 +1,4 @@
-"""The clock jumps, a process is asked to end, many want the same directory: nothing is lost."""
+"""Clock jumps, signals, and several processes on one directory lose no event."""
 
 import signal
 import subprocess

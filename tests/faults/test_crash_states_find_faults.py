@@ -1,4 +1,4 @@
-"""The crash states would show it if any one protection were taken away: each is, in turn.
+"""The crash states detect the removal of any one protection.
 
 A proof that cannot fail proves nothing. Here the disk lies about one kind of sync, or the log does
 one thing in the wrong order, and broken promises must be found.

@@ -1,4 +1,4 @@
-"""Delayed messages over kill -9 of the server: each that was confirmed comes, and comes once."""
+"""Delayed messages over kill -9: every confirmed one is delivered exactly once."""
 
 import random
 from collections import Counter

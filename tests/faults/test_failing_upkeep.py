@@ -1,4 +1,4 @@
-"""Upkeep that fails: it goes on with the rest, costs nothing, and is tried again."""
+"""Failing upkeep: other work continues, no event is lost, and it is retried."""
 
 import errno
 

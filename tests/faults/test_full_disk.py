@@ -1,4 +1,4 @@
-"""A disk that is really full: it refuses, keeps what it acknowledged, and heals."""
+"""A really full disk: appends are refused, acknowledged events stay, and it recovers."""
 
 import json
 import os

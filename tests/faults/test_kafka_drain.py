@@ -1,4 +1,4 @@
-"""SIGTERM under load: what was begun is finished, and clients go on where they were."""
+"""SIGTERM under load: running requests are finished, and clients continue after a restart."""
 
 import signal
 from contextlib import closing

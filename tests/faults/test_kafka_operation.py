@@ -1,4 +1,4 @@
-"""What happens to machines happens to servers: pauses, clocks that jump, no more files.
+"""Operating conditions of Kafka servers: pauses, clock jumps, no file descriptors.
 
 Each with clients beside that must not notice more than they have to.
 """

@@ -1,4 +1,4 @@
-"""A consumer of a queue that is killed: nothing is lost, and what was acked never comes again.
+"""Killed consumers of a queue: no event is lost, and acked ones are not redelivered.
 
 A life is a process of its own that works on the queue and says what it does, a line each; it is
 killed (SIGKILL) after a number of lines that differs from life to life.

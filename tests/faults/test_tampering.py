@@ -1,4 +1,4 @@
-"""Somebody, or something, changed files of the log while it was not looking.
+"""Files of the log that were changed by others while it was open or closed.
 
 What is found is named or harmless; nothing that might be somebody's event is deleted; and no event
 is ever wrong, doubled, or missing without a word.

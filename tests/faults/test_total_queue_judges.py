@@ -1,4 +1,4 @@
-"""The judge of queues: what it calls lost, unexpected, duplicated, and what it does not."""
+"""The queue checker: what it reports as lost, unexpected or duplicated."""
 
 from tests.faults.queue_checker import NOTHING_WRONG, TotalQueue, Verdict
 

@@ -1,4 +1,4 @@
-"""The async twins do what the blocking ones do, without a thread for each call."""
+"""The async API behaves as the blocking one, without a thread for each call."""
 
 import asyncio
 import threading

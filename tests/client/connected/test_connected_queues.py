@@ -1,4 +1,4 @@
-"""Queues over the network: what is different there, and what is the server's part."""
+"""Queues over the network: the differences from embedded ones, and the server's part."""
 
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What only a connected stem has: a server that may be gone, come back, or be somebody else's."""
+"""Connected stems: servers that are unreachable, restart, or are an Apache Kafka."""
 
 import subprocess
 import sys

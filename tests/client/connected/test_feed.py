@@ -1,4 +1,4 @@
-"""Following topics of a server while others change them, or it is away for a moment."""
+"""Following topics of a server while they change, or while it is briefly unreachable."""
 
 import signal
 from collections.abc import Iterable, Iterator

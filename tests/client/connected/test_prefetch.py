@@ -1,4 +1,4 @@
-"""How many events a queue of a server asks for at a time."""
+"""How many events a queue over the network fetches at a time."""
 
 from collections import Counter, deque
 from itertools import cycle

@@ -1,4 +1,4 @@
-"""Over the Kafka protocol nothing can be scheduled, and the error says what can be done."""
+"""``schedule`` is refused over the network, and the error says what to use instead."""
 
 import pytest
 

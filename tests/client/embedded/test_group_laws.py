@@ -1,4 +1,4 @@
-"""Whatever members of a group do, in whatever order: nothing is lost, and nothing comes twice."""
+"""Group members in random order: no event is lost, and none is processed twice."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""A consumer's place at a queue: what it waits for when it is left."""
+"""A consumer of a queue: which settlements it waits for when it leaves."""
 
 from tests.broker.brokers import LateLog
 from tests.broker.queues.queue_consumers import Desk

@@ -1,4 +1,4 @@
-"""Queues in Python: deliveries ack themselves, come again when they fail, and are given back."""
+"""Queues in Python: deliveries are acked, redelivered after failures, and released."""
 
 import threading
 from pathlib import Path

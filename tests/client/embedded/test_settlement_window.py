@@ -1,4 +1,4 @@
-"""Settlements that nobody waits for: when they are written, and who is told what failed."""
+"""Settlements with ``wait=False``: when they are written, and where their errors are raised."""
 
 import threading
 from collections.abc import Iterator, Sequence

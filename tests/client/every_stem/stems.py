@@ -1,4 +1,4 @@
-"""What tests of every stem have in common."""
+"""Shared by the tests of every stem."""
 
 import threading
 from collections.abc import Callable, Iterable

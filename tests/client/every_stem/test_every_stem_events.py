@@ -1,4 +1,4 @@
-"""What holds for every stem: publishing, and reading without a group.
+"""Publishing, and reading without a group, on every kind of stem.
 
 Each test has topics and groups of its own, as all of them share one server.
 """

@@ -1,4 +1,4 @@
-"""What holds for every stem whose server is ours: limits of the events that wait in a queue."""
+"""Limits of waiting events, on every stem with a mainstem server."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What holds for every stem: queues."""
+"""Queues on every kind of stem."""
 
 import threading
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""A fenced writer appends in one order, and the next one of its name ends it; in every stem."""
+"""Fenced writers on every kind of stem: one order, and a new writer fences the previous one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What no client of HTTP would send: refused with HTTP's own code, and nobody else notices."""
+"""Hostile HTTP requests get HTTP errors, and do not affect other clients."""
 
 import logging
 import resource

@@ -1,4 +1,4 @@
-"""Who may not see a page of the admin port is told so, in HTTP's own words."""
+"""Peers without permission for a page of the admin port get HTTP errors."""
 
 from base64 import b64encode
 

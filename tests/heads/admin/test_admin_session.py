@@ -1,4 +1,4 @@
-"""One HTTP conversation, without a socket: whatever the bytes are, however they are cut."""
+"""One HTTP connection without a socket: any bytes, cut anywhere."""
 
 from itertools import pairwise
 

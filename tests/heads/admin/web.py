@@ -1,4 +1,4 @@
-"""An admin head in a thread of this process, and a browser of a few lines."""
+"""An admin head in a thread of this process, and a minimal HTTP client."""
 
 import contextlib
 import http.client

@@ -1,4 +1,4 @@
-"""A topology on a broker in memory, as the tests of exchanges and queues use it."""
+"""Declares topologies on an in-memory broker, for the tests of exchanges and queues."""
 
 from collections.abc import Callable
 

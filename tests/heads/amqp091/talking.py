@@ -1,4 +1,4 @@
-"""An AMQP client without a socket: frames for a session, and what becomes of them."""
+"""An AMQP client without a socket: sends frames to a session and collects the responses."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""AMQP on a broker in memory: what clients ask for, and what they are told."""
+"""The AMQP head on an in-memory broker: requests and responses."""
 
 import pytest
 from tests.heads.amqp091.amqp_client import PERSISTENT, Client, Told, World

@@ -1,4 +1,4 @@
-"""Operations on exchanges: who may do what, and in which thread."""
+"""Operations on exchanges: permissions, and the thread that they run in."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Dead letters: where they go, what their headers say of it, and which circles are broken."""
+"""Dead letters: their routes, their headers, and detection of cycles."""
 
 import pytest
 from hypothesis import given

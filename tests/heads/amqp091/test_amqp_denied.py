@@ -1,4 +1,4 @@
-"""AMQP clients who may not do what they ask for are told so, whatever mode their channel is in."""
+"""AMQP clients without permission get an error in every channel mode."""
 
 import pytest
 from tests.heads.amqp091.raw_peers import frames_in, publish

@@ -1,4 +1,4 @@
-"""AMQP consumers while the disk is full: what they settle and leave is kept, and tried again."""
+"""AMQP consumers while the disk is full: settlements are kept and retried."""
 
 import pytest
 from tests.heads.amqp091.amqp_client import Client, Told, World

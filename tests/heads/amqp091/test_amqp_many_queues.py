@@ -1,4 +1,4 @@
-"""Many AMQP queues: what opening, idling and publishing to all of them costs, counted."""
+"""Many AMQP queues: the counted cost of opening, idling and publishing."""
 
 from collections import Counter
 from collections.abc import Callable

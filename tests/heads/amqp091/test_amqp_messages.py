@@ -1,4 +1,4 @@
-"""Messages that clients publish: frames put together, one by one or many at once, and refused."""
+"""Published messages: frames assembled one by one or many at once, and refusals."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Topics of queues: one for every name, never the same, and back."""
+"""Topic names of AMQP queues: unique and reversible."""
 
 import pytest
 from hypothesis import example, given

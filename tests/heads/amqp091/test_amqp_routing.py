@@ -1,4 +1,4 @@
-"""Routing: what a plain reading of the rules gives, for any bindings, and quickly."""
+"""Routing against a simple model, for any bindings, and its cost."""
 
 import time
 from collections.abc import Callable, Iterable

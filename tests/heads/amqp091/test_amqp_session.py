@@ -1,4 +1,4 @@
-"""An AMQP connection without a socket: what may be said when, and what is answered."""
+"""An AMQP session without a socket: allowed methods in each state, and responses."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Queues declared where another protocol has a topic: its events are not AMQP's to delete."""
+"""Queues on topics of other protocols, whose events AMQP must not delete."""
 
 import pytest
 from tests.broker.brokers import read_all, values

@@ -1,4 +1,4 @@
-"""Fetches that wait: what is behind them on their connection is what they wait for."""
+"""Fetches that wait, and requests behind them on the same connection."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence

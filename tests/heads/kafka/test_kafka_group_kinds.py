@@ -1,4 +1,4 @@
-"""A group's name while members of one kind have it, asked for in the words of another kind."""
+"""Requests of one group protocol to a group whose members use another."""
 
 from collections.abc import Iterator
 

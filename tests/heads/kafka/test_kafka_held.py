@@ -1,4 +1,4 @@
-"""Batches that a full topic holds, and what else ends that: the peer goes, or the server stops."""
+"""Batches held by backpressure, until there is room, the peer disconnects or the server stops."""
 
 import asyncio
 

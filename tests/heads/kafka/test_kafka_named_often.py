@@ -1,4 +1,4 @@
-"""Requests that name one thing often: a few bytes each time must not cost what it takes to tell."""
+"""Requests that repeat a name: the response must not be much larger than the request."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A law: a produce request is answered alike, whether or not it is like the one before it."""
+"""A law: the fast path gives the same responses to produce requests as the slow one."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence

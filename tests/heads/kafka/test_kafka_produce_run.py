@@ -1,4 +1,4 @@
-"""Produce requests that come in one read: few writes, and every answer when it is true."""
+"""Produce requests of one read: few writes, and each response when it is durable."""
 
 import asyncio
 import errno

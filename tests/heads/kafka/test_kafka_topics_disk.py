@@ -1,4 +1,4 @@
-"""Changes of topics and settings on a disk that fails: what is not durable is not called done."""
+"""Changes of topics and configs on a failing disk are never reported as durable."""
 
 import asyncio
 import errno

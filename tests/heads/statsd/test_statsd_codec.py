@@ -1,4 +1,4 @@
-"""StatsD's lines: what each means, and that nothing else is taken for one."""
+"""StatsD lines: what each means, and that malformed ones are refused."""
 
 import pytest
 from hypothesis import given

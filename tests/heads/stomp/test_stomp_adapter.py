@@ -1,4 +1,4 @@
-"""STOMP on a broker in memory: what frames do to topics and queues, and what clients are told."""
+"""The STOMP head on an in-memory broker: frames, topics, queues and responses."""
 
 import pytest
 from tests.heads.stomp.stomp_client import Client, World

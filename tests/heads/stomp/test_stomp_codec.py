@@ -1,4 +1,4 @@
-"""STOMP's frames: what is written is read again, wherever it is cut, and nothing else is taken."""
+"""STOMP frames: encoding and decoding, cut anywhere, and refusal of malformed ones."""
 
 import pytest
 from hypothesis import example, given

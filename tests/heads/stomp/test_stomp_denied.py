@@ -1,4 +1,4 @@
-"""STOMP clients who may not log in, or may not do what they ask for, are told so."""
+"""STOMP clients without a login or a permission get an ERROR."""
 
 import pytest
 from tests.heads.stomp.stomp_client import Client, World

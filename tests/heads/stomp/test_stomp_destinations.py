@@ -1,4 +1,4 @@
-"""Names of topics for any text, and back."""
+"""Topic names for any text, and back."""
 
 import pytest
 from hypothesis import example, given

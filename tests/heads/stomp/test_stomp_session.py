@@ -1,4 +1,4 @@
-"""A STOMP conversation without a socket: what may be said when, and what is answered."""
+"""A STOMP session without a socket: allowed frames in each state, and responses."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What attacks on the AMQP head have in common."""
+"""Shared by the abuse tests of the AMQP head."""
 
 import contextlib
 import time

@@ -1,4 +1,4 @@
-"""AMQP topologies that go round in circles or blow up."""
+"""AMQP topologies with cycles or exponential fanout."""
 
 import time
 

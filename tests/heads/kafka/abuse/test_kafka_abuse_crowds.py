@@ -1,4 +1,4 @@
-"""Things that are made in crowds, and left behind, over real sockets: what is kept is bounded.
+"""Many groups, sessions and producers that are left behind: the memory used is bounded.
 
 The server is a process of its own, so that its memory is not the attacker's.
 """

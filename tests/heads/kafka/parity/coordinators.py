@@ -1,4 +1,4 @@
-"""Scenarios of finding who keeps groups and transactions, and of listing transactions."""
+"""Scenarios of FindCoordinator and ListTransactions."""
 
 from collections.abc import Iterator
 

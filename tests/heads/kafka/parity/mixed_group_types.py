@@ -1,4 +1,4 @@
-"""Scenarios of one name that is asked for in the words of several kinds of groups."""
+"""Scenarios of one group name used with several group protocols."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Scenarios of producing: what a server takes, and what it says to all else."""
+"""Scenarios of producing: accepted batches, and errors for all others."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Scenarios of share groups: what is said of records that were acquired."""
+"""Scenarios of share groups: acknowledgements of acquired records."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What members of a share group say of records, and what is refused of it."""
+"""Acknowledgements of share group members, and their refusals."""
 
 from collections.abc import Mapping
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""What members of a share group are given: which records, how many, and when."""
+"""ShareFetch: which records a member acquires, how many, and when."""
 
 import pytest
 from tests.heads.kafka.raw_peers import Peer

@@ -1,4 +1,4 @@
-"""Fetches of share groups that wait, and what ends that: its member closes, or begins anew."""
+"""Waiting share fetches end when their member closes its session or begins a new one."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Many members of a share group that wait at once: events go round, and few look in vain."""
+"""Many waiting members of a share group: events are distributed, and few wake in vain."""
 
 import asyncio
 from collections.abc import Callable
