@@ -418,7 +418,8 @@ class LiveQueue:
         # Before reading, so that an append in between is noticed.
         tail = self.bounds(number).tail
         try:
-            event = reader.take()
+            # At the tail there is nothing to read.
+            event = None if reader.offset == tail else reader.take()
         except OffsetOutOfRange as error:
             if error.offset > error.tail:
                 raise
