@@ -257,7 +257,7 @@ async def test_only_committed_transactions_are_seen_by_those_who_ask_for_that(ka
     await consumer.stop()
 
 
-@pytest.mark.shows("transactions", "cursors in the transaction")
+@pytest.mark.shows("transactions", "offsets committed in a transaction")
 async def test_cursors_move_with_the_transaction(kafka: str) -> None:
     place = TopicPartition("aiokafka.moved", 0)
     await produce(kafka, place.topic, 40)

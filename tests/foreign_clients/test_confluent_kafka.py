@@ -308,7 +308,7 @@ def test_only_committed_transactions_are_seen_by_those_who_ask_for_that(
     everything.close()
 
 
-@pytest.mark.shows("transactions", "cursors in the transaction")
+@pytest.mark.shows("transactions", "offsets committed in a transaction")
 def test_cursors_move_with_the_transaction(kafka: str, made: str) -> None:
     source = reader_of(kafka, made, 4)
     take(source, 4)

@@ -29,7 +29,7 @@ def test_only_what_is_committed_is_seen_and_every_end_gives_another_epoch(java: 
     ]
 
 
-@pytest.mark.shows("transactions", "cursors in the transaction")
+@pytest.mark.shows("transactions", "offsets committed in a transaction")
 def test_events_and_the_cursors_behind_them_move_together(java: Java) -> None:
     assert java("transform", "java.transform") == [
         # 100 events, and a marker in each of the four partitions that no cursor has passed.

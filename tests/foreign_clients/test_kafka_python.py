@@ -306,7 +306,7 @@ def test_producers_and_transactions_are_described(kafka: str) -> None:
     admin.close()
 
 
-@pytest.mark.shows("transactions", "cursors in the transaction")
+@pytest.mark.shows("transactions", "offsets committed in a transaction")
 def test_cursors_move_with_the_transaction(kafka: str, admin: KafkaAdminClient) -> None:
     place, group = TopicPartition("kafka-python.moved", 0), "kafka-python.movers"
     produce(kafka, place.topic, 40)

@@ -353,7 +353,7 @@ class Broker:
         return self._move(group, offsets, "moved")
 
     def put_back(self, group: str, offsets: Mapping[TopicPartition, int]) -> Durable:
-        """Move cursors back to where events were lost, even if the group has members."""
+        """Move committed offsets past a log's end, whose events were lost, back to it."""
         return self._move(group, offsets)
 
     def cursor(self, group: str, topic: str, partition: int) -> Cursor | None:

@@ -2,7 +2,10 @@
 
 
 class Fold:
-    """Two folds are equal if they have the same state, which compares replay with live changes."""
+    """State rebuilt by replaying an internal topic.
+
+    Two folds are equal if their state is, so that tests can compare replayed with live state.
+    """
 
     def __eq__(self, other: object) -> bool:
         return self.__dict__ == other.__dict__ if type(other) is type(self) else NotImplemented

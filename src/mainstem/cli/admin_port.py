@@ -10,7 +10,7 @@ from mainstem.cli.connection import is_address, nothing_at, target_of
 from mainstem.cli.exit_codes import NotFound, Refused
 from mainstem.client.connected.admin_api import NotThere, change_at, read_at
 from mainstem.core.errors import Failure
-from mainstem.heads.administration import OperationFailed
+from mainstem.heads.admin_operations import OperationFailed
 from mainstem.node.data_directory import holder_of
 from mainstem.remote.admin import Admin
 from mainstem.remote.admin_address import AdminPort, admin_port

@@ -18,7 +18,7 @@ from mainstem.core.errors import Failure
 from mainstem.core.event import Position
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.addresses import Address
-from mainstem.heads.administration import Administration, OperationFailed
+from mainstem.heads.admin_operations import Administration, OperationFailed
 from mainstem.heads.dispatcher import Call, Dispatcher
 from mainstem.heads.parked import Over, Parked
 from mainstem.heads.settlements import Settlements

@@ -37,7 +37,7 @@ from mainstem.log.port import (
 )
 from mainstem.log.recovery.recovery import Recovered, Report, recover
 from mainstem.log.segments.file_cache import FileCache
-from mainstem.log.segments.needed import Needed
+from mainstem.log.segments.needed_offsets import Needed
 from mainstem.log.segments.segment import EMPTY, Segment
 from mainstem.log.tail_watches import Wake, already_woken, call_all
 from mainstem.log.upkeep.upkeep import Upkeep

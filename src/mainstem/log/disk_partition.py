@@ -15,7 +15,7 @@ from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.files.files import Files
 from mainstem.log.port import Bounds, PartitionId, WritableBatch
 from mainstem.log.segments.file_cache import FileCache
-from mainstem.log.segments.needed import Needed
+from mainstem.log.segments.needed_offsets import Needed
 from mainstem.log.segments.segment import Segment, SegmentRecord
 from mainstem.log.tail_watches import TailWatches, Wake
 

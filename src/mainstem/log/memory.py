@@ -26,7 +26,7 @@ from mainstem.log.port import (
     TimedOffset,
     WritableBatch,
 )
-from mainstem.log.segments.needed import Needed
+from mainstem.log.segments.needed_offsets import Needed
 from mainstem.log.segments.offset_map import OffsetMap
 from mainstem.log.tail_watches import TailWatches, Wake, call_all
 

@@ -23,8 +23,8 @@ from mainstem.log.memory import MemoryLog
 from mainstem.log.options import Options
 from mainstem.log.recovery.recovery import Report
 from mainstem.node.config import Config
+from mainstem.node.deletion_watch import watch_deletions
 from mainstem.node.open_file_limit import raise_open_files
-from mainstem.node.queue_deletion import watch_deletions
 
 __all__ = ["Node", "Report", "monotonic_ms", "open_node", "open_view", "time_of_day_ms"]
 

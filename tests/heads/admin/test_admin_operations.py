@@ -11,7 +11,7 @@ from mainstem.auth import Action, Auth, Peer, Principal, Resource, deny_all
 from mainstem.core.errors import Failure
 from mainstem.heads.admin.problem import PROBLEM_TYPE, STATUSES
 from mainstem.heads.admin.session import MAX_BODY_BYTES
-from mainstem.heads.administration import Administration, OperationFailed
+from mainstem.heads.admin_operations import Administration, OperationFailed
 
 JSON = {"Content-Type": "application/json"}
 OURS = JSON | {"X-Requested-By": "a test"}

@@ -14,7 +14,7 @@ from mainstem.heads.admin.adapter import Pages
 from mainstem.heads.admin.head import listen
 from mainstem.heads.admin.operations import OperationPages
 from mainstem.heads.admin.settings import AdminSettings
-from mainstem.heads.administration import Administration
+from mainstem.heads.admin_operations import Administration
 from mainstem.heads.transport.server import bind
 
 PATIENCE_S = 60

@@ -1,4 +1,4 @@
-"""Delayed events: published when they are due; ``publish_all`` takes them."""
+"""The port for delayed events: counts them, and registers the routers of heads."""
 
 from typing import Protocol
 

@@ -170,7 +170,7 @@ class TransactionFold(Fold):
         return (group, partition) in self._unstable
 
     def touched(self, transactional_id: str) -> Iterator[TransactionChange]:
-        """Return the changes that delete all partitions, groups and cursors of a transaction."""
+        """Return the changes that remove an ended transaction: partitions, groups, offsets."""
         for partition in self.partitions.get(transactional_id, ()):
             yield TransactionChange(AddedPartitionKey(transactional_id, *partition), None)
         for group in sorted(self.groups.get(transactional_id, ())):

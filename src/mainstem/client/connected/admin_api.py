@@ -14,7 +14,7 @@ from mainstem.core.errors import Failure, InvalidSetting, Unreachable, Unsupport
 from mainstem.core.event import Event, Position
 from mainstem.heads.admin.adapter import MAX_EVENTS
 from mainstem.heads.admin.problem import PROBLEM_TYPE, Problem
-from mainstem.heads.administration import OperationFailed
+from mainstem.heads.admin_operations import OperationFailed
 from mainstem.node.queue_peek import PeekedEvent
 from mainstem.remote.admin_address import AdminPort
 

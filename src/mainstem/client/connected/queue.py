@@ -131,7 +131,7 @@ class ConnectedQueue(Closing):
             raise error
 
     def close(self) -> None:
-        """Leave the queue; unsettled deliveries are redelivered at once, and count."""
+        """Leave the queue; unsettled deliveries count, and are redelivered at once."""
         self.close_for("the queue has been closed; open it again")
 
     def close_for(self, reason: str) -> None:

@@ -6,7 +6,7 @@ from traceback import TracebackException
 
 from mainstem.broker.door import AT_ONCE, Delivery, Door, Durable, Outcome, Settled, Settlement
 from mainstem.client.checks import milliseconds
-from mainstem.client.embedded.settlement_window import SettlementWindow
+from mainstem.client.embedded.ack_batching import SettlementWindow
 from mainstem.core.errors import (
     Closed,
     InvalidSetting,

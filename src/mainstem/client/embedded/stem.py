@@ -12,7 +12,7 @@ import msgspec
 from mainstem.broker.door import DelayedEvent, Durable, HeldPublish, Published
 from mainstem.client.blocking_stem import BlockingStem
 from mainstem.client.due_times import DueTime
-from mainstem.client.embedded.delay_clock import DelayClock
+from mainstem.client.embedded.delay_timer import DelayClock
 from mainstem.client.embedded.feed import Feed
 from mainstem.client.embedded.groups import EmbeddedGroups
 from mainstem.client.embedded.publishing import Bulk, Wait

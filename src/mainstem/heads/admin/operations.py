@@ -15,7 +15,7 @@ from mainstem.heads.admin.login import login
 from mainstem.heads.admin.problem import PROBLEM_TYPE, STATUSES, problem
 from mainstem.heads.admin.query import BadRequest, check_run, fields_of
 from mainstem.heads.admin.session import JSON_TYPE, HttpAnswer, HttpRequest
-from mainstem.heads.administration import Administration
+from mainstem.heads.admin_operations import Administration
 
 _logger = logging.getLogger("mainstem.heads.admin")
 

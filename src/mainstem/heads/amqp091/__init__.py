@@ -13,6 +13,6 @@ HEAD = Head(
     connect="amqp://{at}   (AMQP 0-9-1, as RabbitMQ speaks it)",
     metrics=METRICS,
     forget_queue=forgets_queues_in(
-        "mainstem.heads.amqp091.adapter.queues.deletion", "amqp", "queue"
+        "mainstem.heads.amqp091.adapter.queues.deleted_queues", "amqp", "queue"
     ),
 )

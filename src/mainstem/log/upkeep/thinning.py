@@ -1,10 +1,10 @@
 """Thinning: frees the disk space of unneeded events, even if earlier ones are still needed.
 
-How this works: ``Log.thin`` says which events of a partition are needed (``segments/needed.py``).
-Closed segments without any of them are dropped, those with few of them are rewritten with these
-alone; so a segment is read about twice at most, in whatever order its events are settled. The last
-segment is closed early if it is large enough and few of its events are needed. Offsets never
-change.
+How this works: ``Log.thin`` says which events of a partition are needed
+(``segments/needed_offsets.py``). Closed segments without any of them are dropped, those with few of
+them are rewritten with these alone; so a segment is read about twice at most, in whatever order its
+events are settled. The last segment is closed early if it is large enough and few of its events are
+needed. Offsets never change.
 """
 
 import threading
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from mainstem.core.batch import read_header
 from mainstem.log.disk_partition import DiskPartition
 from mainstem.log.files.files import Files
-from mainstem.log.segments.needed import Needed
+from mainstem.log.segments.needed_offsets import Needed
 from mainstem.log.segments.segment import Segment
 from mainstem.log.upkeep.segment_rewrite import write_segment
 from mainstem.log.upkeep.segment_swap import SegmentSwap

@@ -3,8 +3,8 @@
 import time
 from typing import TYPE_CHECKING
 
-from mainstem.heads.amqp091.adapter.administration import ExchangeOperations
 from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
+from mainstem.heads.amqp091.adapter.exchange_operations import ExchangeOperations
 from mainstem.heads.amqp091.adapter.service import Service
 from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.heads.context import HeadContext

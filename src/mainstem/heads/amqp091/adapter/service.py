@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import mainstem
 from mainstem.heads.amqp091.adapter.publishing import incomplete_messages
 from mainstem.heads.amqp091.adapter.publishing.delayed_messages import HEAD, DelayedRouter
-from mainstem.heads.amqp091.adapter.publishing.full_queues import FullQueues
+from mainstem.heads.amqp091.adapter.publishing.queue_overflow import FullQueues
 from mainstem.heads.amqp091.adapter.publishing.replies import Replies
 from mainstem.heads.amqp091.adapter.queues.dead_letter_router import DeadLetterRouter
 from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueues

@@ -337,7 +337,7 @@ class StompConversation:
         return Outcome.NACK if requeue else Outcome.REJECT
 
     def _append_acks(self) -> None:
-        """Append the acknowledgements of this turn."""
+        """Settle the ACKs collected since the last call, in one append per queue."""
         acks, self._acks = self._acks, {}
         for queue, settled in acks.items():
             found = queue.settle(settled)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from mainstem.broker.door import AT_ONCE, Durable, Settled, Settlement
-from mainstem.client.embedded.settlement_window import MAX_WRITES, WINDOW, SettlementWindow
+from mainstem.client.embedded.ack_batching import MAX_WRITES, WINDOW, SettlementWindow
 from mainstem.core.errors import Closed, MainstemError, StaleDelivery, StorageFull
 from mainstem.log.commit.durable import Commit
 

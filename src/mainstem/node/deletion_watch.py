@@ -1,4 +1,4 @@
-"""Notifies heads that are not running of deleted queues, which they may have declared."""
+"""Has the definitions of deleted queues removed, also those of heads that are off."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Settlements that no caller waits for: collected, and soon written together.
+"""Batches acknowledgements that no caller waits for: collected, and soon written together.
 
 How this works: collected settlements are written when there are ``WINDOW`` of them, when the
 consumer finds no more events, before any other settlement of the consumer, and after ``LINGER_S``

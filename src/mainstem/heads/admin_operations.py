@@ -1,4 +1,4 @@
-"""Operations for operators: heads and the node offer them by name, the admin head calls them.
+"""The operations that heads and node offer on the admin port, by name.
 
 How this works: an operation has a name such as ``exchanges/bind``, an argument type, and a
 function. The function checks the peer's permissions, waits until its changes are durable, and

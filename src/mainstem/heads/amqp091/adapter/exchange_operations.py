@@ -1,4 +1,4 @@
-"""Operations for operators: list and show exchanges, bind and unbind queues and exchanges.
+"""Exchange operations of the admin port: list and show exchanges, bind, unbind.
 
 Permissions: a list has the exchanges that the peer may describe; a binding needs READ on its source
 and ALTER on its destination. The resource name of an exchange is the topic name that a queue of its
@@ -14,7 +14,7 @@ import msgspec
 from mainstem.auth import Action, Peer, Resource, ResourceKind
 from mainstem.broker.door import Durable
 from mainstem.core.errors import Denied, Failure, InvalidSetting, Unauthenticated
-from mainstem.heads.administration import OperationFailed
+from mainstem.heads.admin_operations import OperationFailed
 from mainstem.heads.amqp091 import fields
 from mainstem.heads.amqp091.adapter.topology.declared import Binding, DestinationKind, Exchange
 from mainstem.heads.amqp091.adapter.topology.names import DEFAULT_VHOST, topic_of

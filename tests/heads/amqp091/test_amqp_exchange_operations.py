@@ -12,8 +12,8 @@ from mainstem.auth import Action, Auth, Peer, Principal, Resource, deny_all
 from mainstem.auth import ResourceKind as Kind
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import Denied
-from mainstem.heads.administration import Administration
-from mainstem.heads.amqp091.adapter.administration import ExchangeOperations
+from mainstem.heads.admin_operations import Administration
+from mainstem.heads.amqp091.adapter.exchange_operations import ExchangeOperations
 from mainstem.heads.amqp091.adapter.service import Service
 from mainstem.heads.amqp091.adapter.topology.declared import ExchangeType
 from mainstem.heads.amqp091.settings import AmqpSettings

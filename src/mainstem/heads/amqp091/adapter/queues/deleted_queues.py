@@ -1,4 +1,4 @@
-"""Deletes the definitions of a queue that was deleted while the head was not running."""
+"""Removes the AMQP definitions of a queue that was deleted while the AMQP head was off."""
 
 import logging
 from contextlib import suppress
