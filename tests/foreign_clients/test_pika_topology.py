@@ -12,16 +12,8 @@ from pika.exceptions import (  # type: ignore[import-untyped]
     AMQPError,
     ChannelClosedByBroker,
 )
+from tests.foreign_clients import pika_client
 from tests.foreign_clients.compatibility import AMQP
-from tests.foreign_clients.pika_client import (
-    PERSISTENT,
-    Inbox,
-    bodies,
-    channel_of,
-    connected,
-    drained,
-    waiting,
-)
 from tests.loop_thread import PATIENCE_S
 
 from mainstem.node.server import Running
@@ -61,8 +53,8 @@ def test_a_direct_exchange_routes_by_the_whole_key(channel: BlockingChannel, nam
     for key in ("red", "blue", "red.dark", ""):
         channel.basic_publish(name, key, key.encode())
 
-    assert drained(channel, both) == [b"red", b"blue"]
-    assert drained(channel, one) == [b"red"]
+    assert pika_client.drained(channel, both) == [b"red", b"blue"]
+    assert pika_client.drained(channel, one) == [b"red"]
 
 
 def test_a_fanout_exchange_routes_to_all(channel: BlockingChannel, name: str) -> None:
@@ -70,7 +62,7 @@ def test_a_fanout_exchange_routes_to_all(channel: BlockingChannel, name: str) ->
     queues = [bound(channel, name, "") for _ in range(3)]
     channel.basic_publish(name, "whatever", b"1")
 
-    assert [drained(channel, queue) for queue in queues] == [[b"1"]] * 3
+    assert [pika_client.drained(channel, queue) for queue in queues] == [[b"1"]] * 3
 
 
 @pytest.mark.shows("declare", "direct, fanout, topic and headers exchanges")
@@ -96,7 +88,7 @@ def test_a_topic_exchange_routes_by_words(
     for key in ("", "kern", "kern.disk", "kern.disk.full", "lazy.disk.full"):
         channel.basic_publish(name, key, key.encode())
 
-    assert [body.decode() for body in drained(channel, queue)] == matched
+    assert [body.decode() for body in pika_client.drained(channel, queue)] == matched
 
 
 @pytest.mark.parametrize(
@@ -121,7 +113,7 @@ def test_a_headers_exchange_routes_by_headers(
     for body, headers in sent.items():
         channel.basic_publish(name, "", body, pika.BasicProperties(headers=headers))
 
-    assert drained(channel, queue) == taken
+    assert pika_client.drained(channel, queue) == taken
 
 
 @pytest.mark.shows("declare", "bindings of exchanges to exchanges")
@@ -138,7 +130,7 @@ def test_exchanges_are_bound_to_exchanges(channel: BlockingChannel, name: str) -
     channel.exchange_unbind(target, source, "a.*")
     channel.basic_publish(source, "a.c", b"unbound")
 
-    assert drained(channel, queue) == [b"a.b"]
+    assert pika_client.drained(channel, queue) == [b"a.b"]
 
 
 @pytest.mark.shows("declare", "alternate exchanges")
@@ -152,8 +144,8 @@ def test_the_alternate_exchange_takes_what_has_no_binding(
     for key in ("known", "unknown"):
         channel.basic_publish(name, key, key.encode(), mandatory=True)
 
-    assert drained(channel, queue) == [b"known"]
-    assert drained(channel, rest) == [b"unknown"]
+    assert pika_client.drained(channel, queue) == [b"known"]
+    assert pika_client.drained(channel, rest) == [b"unknown"]
 
 
 @pytest.mark.shows("publish", "CC, BCC")
@@ -183,7 +175,7 @@ def test_a_binding_that_is_gone_routes_nothing(channel: BlockingChannel, name: s
     for key in ("a", "b"):
         channel.basic_publish(name, key, key.encode())
 
-    assert drained(channel, queue) == [b"b"]
+    assert pika_client.drained(channel, queue) == [b"b"]
 
 
 # Queues
@@ -197,14 +189,22 @@ def test_priorities_come_first(channel: BlockingChannel, name: str) -> None:
         channel.basic_publish("", name, b"%d" % number, said)
 
     # Above the limit is the limit.
-    assert bodies(Inbox(channel, name).take(7)) == [b"1", b"4", b"5", b"3", b"2", b"0", b"6"]
+    assert pika_client.bodies(pika_client.Inbox(channel, name).take(7)) == [
+        b"1",
+        b"4",
+        b"5",
+        b"3",
+        b"2",
+        b"0",
+        b"6",
+    ]
 
 
 @pytest.mark.shows("declare", "exclusive and server-named queues")
 def test_a_queue_named_by_the_server_goes_with_its_connection(
     running: Running, channel: BlockingChannel
 ) -> None:
-    with channel_of(running) as other:
+    with pika_client.channel_of(running) as other:
         queue = other.queue_declare("", exclusive=True).method.queue
         assert queue.startswith("amq.gen-")
         said = refused(channel, "queue_declare", queue, passive=True)
@@ -222,15 +222,15 @@ def test_a_queue_without_a_name_is_the_one_declared_last(channel: BlockingChanne
     channel.basic_publish("amq.fanout", "", b"1")
 
     assert channel.basic_get("")[2] == b"1"
-    assert waiting(channel, queue) == 0
+    assert pika_client.waiting(channel, queue) == 0
 
 
 @pytest.mark.shows("declare", "auto-delete")
 def test_auto_delete_goes_with_the_last_consumer(channel: BlockingChannel, name: str) -> None:
     channel.queue_declare(name, auto_delete=True)
-    inboxes = [Inbox(channel, name) for _ in range(2)]
+    inboxes = [pika_client.Inbox(channel, name) for _ in range(2)]
     channel.basic_cancel(inboxes[0].tag)
-    assert waiting(channel, name) == 0
+    assert pika_client.waiting(channel, name) == 0
     channel.basic_cancel(inboxes[1].tag)
 
     assert refused(channel, "queue_declare", name, passive=True).startswith("404 ")
@@ -239,8 +239,8 @@ def test_auto_delete_goes_with_the_last_consumer(channel: BlockingChannel, name:
 def backlog(channel: BlockingChannel, queue: str) -> None:
     """Publish fifty messages, of which a consumer of the channel takes ten and keeps them."""
     for number in range(50):
-        channel.basic_publish("", queue, b"%d" % number, PERSISTENT)
-    Inbox(channel, queue).take(10)
+        channel.basic_publish("", queue, b"%d" % number, pika_client.PERSISTENT)
+    pika_client.Inbox(channel, queue).take(10)
 
 
 def test_auto_delete_takes_along_what_waits_and_what_is_out(
@@ -252,16 +252,16 @@ def test_auto_delete_takes_along_what_waits_and_what_is_out(
     channel.basic_cancel(tag)
 
     again = channel.queue_declare(name, durable=True, auto_delete=True)
-    channel.basic_publish("", name, b"new", PERSISTENT)
+    channel.basic_publish("", name, b"new", pika_client.PERSISTENT)
 
     assert again.method.message_count == 0
-    assert drained(channel, name) == [b"new"]
+    assert pika_client.drained(channel, name) == [b"new"]
 
 
 def test_an_exclusive_queue_goes_with_a_connection_that_is_lost_whatever_waits_in_it(
     running: Running, channel: BlockingChannel
 ) -> None:
-    with connected(running) as lost:
+    with pika_client.connected(running) as lost:
         owner = lost.channel()
         queue = owner.queue_declare("", exclusive=True).method.queue
         backlog(owner, queue)
@@ -291,8 +291,8 @@ def test_consumers_are_told_that_their_queue_is_deleted(
     running: Running, channel: BlockingChannel, name: str
 ) -> None:
     channel.queue_declare(name)
-    inbox = Inbox(channel, name)
-    with channel_of(running) as other:
+    inbox = pika_client.Inbox(channel, name)
+    with pika_client.channel_of(running) as other:
         other.queue_delete(name)
 
     assert inbox.wait_until_cancelled() == inbox.tag
@@ -304,7 +304,7 @@ def test_a_queue_is_deleted_with_its_messages(channel: BlockingChannel, name: st
     for _ in range(3):
         channel.basic_publish("", name, b"1")
     assert "not empty" in refused(channel, "queue_delete", name, if_empty=True)
-    inbox = Inbox(channel, name)
+    inbox = pika_client.Inbox(channel, name)
     assert "in use" in refused(channel, "queue_delete", name, if_unused=True)
     inbox.take(2)
     channel.basic_ack(0, multiple=True)
@@ -323,7 +323,7 @@ def test_a_declaration_tells_of_messages_and_consumers(channel: BlockingChannel,
     for _ in range(3):
         channel.basic_publish("", name, b"1")
     channel.basic_qos(prefetch_count=1)
-    Inbox(channel, name).next()
+    pika_client.Inbox(channel, name).next()
 
     found = channel.queue_declare(name).method
 
@@ -333,16 +333,16 @@ def test_a_declaration_tells_of_messages_and_consumers(channel: BlockingChannel,
 @pytest.mark.shows("declare", "virtual hosts")
 def test_virtual_hosts_keep_names_apart(running: Running, name: str) -> None:
     with (
-        channel_of(running, virtual_host="one") as one,
-        channel_of(running, virtual_host="other") as other,
+        pika_client.channel_of(running, virtual_host="one") as one,
+        pika_client.channel_of(running, virtual_host="other") as other,
     ):
         for each in (one, other):
             each.confirm_delivery()
             each.queue_declare(name)
             each.basic_publish("", name, each.connection._impl.params.virtual_host.encode())
 
-        assert drained(one, name) == [b"one"]
-        assert drained(other, name) == [b"other"]
+        assert pika_client.drained(one, name) == [b"one"]
+        assert pika_client.drained(other, name) == [b"other"]
 
 
 @pytest.mark.parametrize("odd", ["grüße", "celery@host", "a b/c", "x" * 255, "..", "-"])
@@ -352,7 +352,7 @@ def test_names_may_be_anything(channel: BlockingChannel, odd: str) -> None:
     channel.queue_bind(odd, odd, odd)
     channel.basic_publish(odd, odd, b"1")
 
-    assert drained(channel, odd) == [b"1"]
+    assert pika_client.drained(channel, odd) == [b"1"]
 
 
 # Refused, and the connection goes on
@@ -436,4 +436,4 @@ def test_a_message_of_another_user_is_refused(channel: BlockingChannel, name: st
         tried.basic_publish("", name, b"1", pika.BasicProperties(user_id="somebody else"))
 
     assert error.value.reply_code == 406
-    assert waiting(channel, name) == 0
+    assert pika_client.waiting(channel, name) == 0

@@ -9,17 +9,10 @@ from struct import error as StructError  # noqa: N812 - it is a class
 import msgspec
 
 from mainstem.core.wire import Piece, ProtocolError
+from mainstem.kafka_protocol import framing
 from mainstem.kafka_protocol.api import Api
 from mainstem.kafka_protocol.decoders import decoder
 from mainstem.kafka_protocol.fields import Wire
-from mainstem.kafka_protocol.framing import (
-    NO_TAGS,
-    as_bytes,
-    encode_body,
-    has_flexible_header,
-    malformed,
-    pass_tags,
-)
 from mainstem.kafka_protocol.primitives import size_of
 
 _FRAMED_REQUEST = Struct(">ihhi")
@@ -41,14 +34,14 @@ def encode_request(
 ) -> list[Piece]:
     """Encode a request as a list of buffers; large records are a buffer of their own."""
     frame: list[Piece] = []
-    encode_body(api.request, version, api.flexible(version), body, frame)
+    framing.encode_body(api.request, version, api.flexible(version), body, frame)
     client = b"" if client_id is None else client_id.encode()
     head = _INT16.pack(-1 if client_id is None else len(client)) + client
     if api.flexible(version):
-        head += NO_TAGS
+        head += framing.NO_TAGS
     size = _FRAMED_REQUEST.size - _LENGTH_SIZE + len(head) + sum(map(size_of, frame))
     framed = _FRAMED_REQUEST.pack(size, api.key, version, correlation_id)
-    frame[0] = framed + head + as_bytes(frame[0])
+    frame[0] = framed + head + framing.as_bytes(frame[0])
     return frame
 
 
@@ -63,12 +56,12 @@ def decode_response(
     try:
         (correlation_id,) = _INT32.unpack_from(frame)
         at = _INT32.size
-        if has_flexible_header(api, version):
-            at, _ = pass_tags(frame, at, max_elements)
+        if framing.has_flexible_header(api, version):
+            at, _ = framing.pass_tags(frame, at, max_elements)
         decode = decoder(api.response, version, api.flexible(version))
         body, at = decode(frame, at, max_elements)
     except (StructError, IndexError, ValueError) as error:
-        raise malformed(what, error) from error
+        raise framing.malformed(what, error) from error
     if at != len(frame):
         raise ProtocolError(f"{what} ends at byte {at} of {len(frame)}")
     return Response(correlation_id, body)

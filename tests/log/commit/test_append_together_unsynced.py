@@ -14,11 +14,6 @@ EVENT = [(0, b"event")]
 
 
 @pytest.fixture
-def files() -> SimFiles:
-    return SimFiles()
-
-
-@pytest.fixture
 def log(files: SimFiles) -> DiskLog:
     log = opened(files)
     for each, durability in (

@@ -30,11 +30,6 @@ def publish(log: DiskLog, *partitions: PartitionId, value: bytes = BODY) -> int:
 
 
 @pytest.fixture
-def files() -> SimFiles:
-    return SimFiles()
-
-
-@pytest.fixture
 def log(files: SimFiles) -> DiskLog:
     log = opened(files)
     for number, each in enumerate(places(100)):

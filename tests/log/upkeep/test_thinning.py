@@ -14,11 +14,6 @@ LAST = len(VALUES) - 1
 
 
 @pytest.fixture
-def files() -> SimFiles:
-    return SimFiles()
-
-
-@pytest.fixture
 def log(files: SimFiles) -> DiskLog:
     log = opened(files)
     log.ensure(ORDERS, "orders", SMALL)

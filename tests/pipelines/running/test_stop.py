@@ -9,17 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests import processes
 from tests.in_process_server import serving
 from tests.long_runs import LONG
-from tests.processes import (
-    MARK,
-    PATIENCE_S,
-    OnTerminal,
-    in_own_session,
-    marked,
-    wait_until,
-    wait_until_none_is_left,
-)
 
 import mainstem
 from mainstem import pipelines as p
@@ -42,7 +34,7 @@ class World:
     def __init__(self, address: str, directory: Path) -> None:
         self._address, self._directory, self._published = address, directory, 0
         self.mark = str(directory)
-        self.environment = os.environ | {"MAINSTEM_AT": address, MARK: self.mark}
+        self.environment = os.environ | {"MAINSTEM_AT": address, processes.MARK: self.mark}
 
     def publish(self) -> None:
         with mainstem.connect(self._address) as stem:
@@ -58,11 +50,11 @@ class World:
         for each in ("writing", "go"):
             (self._directory / each).unlink(missing_ok=True)
         log = self._directory / "run.log"
-        with in_own_session(COMMAND, log, self._directory, self.environment) as process:
+        with processes.in_own_session(COMMAND, log, self._directory, self.environment) as process:
             yield process
 
     def wait_for_batch(self) -> None:
-        wait_until((self._directory / "writing").exists, self.told)
+        processes.wait_until((self._directory / "writing").exists, self.told)
 
     def let_batch_go(self) -> None:
         (self._directory / "go").touch()
@@ -87,12 +79,14 @@ def test_signals_to_the_group_let_the_batch_finish_and_leave_nobody(tmp_path: Pa
             with world.started() as process:
                 world.wait_for_batch()
                 os.killpg(process.pid, number)
-                wait_until(lambda: "stopping after this batch" in world.told(), world.told)
+                processes.wait_until(
+                    lambda: "stopping after this batch" in world.told(), world.told
+                )
                 world.let_batch_go()
 
-                assert process.wait(PATIENCE_S) == 0, world.told()
+                assert process.wait(processes.PATIENCE_S) == 0, world.told()
 
-            wait_until_none_is_left(world.mark)
+            processes.wait_until_none_is_left(world.mark)
             assert world.is_whole()
             assert "Traceback" not in world.told()
 
@@ -101,14 +95,14 @@ def test_a_terminal_that_is_closed_lets_the_batch_finish_and_leaves_nobody(tmp_p
     with serving(None) as address:
         world = World(address, tmp_path)
         world.publish()
-        with OnTerminal(COMMAND, tmp_path, world.environment) as it:
+        with processes.OnTerminal(COMMAND, tmp_path, world.environment) as it:
             world.wait_for_batch()
             it.close()
             world.let_batch_go()
 
             assert it.wait() == 0
 
-        wait_until_none_is_left(world.mark)
+        processes.wait_until_none_is_left(world.mark)
         assert world.is_whole()
 
 
@@ -117,14 +111,14 @@ def test_a_run_that_is_killed_leaves_neither_java_nor_python_behind(tmp_path: Pa
         world = World(address, tmp_path)
         with world.started() as process:
             world.wait_for_batch()
-            assert len(marked(world.mark)) >= 3
+            assert len(processes.marked(world.mark)) >= 3
 
             process.kill()
 
-        wait_until_none_is_left(world.mark)
+        processes.wait_until_none_is_left(world.mark)
         with world.started() as process:
             world.let_batch_go()
-            wait_until(world.is_whole, world.told)
+            processes.wait_until(world.is_whole, world.told)
             os.killpg(process.pid, signal.SIGTERM)
-            assert process.wait(PATIENCE_S) == 0, world.told()
-        wait_until_none_is_left(world.mark)
+            assert process.wait(processes.PATIENCE_S) == 0, world.told()
+        processes.wait_until_none_is_left(world.mark)
