@@ -169,7 +169,7 @@ class BlockingStem(Closing, Generic[S, Q]):
 
     @abstractmethod
     def close_now(self, *, failed: bool) -> None:
-        """Close; ``failed``: because of an error, or at the end of the program."""
+        """Close; ``failed``: after an error or at exit, so that the last events are unfinished."""
 
     @abstractmethod
     def _publish(self, topic: str, event: Event, partition: int | None) -> Position: ...

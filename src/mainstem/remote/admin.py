@@ -246,7 +246,7 @@ class Admin:
     def _known_offsets(
         self, wanted: Mapping[Place, OffsetSpec], committed: bool
     ) -> dict[Place, tuple[int, int]]:
-        """Return offsets and leader epochs of partitions in librdkafka's metadata."""
+        """Return offset and leader epoch of each partition that the server lists."""
         found: dict[Place, tuple[int, int]] = {}
 
         def have_answers() -> bool:

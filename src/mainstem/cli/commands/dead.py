@@ -263,7 +263,7 @@ def _tails(stem: Stem, name: str) -> dict[int, int]:
 
 
 def _taken(stem: Stem, name: str, tails: Mapping[int, int]) -> Generator[Delivery]:
-    """Yield deliveries of the letters before those offsets, one by one."""
+    """Yield deliveries of the dead letters before ``tails``, an offset per partition."""
     with stem.queue(name, name=QUEUE, max_deliveries=0, lock_s=_LOCK_S, follow=False) as queue:
         for delivery in queue:
             if delivery.event.offset < tails.get(delivery.event.partition, 0):

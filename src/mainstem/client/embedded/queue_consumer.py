@@ -70,7 +70,7 @@ class QueueConsumer:
     def settle_soon(self, settlement: Settlement) -> Durable:
         """Settle a delivery in the background; ``take`` and ``check_settled`` raise its error.
 
-        The caller waits for the result before it settles more, so that not too much is under way.
+        The caller must wait for what this returns before it settles more: that bounds the backlog.
         """
         self.check_open()
         return self._window.add(settlement)
@@ -181,7 +181,7 @@ class HeldDelivery:
     def settle_soon(self, outcome: Outcome, delay_s: float = 0.0, reason: str = "") -> Durable:
         """Settle it in the background; raises StaleDelivery if it is settled already.
 
-        The caller waits for the result before it settles more.
+        The caller must wait for what this returns before it settles more.
         """
         if self.is_settled:
             return self.settle(outcome, delay_s, reason)

@@ -75,7 +75,7 @@ class KafkaConversation:
         return later if later.answer is None or later.failed else later.take()
 
     def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
-        """Carry out the produce requests at the start, if they have the remembered form."""
+        """Answer the leading produce requests by the fast path; None if the first does not fit."""
         return None if self._service.draining else self._produce_fast_path.take(view)
 
     def stop_waiting(self) -> None:

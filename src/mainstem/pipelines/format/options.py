@@ -30,7 +30,7 @@ Offsets = str | dict[str, dict[int, int]]
 
 
 class Server(msgspec.Struct, frozen=True):
-    """The address of the topics."""
+    """How to reach the server: its address, settings of the client, time-out."""
 
     address: str
     settings: dict[str, str]

@@ -119,7 +119,7 @@ class AmqpConversation:
         return (beat,) if beat else ()
 
     def _heard_ms(self, now_ms: int) -> int:
-        """Return when bytes last arrived; now, while we do not read from the client."""
+        """Return when bytes last arrived, or the current time while we are not reading."""
         is_read = not self.waiting and not self._unfinished.waits
         return self.outbox.heard_ms if is_read else now_ms
 

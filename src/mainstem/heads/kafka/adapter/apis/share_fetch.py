@@ -174,7 +174,7 @@ class _ShareFetch:
             self._parked.watches[topic_id] = consumer.close
 
     def _take_in_turn(self, _limit: int) -> int:
-        """Acquire all requested records in one turn, because they are one response."""
+        """Acquire all requested records when it is this consumer's turn: they are one response."""
         if self._look() and self._found:
             self.end()
         return self._count
