@@ -1,4 +1,4 @@
-"""Addresses: of a listening head (``HOST:PORT`` or ``off``), and of a connected peer."""
+"""Host-and-port addresses: where a head listens (``HOST:PORT`` or ``off``), and those of peers."""
 
 from typing import TYPE_CHECKING
 
@@ -40,12 +40,12 @@ def parse_address(text: str, option: str) -> Address | None:
 
 
 def address_of(listener: "socket.socket") -> Address:
-    """Return the address that a socket listens on."""
+    """Return the address that a socket is bound to."""
     host, port, *_ = listener.getsockname()
     return Address(str(host), int(port))
 
 
 def peer_of(transport: "asyncio.BaseTransport") -> str:
-    """Return the peer's address, for log messages."""
+    """Return the address of the connected peer as text, for log messages."""
     host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
     return f"{host}:{port}"

@@ -1,9 +1,9 @@
-"""The operations that heads and node offer on the admin port, by name.
+"""Operations that heads and the node offer on the admin port, by name.
 
 How this works: an operation has a name such as ``exchanges/bind``, an argument type, and a
 function. The function checks the peer's permissions, waits until its changes are durable, and
 returns a value that can be encoded as JSON. It is called in a thread, never in the event loop's
-(``HeadContext.from_thread`` calls back into the loop). It knows nothing of HTTP, and the admin head
+(``HeadContext.from_thread`` runs code in the loop). It knows nothing of HTTP, and the admin head
 knows operations only by name.
 """
 
@@ -19,12 +19,12 @@ Arguments = TypeVar("Arguments", bound=msgspec.Struct)
 
 
 class Run(Protocol):
-    """Runs an operation on behalf of a peer."""
+    """The function of an operation."""
 
     def __call__(self, peer: Peer, given: Mapping[str, object], *, text: bool) -> object:
-        """Run it and return the answer.
+        """Run the operation for a peer and return its answer.
 
-        ``text``: all argument values are text, including numbers.
+        ``given``: the arguments by name. ``text``: their values are text, even those of numbers.
         """
 
 
@@ -33,12 +33,12 @@ class Operation(msgspec.Struct, frozen=True):
 
     name: str
     changes: bool
-    """Whether it may change something."""
+    """Whether the operation may change something."""
     run: Run
 
 
 class OperationFailed(MainstemError):
-    """An operation was refused for a reason that has no error class of its own."""
+    """An operation was refused; for reasons that have no error class of their own."""
 
     def __init__(self, failure: Failure, why: str) -> None:
         super().__init__(why)
@@ -46,7 +46,7 @@ class OperationFailed(MainstemError):
 
 
 class Administration:
-    """All registered operations; changed in the event loop, read from any thread."""
+    """The operations of all heads; changed in the event loop, read from any thread."""
 
     def __init__(self) -> None:
         self._operations: dict[str, Operation] = {}
@@ -59,7 +59,7 @@ class Administration:
         *,
         changes: bool,
     ) -> None:
-        """Register an operation; replaces one of the same name."""
+        """Register an operation, in place of an earlier one of the same name."""
 
         def run(peer: Peer, given: Mapping[str, object], *, text: bool) -> object:
             try:
@@ -71,7 +71,7 @@ class Administration:
         self._operations[name] = Operation(name, changes, run)
 
     def find(self, name: str) -> Operation | None:
-        """Return an operation, None if it is not registered."""
+        """Return the operation of this name, None if it is not registered."""
         return self._operations.get(name)
 
     def __iter__(self) -> Iterator[Operation]:

@@ -1,4 +1,4 @@
-"""Confirmations: tell a peer that its requests are durable, in the order of the requests."""
+"""Sends confirmations to a peer when its requests are durable, in the order of the requests."""
 
 from collections.abc import Callable
 
@@ -10,19 +10,19 @@ Call = Callable[[], None]
 
 
 class Confirmations:
-    """The pending confirmations of one peer; used in the event loop's thread."""
+    """The pending confirmations of one peer; used in the thread of the event loop."""
 
     def __init__(self, context: HeadContext, failed: Callable[[MainstemError], None]) -> None:
         """``failed`` is called with the error if an append fails."""
         self._context = context
         self._failed = failed
         self._last: Durable | None = None
-        """The last append that was not durable at once; when it is durable, all earlier ones are
-        too.
+        """The latest append that was not durable at once; when it is durable, all earlier appends
+        are too.
         """
 
     def not_before(self, durable: Durable) -> None:
-        """Hold back all later confirmations until this is durable."""
+        """Send no later confirmation before this append is durable."""
         if durable is self._last:
             return
         if not durable.done:
@@ -36,11 +36,11 @@ class Confirmations:
 
     @property
     def is_all_durable(self) -> bool:
-        """Whether no append is pending."""
+        """Whether all appends of the peer are durable."""
         return self._last is None or self._last.done
 
     def when_durable(self, call: Call) -> None:
-        """Call ``call`` on the loop when all appends so far are durable; never if one fails."""
+        """Call ``call`` on the loop once all appends so far are durable; never if one fails."""
         if self._last is None:
             self._context.on_loop(call)
             return

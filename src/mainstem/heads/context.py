@@ -28,34 +28,35 @@ if TYPE_CHECKING:
 
 DEFAULTS = TopicSettings()
 LOOP_S = 10.0
-"""Time limit for a thread that waits for the loop."""
+"""How long another thread waits at most for its call in the event loop."""
 T = TypeVar("T")
 
 
 class Operations(Protocol):
-    """What the node reports about itself to operators."""
+    """What the node tells operators about itself."""
 
     def not_ready(self) -> str | None:
-        """Return why the node is not ready, None if it is."""
+        """Return why the node is not ready to serve, None if it is ready."""
 
     def metrics(self) -> str:
-        """Return all metrics, in the text format of Prometheus."""
+        """Return the metrics of the node and all heads, in the text format of Prometheus."""
 
     def queues(self) -> bytes:
-        """Return the state of every queue, as JSON."""
+        """Return the state of every queue as JSON."""
 
     def peek(self, topic: str, name: str, limit: int, after: Position | None) -> bytes:
-        """Return events of a queue as JSON."""
+        """Return up to ``limit`` events of a queue after a position, as JSON."""
 
     def connections(self) -> bytes:
         """Return the connected peers of every head, as JSON."""
 
 
 class HeadContext:
-    """Shared by all heads of a node; used in the event loop's thread unless stated otherwise."""
+    """What all heads of a node share; used in the event loop's thread unless stated otherwise."""
 
     broker: "Door"
-    """Not set until the log is open, which matters only to heads with ``starts_first``."""
+    """The broker. Not set before the log is open, so heads with ``starts_first`` start without it.
+    """
 
     def __init__(
         self,
@@ -75,21 +76,21 @@ class HeadContext:
         self.now_ms = now_ms
         self.operations = operations
         self.administration = Administration()
-        """The registered operations for operators."""
+        """The operations that heads and the node offer on the admin port."""
         self.defaults = defaults
         """The settings of topics that are created without settings."""
         self.auto_create = auto_create
         """Whether a topic is created when a client names it."""
         self.run_id = run_id
-        """Identifies this run of the server."""
+        """Random id of this run of the server; another run has another id."""
         self.addresses: dict[str, Address] = {}
         """Where each head listens, by its name."""
         self.draining = False
-        """Whether the server is stopping: waiting requests are answered, new ones refused."""
+        """Whether the server is stopping: waiting requests are answered early, new ones refused."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self.parked: set[Parked] = set()
-        """Waiting requests; each adds and removes itself."""
+        """Requests that wait; each ``Parked`` adds and removes itself."""
         self._waits: set[Callable[[], None]] = set()
         self._calls: deque[Callable[[], None]] = deque()
         self._woken = False
@@ -99,15 +100,15 @@ class HeadContext:
             later=self._after_others,
             clock=self._loop.time,
         )
-        """Distributes the events of queues among the consumers of all heads."""
+        """Distributes the events of queues among their consumers, for all heads."""
         self.settlements = Settlements(self.on_loop, self.after)
-        """Collects acknowledgements without a response, from all heads."""
+        """Collects acknowledgements that need no response, for all heads."""
         self.dispatcher.dry = self.settlements.flush_soon
 
     def door(self, peer: Peer) -> "Door":
-        """Return the broker with a peer's permissions: operations that it may not do raise Denied.
+        """Return the broker with a peer's permissions: forbidden operations raise Denied.
 
-        For its own operations a head uses ``broker``.
+        For its own operations, a head uses ``broker``.
         """
         if self.auth.allows_all:
             return self.broker
@@ -116,7 +117,7 @@ class HeadContext:
         return guarded(self.broker, self.auth, peer)
 
     def drain(self) -> None:
-        """End all waits for anything but the disk, because the server stops."""
+        """End all waits, except those for the disk, because the server stops."""
         self.draining = True
         self.settlements.wait_no_more()
         self.dispatcher.stop()
@@ -126,20 +127,20 @@ class HeadContext:
             end()
 
     def wait_with(self, end: Callable[[], None]) -> Callable[[], None]:
-        """Register a callback that ends a wait when the server stops; returns its removal."""
+        """Register a callback for the server's stop; return a function that unregisters it."""
         self._waits.add(end)
         return lambda: self._waits.discard(end)
 
     def park(
         self, peer: set[Call], wait_ms: int, over: Callable[[Over], None], look: Call | None = None
     ) -> Parked:
-        """Park a request: ``look`` is called when it is woken, ``over`` when the wait is over."""
+        """Make a request wait: ``wake`` calls ``look``, and the end of the wait calls ``over``."""
         return Parked(self, peer, wait_ms, over, look or _nothing)
 
     def when_room(
         self, peer: set[Call], held: "HeldPublish", again: Callable[["HeldPublish"], None]
     ) -> None:
-        """Retry a held publish when there is room, and one last time when its wait is over."""
+        """Retry a publish held by backpressure when there is room, and once when its time is up."""
 
         def retry(held: "HeldPublish") -> None:
             parked.end()
@@ -151,13 +152,13 @@ class HeadContext:
         held.room.then(lambda _: parked.wake())
 
     def after(self, delay_ms: int, call: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call ``call`` after a delay, unless cancelled."""
+        """Call ``call`` after a delay; the returned handle can cancel it."""
         return self._loop.call_later(delay_ms / 1000, call)
 
     def on_loop(self, call: Callable[[], None]) -> None:
-        """Call ``call`` soon in the loop's thread.
+        """Call ``call`` soon in the loop's thread; may be called from any thread.
 
-        Many calls from other threads share one wake-up.
+        Many calls from other threads share one wake-up of the loop.
         """
         self._calls.append(call)
         if not self._woken:
@@ -173,7 +174,7 @@ class HeadContext:
                 self._calls.clear()
 
     def from_thread(self, call: Callable[[], T]) -> T:
-        """Run a call in the loop's thread and return its result; called from any other thread."""
+        """Run ``call`` in the loop's thread and return its result; called from other threads."""
         called = futures.Future[T]()
 
         def settle() -> None:
@@ -210,4 +211,4 @@ class HeadContext:
 
 
 def _nothing() -> None:
-    """Do nothing; only to wake the loop."""
+    """Do nothing: scheduling this wakes the loop."""

@@ -32,27 +32,27 @@ Answer = Sequence[Piece]
 
 
 class Later:
-    """A future answer; it is settled once, in the thread of the event loop."""
+    """The answer to a request that is not known yet; settled once, in the event loop's thread."""
 
     __slots__ = ("_call", "answer", "failed", "holds")
 
     def __init__(self) -> None:
         self.answer: Answer | Callable[[], Answer] | None = None
-        """The answer, or a function that returns it; None before it is settled."""
+        """The answer, or a function that creates it; None until it is settled."""
         self.failed: Exception | None = None
-        """Why there is no answer; the peer is then disconnected."""
+        """The error because of which the peer is disconnected instead of answered."""
         self.holds = False
-        """Whether later requests of the peer wait for this answer."""
+        """Whether later requests of the peer are handled only after this answer."""
         self._call: Callable[[], None] | None = None
 
     def hold(self) -> None:
-        """Handle no further requests of the peer before this is answered."""
+        """Handle no further requests of the peer until this answer is settled."""
         self.holds = True
 
     def settle(self, answer: Answer | Callable[[], Answer]) -> None:
-        """Set the answer, or a function that makes it when it is about to be sent.
+        """Set the answer, or a function that creates it when it is about to be sent.
 
-        The latter saves memory while many answers wait. An empty answer sends nothing.
+        A function saves memory while many answers wait. An empty answer sends nothing.
         """
         if self.answer is None:
             self.answer = answer
@@ -60,7 +60,7 @@ class Later:
                 self._call()
 
     def take(self) -> Answer:
-        """Return the answer."""
+        """Return the answer, creating it if it was set as a function."""
         return self.answer() if callable(self.answer) else self.answer or ()
 
     def fail(self, error: Exception) -> None:
@@ -69,12 +69,12 @@ class Later:
         self.settle(())
 
     def then(self, call: Callable[[], None]) -> None:
-        """Call ``call`` when the answer is settled."""
+        """Register a callback for when the answer is settled."""
         self._call = call
 
 
 class Outbox(Protocol):
-    """A connection as its conversation sees it: for pushes, backpressure and closing.
+    """A connection as its conversation sees it: to push data, and to close.
 
     Used in the thread of the event loop. Once the connection ends, nothing more is sent, and only
     the conversation's ``close`` is called.
@@ -90,27 +90,30 @@ class Outbox(Protocol):
 
     @property
     def heard_ms(self) -> int:
-        """The monotonic time of the last bytes from the peer, even of an incomplete frame."""
+        """When bytes of the peer last arrived, even of an incomplete frame (monotonic ms)."""
 
     @property
     def is_full(self) -> bool:
-        """Whether the send queue is full; then stop pushing until the peer has read."""
+        """Whether the send queue is full, so that pushes must stop until the peer reads."""
 
     def send(self, pieces: Answer) -> None:
-        """Push data after what is queued; pushes of one loop iteration share a write."""
+        """Push data behind all queued data; pushes of one loop iteration share a write."""
 
     def when_room(self, call: Callable[[], None]) -> None:
-        """Call ``call`` one time, soon after the outbox is no longer full."""
+        """Call ``call`` once, soon after the send queue has room again."""
 
     def close(self, reason: str = "") -> None:
-        """Close at once, without answering; with a reason it is logged and counted as cut off."""
+        """Close without answering pending requests.
+
+        A reason means a fault of the peer: it is logged, and counted in ``Traffic.cut_off``.
+        """
 
     def end(self, farewell: Answer = (), reason: str = "") -> None:
-        """Accept no more requests, answer the earlier ones, send ``farewell``, and close."""
+        """Accept no more requests, answer pending ones, send ``farewell``, and close."""
 
 
 class Conversation(Protocol):
-    """One peer's session with a head: whole frames in, answers out."""
+    """One peer's requests, handled by a head: receives complete frames, returns answers."""
 
     def frame_size(self, view: memoryview) -> int | None:
         """Return the size of the frame that begins here, None if more bytes are needed.
@@ -121,14 +124,14 @@ class Conversation(Protocol):
         """
 
     def handle(self, frame: memoryview) -> Answer | Later:
-        """Handle a request; the frame's memory is reused when this returns."""
+        """Handle the request in a frame; the frame's memory is reused when this returns."""
 
     def close(self) -> None:
-        """Release the peer's resources when it has disconnected; called once."""
+        """Release the peer's resources, as it has disconnected; called once."""
 
 
 Converse = Callable[[Outbox], Conversation]
-"""Creates the conversation of a newly connected peer."""
+"""Creates the conversation for a newly connected peer."""
 
 
 @runtime_checkable
@@ -136,9 +139,9 @@ class RunConversation(Conversation, Protocol):
     """A conversation that can handle several frames in one call."""
 
     def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
-        """Handle a run of requests together; return the answer and the run's size in bytes.
+        """Handle several leading requests together; return their answer and their size in bytes.
 
-        None if there is no such run: then the first request is handled alone.
+        None if that is not possible: then the first request is handled by ``handle``.
         """
 
 
@@ -151,26 +154,29 @@ class TimedConversation(Conversation, Protocol):
     """
 
     def deadline(self) -> int | None:
-        """Return when to call ``tick``, in monotonic milliseconds; None for never."""
+        """Return when to call ``tick`` (monotonic ms); None for never."""
 
     def tick(self, now_ms: int) -> Answer:
-        """Do what is due; return data to send. Raises ProtocolError to disconnect the peer."""
+        """Do what is due, such as a heart-beat; return data to send.
+
+        Raises ProtocolError to disconnect the peer.
+        """
 
 
 @runtime_checkable
 class DrainedConversation(Conversation, Protocol):
-    """A conversation that sends a farewell when the server stops."""
+    """A conversation that sends a last message when the server stops."""
 
     def drain(self) -> Answer:
-        """Return the farewell; called when all requests are answered, or the time is up."""
+        """Return the last message; called when all requests are answered, or time has run out."""
 
 
 @runtime_checkable
 class WaitingConversation(Conversation, Protocol):
-    """A conversation whose answers may wait for something other than the disk."""
+    """A conversation whose requests may wait for something other than the disk."""
 
     def stop_waiting(self) -> None:
-        """Answer all waiting requests, as the peer has closed its side of the connection.
+        """Answer all waiting requests at once, as the peer has closed its side of the connection.
 
-        Earlier requests may still be handled afterwards. May be called again.
+        Requests that arrived before may still be handled afterwards. May be called again.
         """

@@ -1,16 +1,18 @@
-"""The dispatcher: distributes the events of queues among waiting consumers, for all heads.
+"""Distributes the events of queues among their waiting consumers, for all heads.
 
 How this works: a head registers a consumer with its credit (prefetch, link credit, max in flight)
-and a function that takes events (``take``). A consumer is ready while it has credit, its session
-has credit, and it is not paused. When a queue may have events, the ready consumers are called round
-robin, the highest priority first, in portions that grow while there is more: a few events are
-spread evenly, many are delivered quickly. If a consumer takes nothing, the queue is empty for all
-consumers of the same partitions; so one event does not wake all of them.
+and a function that delivers events to it (``take``). A consumer is ready while it has credit, its
+session has credit, and it is not paused. When a queue may have events, the ready consumers are
+called round robin, those of the highest priority first. Each is asked for a number of events (a
+portion) that doubles with every round: so a few events are spread evenly, and many are delivered
+quickly. If a consumer gets nothing, the queue is empty for all consumers of the same partitions; so
+one event does not wake all of them.
 
 A queue has two watches, however many consumers wait. One reports returned deliveries and the
 deletion of the queue; it is renewed before any consumer is called, so that nothing is missed. The
 other reports appends; it is set when the queue is empty, as only then the ends of the partitions
-are known. Each turn is bounded, so that other work on the event loop is not delayed.
+are known. One run of deliveries is limited in events and time, so that other work on the event loop
+is not delayed.
 
 All of this runs in the thread of the event loop, except that watches are called from any thread.
 """
@@ -25,21 +27,25 @@ from mainstem.core.errors import MainstemError
 _logger = logging.getLogger("mainstem.heads")
 
 TURN_EVENTS = 1000
-"""Events delivered in one turn."""
+"""Maximum number of events that a queue delivers before other work of the event loop."""
 TURN_S = 0.005
-"""Maximum duration of one turn."""
+"""Maximum time that a queue delivers events before other work of the event loop."""
 LARGEST_PORTION = 64
-"""Maximum events that one consumer gets in a row while others are ready."""
+"""Maximum number of events for one consumer in a row while other consumers are ready."""
 
 Call = Callable[[], None]
 Take = Callable[[int], int]
-"""Delivers up to that many events from the queue; returns how many. Raises MainstemError."""
+"""A consumer's function: delivers up to so many events of the queue, and returns how many. Raises
+MainstemError.
+"""
 Gone = Callable[[MainstemError], None]
-"""Called when a consumer is closed by the dispatcher: its queue was deleted, or taking failed."""
+"""A consumer's function: called when the dispatcher closes it, as the queue was deleted or taking
+failed.
+"""
 
 
 class Watch(Protocol):
-    """Calls ``wake`` when a queue may have events; see ``Queues.watch``."""
+    """The broker's function that calls ``wake`` when a queue may have events (``Queues.watch``)."""
 
     def __call__(
         self, topic: str, name: str, wake: Call, partitions: Collection[int] | None
@@ -48,27 +54,27 @@ class Watch(Protocol):
 
 
 class SessionCredit:
-    """The credit that all consumers of a session share."""
+    """A credit that several consumers share, such as those of an AMQP channel."""
 
     __slots__ = ("consumers", "credit")
 
     def __init__(self, credit: int | None) -> None:
         self.credit = credit
-        """Events that may still be delivered; None is no limit."""
+        """How many more events may be delivered to the consumers; None is no limit."""
         self.consumers: OrderedDict[Consumer, None] = OrderedDict()
-        """Consumers of the session, the least recently served first."""
+        """The consumers that share the credit, the least recently served first."""
 
     def add_credit(self, count: int) -> None:
-        """Allow ``count`` more events."""
+        """Allow ``count`` more events to be delivered to the consumers."""
         if self.credit is None or count <= 0:
             return
         self.credit += count
         self._line_up()
 
     def limit(self, credit: int | None) -> None:
-        """Set the credit to ``credit`` more events.
+        """Replace the credit: ``credit`` more events may be delivered; None is no limit.
 
-        Below 0: that many must be settled first; None: no limit.
+        Below 0, that many events must be settled before any is delivered.
         """
         self.credit = credit
         self._line_up()
@@ -106,15 +112,18 @@ class Consumer:
         self._queue = queue
         self.take, self.gone = take, gone
         self.credit = credit
-        """Events that may still be delivered; None is no limit."""
+        """How many more events may be delivered; None is no limit."""
         self.priority, self.session = priority, session
         self.partitions = partitions
-        """The partitions that it gets events from; None for all."""
+        """The partitions whose events the consumer gets; None for all."""
         self.is_paused = self.is_closed = False
 
     @property
     def allowed(self) -> int | None:
-        """Events that may be delivered now; None is no limit."""
+        """How many events may be delivered now, by both its own and its session's credit.
+
+        None is no limit.
+        """
         if self.is_closed or self.is_paused:
             return 0
         shared = None if self.session is None else self.session.credit
@@ -130,7 +139,7 @@ class Consumer:
             self.line_up()
 
     def pause(self) -> None:
-        """Stop deliveries until ``resume``, as the peer must read first."""
+        """Stop deliveries until ``resume``, because the peer must read first."""
         self.is_paused = True
 
     def resume(self) -> None:
@@ -148,12 +157,12 @@ class Consumer:
             self._queue.remove(self)
 
     def line_up(self) -> None:
-        """Become ready for delivery, if there is credit."""
+        """Queue up for delivery, if there is credit."""
         if self.allowed != 0:
             self._queue.line_up(self)
 
     def given(self, count: int) -> None:
-        """Use up credit for ``count`` delivered events."""
+        """Subtract ``count`` delivered events from the credits."""
         if self.credit is not None:
             self.credit -= count
         if self.session is not None:
@@ -164,7 +173,7 @@ class Consumer:
 
 
 class Dispatcher:
-    """Distributes events of queues among consumers by credit; used in the thread of the loop."""
+    """Distributes events of queues among consumers by credit; used in the event loop's thread."""
 
     def __init__(
         self,
@@ -173,9 +182,10 @@ class Dispatcher:
         later: Callable[[Call], None],
         clock: Callable[[], float],
     ) -> None:
-        """``soon``: call on the loop, from any thread; ``later``: call in the next iteration.
+        """Set the functions that reach the broker and the loop.
 
-        ``clock``: seconds, to limit the duration of a turn.
+        ``soon``: calls on the loop, from any thread. ``later``: calls in the next iteration.
+        ``clock``: returns seconds, to limit how long a queue delivers at a time.
         """
         self.watch = watch
         self.soon = soon
@@ -183,13 +193,13 @@ class Dispatcher:
         self.clock = clock
         self.is_stopped = False
         self.dry: Call = _nothing
-        """Called when a queue has nothing for a consumer, as pending settlements may change
-        that.
+        """Called when a queue has no event for a consumer, because pending settlements may return
+        some.
         """
         self._queues: dict[tuple[str, str], _Queue] = {}
 
     def session(self, credit: int | None = None) -> SessionCredit:
-        """Return a session, whose consumers share its credit; None is no limit."""
+        """Return a shared credit for consumers that are registered with it; None is no limit."""
         return SessionCredit(credit)
 
     def consume(
@@ -205,10 +215,10 @@ class Dispatcher:
         partitions: Collection[int] | None = None,
         single: bool = False,
     ) -> Consumer:
-        """Add a consumer of a queue; higher priorities are served first.
+        """Register a consumer of a queue; consumers of higher priority are served first.
 
         ``take`` is not called before this returns. If the queue does not exist, ``gone`` is called
-        soon. ``single``: only the consumer that was there first is served, until it closes.
+        soon. ``single``: only the queue's oldest consumer is served, until it closes.
         """
         found = self._queues.get((topic, queue))
         if found is None:
@@ -227,9 +237,9 @@ class Dispatcher:
         return consumer
 
     def go_first(self, topic: str, queue: str) -> bool:
-        """Serve the waiting consumers; return whether no event is left for them.
+        """Serve the queue's waiting consumers; return whether no event is left for them.
 
-        Call it before acquiring from a queue directly, without a consumer.
+        To be called before events are acquired from the queue without a consumer.
         """
         found = self._queues.get((topic, queue))
         return found is None or found.go_first()
@@ -239,7 +249,7 @@ class Dispatcher:
         self.is_stopped = True
 
     def forget(self, queue: "_Queue") -> None:
-        """Forget a queue without consumers."""
+        """Remove a queue that has no consumers."""
         if self._queues.get((queue.topic, queue.name)) is queue:
             del self._queues[queue.topic, queue.name]
 
@@ -248,7 +258,7 @@ class Dispatcher:
 
 
 class _Queue:
-    """A queue with its waiting consumers."""
+    """The consumers of one queue, and the watches on it."""
 
     def __init__(self, dispatcher: Dispatcher, topic: str, name: str) -> None:
         self._dispatcher = dispatcher
@@ -261,14 +271,14 @@ class _Queue:
         """Consumers by priority, each in round-robin order; some may no longer be ready."""
         self._portion = 1
         self._is_due = self._in_turn = False
-        """Whether a turn is scheduled, and whether one is running."""
+        """Whether a run of deliveries is scheduled, and whether one is in progress."""
         self._is_dry = False
-        """Whether all ``_watched`` partitions are empty and watched for appends."""
+        """Whether all ``_watched`` partitions were found empty, and are watched for appends."""
         self._watched: frozenset[int] | None = frozenset()
         self._end_tails: Call = _nothing
         self._end_returns: Call = _nothing
         self._has_returned = True
-        """Whether the watch for returned deliveries was called, or is not set yet."""
+        """Whether the watch for returned deliveries has fired or is not set yet, so must be set."""
 
     # Consumers
 
@@ -286,7 +296,7 @@ class _Queue:
                 self.wake()
 
     def remove(self, consumer: Consumer) -> None:
-        """Remove a consumer."""
+        """Remove a consumer; without consumers, stop watching the queue."""
         self.consumers.pop(consumer, None)
         self._unready(consumer)
         if not self.consumers:
@@ -305,18 +315,18 @@ class _Queue:
     # Wake-ups
 
     def begin(self) -> None:
-        """Check soon whether the queue exists, unless that is known already."""
+        """Check soon whether the queue exists, unless it is already watched."""
         if self._has_returned:
             self.wake()
 
     def wake(self) -> None:
-        """Schedule a turn; called from any thread."""
+        """Schedule a run of deliveries; called from any thread."""
         if not self._is_due:
             self._is_due = True
             self._dispatcher.soon(self._turn)
 
     def go_first(self) -> bool:
-        """Run a scheduled turn now; return whether the queue is empty for all waiting consumers."""
+        """Run scheduled deliveries now; return whether no event is left for waiting consumers."""
         if self._is_due and not self._in_turn:
             self._turn()
         return not self._is_due or not self._ready
@@ -335,7 +345,7 @@ class _Queue:
     # Turns
 
     def _turn(self) -> None:
-        """Deliver events, within bounds, then watch for more."""
+        """Run deliveries, within limits, then watch for more events."""
         if not self._is_due or self._dispatcher.is_stopped or not self.consumers:
             self._is_due = False
             return
@@ -356,9 +366,9 @@ class _Queue:
             self._in_turn = False
 
     def _hand_out(self) -> bool:
-        """Serve ready consumers until the queue is empty.
+        """Serve ready consumers until the queue has no event for them.
 
-        False if the turn's limit was reached first.
+        Returns False if the limit on events or time was reached first.
         """
         dispatcher = self._dispatcher
         until, left = dispatcher.clock() + TURN_S, TURN_EVENTS
@@ -390,7 +400,7 @@ class _Queue:
         return True
 
     def _ask(self, consumer: Consumer, left: int) -> int:
-        """Call a consumer's ``take`` for its portion; return how many events it got."""
+        """Call a consumer's ``take`` for a portion of events; return how many it got."""
         allowed = consumer.allowed
         limit = left if allowed is None else min(allowed, left)
         line = self._ready[consumer.priority]
@@ -420,7 +430,10 @@ class _Queue:
     # Watches
 
     def _watch_returns(self) -> bool:
-        """Watch for returned deliveries and deletion; False if the queue does not exist."""
+        """Watch for returned deliveries and deletion; close all consumers if the queue is gone.
+
+        Returns False if it is gone.
+        """
         if self._has_returned:
             # First, because setting the watch may call ``wake`` at once.
             self._has_returned = False
@@ -435,7 +448,7 @@ class _Queue:
         return True
 
     def _watch_tails(self) -> None:
-        """Watch for appends to the partitions of all ready consumers."""
+        """Watch for appends to the partitions of all consumers with credit."""
         wanted: set[int] | None = set()
         for line in self._ready.values():
             for consumer in line:
@@ -466,9 +479,9 @@ class _Queue:
 
 
 def _covers(watched: frozenset[int] | None, wanted: frozenset[int] | None) -> bool:
-    """Tell whether all wanted partitions are watched; None is all."""
+    """Tell whether all wanted partitions are among the watched ones; None means all."""
     return watched is None or (wanted is not None and wanted <= watched)
 
 
 def _nothing() -> None:
-    """Do nothing: cancel a watch that is not set."""
+    """Do nothing; stands for the cancellation of a watch that is not set."""

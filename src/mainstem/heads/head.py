@@ -28,7 +28,7 @@ LISTEN = Meta(description="Listen address: HOST:PORT (port 0 takes a free one), 
 MaxConnections = Annotated[
     int, Meta(ge=1, description="Maximum connections; more are closed at once, and counted.")
 ]
-"""The setting of heads that limit their connections; each has its own default."""
+"""A setting of the heads that limit their connections; each has its own default."""
 
 
 class HeadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,42 +42,42 @@ class RunningHead(Protocol):
 
     @property
     def address(self) -> Address:
-        """The address it listens on."""
+        """The address that the head listens on."""
 
     @property
     def traffic(self) -> Traffic:
-        """Counters of its sockets."""
+        """Counters of the head's sockets."""
 
     def connections(self) -> Iterable[ConnectionInfo]:
-        """Return the connected peers."""
+        """Return the connected peers of the head."""
 
     def samples(self) -> Iterable[tuple[Metric, Sample]]:
-        """Return its metrics; called from any thread."""
+        """Return the head's metrics with their values; called from any thread."""
 
     async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
-        """Accept no more connections and requests, and answer the earlier ones in time.
+        """Accept no more connections and requests, and answer earlier requests within ``within_s``.
 
-        ``hurry``: set if the node must stop at once.
+        ``hurry``: an event that is set if the node must stop at once.
         """
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection of the head."""
 
 
 ForgetQueue = Callable[["Door", str], None]
-"""Deletes a head's definitions of a queue of that name, if that queue was deleted."""
+"""Deletes a head's definitions of a deleted queue, whose name is the argument."""
 Start = Callable[["HeadContext", HeadSettings, "socket.socket"], Awaitable[RunningHead]]
 
 
 def bind_tcp(settings: HeadSettings, address: Address) -> "socket.socket":
-    """Bind a TCP address."""
+    """Return a socket that listens on a TCP address."""
     # Imported only here, as settings are also read without a server.
     taken: socket.socket = import_module("mainstem.heads.transport.server").bind(*address.pair)
     return taken
 
 
 def starts_in(module: str) -> Start:
-    """Return a ``Start`` that imports a module only when called, and calls its ``start``."""
+    """Return a function that imports ``module`` when called, and calls its ``start``."""
 
     async def start(
         context: "HeadContext", settings: HeadSettings, listener: "socket.socket"
@@ -89,7 +89,10 @@ def starts_in(module: str) -> Start:
 
 
 def forgets_queues_in(module: str, head: str, kind: str) -> ForgetQueue:
-    """Return a ``ForgetQueue`` that imports the module only if the head has such definitions."""
+    """Return a function that deletes a head's definitions of a deleted queue.
+
+    It imports ``module`` only if the head has definitions of this kind.
+    """
 
     def forget_queue(door: "Door", name: str) -> None:
         if not door.definitions.open(head).items(kind):
@@ -104,26 +107,26 @@ class Head(msgspec.Struct, frozen=True):
     """A protocol that a node can serve."""
 
     name: str
-    """Its section of the config, and its flag."""
+    """The head's section of the config, and its flag of ``mainstem serve``."""
     title: str
     settings: HeadSettings
-    """The default settings."""
+    """The default settings of the head."""
     start: Start
-    """Starts serving. It imports what it needs itself, so that a head that is off costs nothing."""
+    """Starts the head. Imports what it needs itself, so that a head that is off costs nothing."""
     serves: str
     """The flag's text in ``--help``."""
     bind: Callable[[HeadSettings, Address], "socket.socket"] = bind_tcp
-    """Binds the address, before the log is opened."""
+    """Binds the head's address; called before the log is opened."""
     connect: str = "{at}"
-    """How to connect, as ``mainstem serve`` prints it."""
+    """How clients connect, as ``mainstem serve`` prints it; ``{at}`` is the address."""
     examples: tuple[str, ...] = ()
-    """Commands to try, with ``{at}`` for the address."""
+    """Commands for users to try; ``{at}`` is the address."""
     metrics: tuple[Metric, ...] = ()
     forget_queue: ForgetQueue | None = None
     """Called for each queue that is deleted while the head is not running; a running head watches
     deletions itself.
     """
     starts_first: bool = False
-    """Whether it starts before the log is opened, and stops last."""
+    """Whether the head starts before the log is opened, and stops last."""
     auto: Address | None = None
-    """The address for the setting ``auto``; if it is taken, a free port."""
+    """The address that the setting ``auto`` means; if its port is taken, a free port is used."""

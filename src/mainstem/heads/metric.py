@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 Sample = tuple[tuple[str, ...], float]
-"""The values of a metric's labels, and the measured value."""
+"""A sample of a metric: the values of its labels, and the measured value."""
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -18,15 +18,15 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 def counter(name: str, sentence: str, *labels: str) -> Metric:
-    """Declare a count that only grows."""
+    """Declare a counter, a value that only grows."""
     return Metric(name, "counter", sentence, labels)
 
 
 def gauge(name: str, sentence: str, *labels: str) -> Metric:
-    """Declare a value that goes up and down."""
+    """Declare a gauge, a value that goes up and down."""
     return Metric(name, "gauge", sentence, labels)
 
 
 def histogram(name: str, sentence: str, *labels: str) -> Metric:
-    """Declare a distribution of values."""
+    """Declare a histogram, a distribution of values."""
     return Metric(name, "histogram", sentence, labels)

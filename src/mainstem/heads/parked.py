@@ -17,7 +17,7 @@ Call = Callable[[], None]
 
 
 class Over(Enum):
-    """Why a wait is over without ``end``."""
+    """Why a wait is over, other than by a call of ``end``."""
 
     TIME = "its time is up"
     PEER = "the peer has gone"
@@ -25,7 +25,7 @@ class Over(Enum):
 
 
 class Parked:
-    """A wait that ends one time; used in the thread of the loop, except for ``wake``."""
+    """A wait of one request, which ends once; used in the loop's thread, except ``wake``."""
 
     __slots__ = ("_context", "_look", "_over", "_peer", "_timer", "_watches", "_woken")
 
@@ -37,7 +37,10 @@ class Parked:
         over: Callable[[Over], None],
         look: Call,
     ) -> None:
-        """``peer``: the callbacks that are called when the peer has disconnected."""
+        """Begin the wait.
+
+        ``peer``: callbacks for the peer's disconnect; the wait adds and removes its own.
+        """
         self._context = context
         self._peer = peer
         self._look: Call | None = look
@@ -50,17 +53,17 @@ class Parked:
 
     @property
     def watches(self) -> dict[Hashable, Call]:
-        """The functions that cancel this request's watches, by any key of the caller."""
+        """Functions that cancel the watches of the waiting request, by keys that it chooses."""
         return self._watches
 
     def wake(self) -> None:
-        """Call ``look`` soon; called from any thread."""
+        """Schedule a call of ``look``; called from any thread."""
         if not self._woken:
             self._woken = True
             self._context.on_loop(self._look_again)
 
     def end(self) -> None:
-        """End the wait, and cancel all watches."""
+        """End the wait without calling ``over``, and cancel all watches."""
         if self._look is None:
             return
         self._look, self._over = None, _ignored
@@ -72,7 +75,7 @@ class Parked:
             take_back()
 
     def drain(self) -> None:
-        """End the wait, as the server stops."""
+        """End the wait because the server stops."""
         self._end(Over.DRAINING)
 
     def _look_again(self) -> None:
@@ -93,4 +96,4 @@ class Parked:
 
 
 def _ignored(_: Over) -> None:
-    """Do nothing, as the wait has already ended."""
+    """Do nothing: stands for ``over`` once the wait has ended."""

@@ -16,17 +16,17 @@ from mainstem.heads.dispatcher import SessionCredit
 
 PORTION_EVENTS = 256
 PORTION_BYTES = 256 * 1024
-"""Bytes sent before the next check whether the peer reads."""
+"""Maximum bytes sent before it is checked whether the peer reads."""
 
 
 def settlement(delivery: Delivery, outcome: Outcome = Outcome.ACK) -> Settlement:
-    """Return the settlement of a delivery, which refers to the event by its position."""
+    """Return the settlement of a delivery; it has the event's position, but not the event."""
     event = delivery.event
     return Settlement(event.partition, event.offset, outcome, delivery.lease)
 
 
 class QueueConsumer:
-    """One consumer of a queue."""
+    """A peer's consumer of one queue."""
 
     def __init__(
         self,
@@ -71,11 +71,14 @@ class QueueConsumer:
         self.add_credit = self._consumer.add_credit
 
     def settle(self, settlements: Sequence[Settlement]) -> Settled:
-        """Settle deliveries of the peer."""
+        """Settle deliveries that the peer got through this consumer."""
         return self._queues.settle(*self.queue, self.owner, settlements)
 
     def renew(self, unsettled: Iterable[Settlement]) -> None:
-        """Extend the locks of unsettled deliveries; settling a lost one reports that later."""
+        """Extend the locks of unsettled deliveries.
+
+        A lock that is already lost is reported when the delivery is settled.
+        """
         self._queues.renew(*self.queue, self.owner, unsettled)
 
     def lock_ms(self) -> int | None:
@@ -84,11 +87,11 @@ class QueueConsumer:
         return None if settings is None else settings.lock_ms
 
     def close(self) -> None:
-        """Send nothing more; the peer may still settle its deliveries."""
+        """Send no more events; the peer may still settle its deliveries."""
         self._consumer.close()
 
     def leave(self) -> None:
-        """Release the peer's unsettled deliveries, to be delivered again."""
+        """Release the peer's unsettled deliveries, which count towards ``max_deliveries``."""
         if self._has_taken and not self._auto_ack:
             self._queues.leave(*self.queue, self.owner, failed=True)
 

@@ -1,11 +1,12 @@
 """Collects the settlements of all queues, connections and heads into few appends.
 
 How this works: heads whose protocol does not confirm acknowledgements add them here. While queues
-have more to deliver, acknowledgements wait about a millisecond for others; nothing depends on them
-then, and events are delivered first. What gives events back, or makes dead letters, is settled at
-the end of this iteration of the event loop, with all that was added before. Nobody waits for the
-sync of that append, so after a power cut some events may be delivered again. While the disk is full
-settlements are kept and tried again, so that the peers go on and their events do not come again.
+have more to deliver, acknowledgements wait about a millisecond for others to share an append: no
+delivery depends on them then. Settlements that return events to a queue or make dead letters are
+appended at the end of this iteration of the event loop, with all that were added before. Nobody
+waits for the sync of that append, so after a power cut some events may be delivered again. While
+the disk is full, settlements are kept and retried, so that peers can continue and their events are
+not redelivered.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from mainstem.broker.door import Door, Settlement
 
 DELAY_MS = 1
-"""How long acknowledgements wait for others."""
+"""How long acknowledgements wait for others to share an append."""
 RETRY_MS = 1_000
 """Delay before settlements that a full disk refused are retried."""
 MANY = 1_000
@@ -25,19 +26,22 @@ MANY = 1_000
 
 Call = Callable[[], None]
 Refused = Callable[[MainstemError], None]
-"""Called with the error of a settlement that was refused."""
+"""Called with the error of each settlement that had no effect."""
 _From = tuple[tuple[str, str], str, Refused]
-"""Queue, owner, and the callback for refusals."""
+"""Topic and name of a queue, the owner of deliveries, and the callback for refusals."""
 
 
 class Settlements:
-    """Collects settlements; used in the thread of the event loop."""
+    """Collects settlements for shared appends; used in the thread of the event loop."""
 
     def __init__(self, soon: Callable[[Call], None], after: Callable[[int, Call], object]) -> None:
-        """``soon``: calls in this iteration of the loop; ``after``: calls after a delay in ms."""
+        """Set how calls are scheduled.
+
+        ``soon``: calls in this iteration of the loop. ``after``: calls after a delay in ms.
+        """
         self._soon, self._after = soon, after
         self._is_soon = self._is_later = False
-        """Whether a call of ``flush`` is scheduled."""
+        """Whether ``flush`` is scheduled: for this iteration, and after a delay."""
         self._is_stopping = False
         self._waiting: dict[Door, dict[_From, list[Settlement]]] = {}
         self._count = 0
@@ -52,7 +56,10 @@ class Settlements:
         *,
         soon: bool = False,
     ) -> None:
-        """Settle deliveries of an owner; ``soon``: at the end of this iteration."""
+        """Add settlements of an owner's deliveries; ``soon``: append in this iteration of the loop.
+
+        ``refused`` is called with the error of each settlement that has no effect.
+        """
         by_owner = self._waiting.get(door)
         if by_owner is None:
             by_owner = self._waiting[door] = {}
@@ -67,18 +74,18 @@ class Settlements:
             self._flush_after(DELAY_MS)
 
     def wait_no_more(self) -> None:
-        """Settle at the end of each iteration from now on, because the server stops."""
+        """Append at the end of each iteration from now on, as the server stops."""
         self._is_stopping = True
         self.flush_soon()
 
     def flush_soon(self) -> None:
-        """Settle all collected ones at the end of this iteration, as an event may depend on it."""
+        """Append all collected settlements at the end of this iteration: they may return events."""
         if self._waiting and not self._is_soon:
             self._is_soon = True
             self._soon(self.flush)
 
     def flush(self) -> None:
-        """Settle all that were added now, before an operation that depends on it."""
+        """Append all collected settlements now, before an operation that depends on them."""
         self._is_soon = False
         if not self._waiting:
             return

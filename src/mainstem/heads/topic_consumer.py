@@ -1,9 +1,9 @@
 """Consumes a topic on behalf of a peer: sends all its events as they arrive, limited by credit.
 
 How this works: events are sent in portions, round robin over the partitions, and the event loop
-runs other work after each portion. When all events are sent, every partition is watched. A topic
-consumer buffers no events: it stops while the peer does not read or has no credit left. Used in the
-thread of the event loop.
+runs other work after each portion. When all events are sent, every partition is watched for
+appends. A topic consumer buffers no events: it stops while the peer does not read or has no credit
+left. Used in the thread of the event loop.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 PORTION_EVENTS = 256
 PORTION_BYTES = 256 * 1024
-"""Bytes sent before the next check whether the peer reads."""
+"""Maximum bytes sent before it is checked whether the peer reads."""
 
 Call = Callable[[], None]
 
 
 class TopicConsumer:
-    """Sends the events of all partitions of a topic, each once."""
+    """A peer's consumer of a topic: sends each event of all partitions once."""
 
     def __init__(
         self,
@@ -39,28 +39,31 @@ class TopicConsumer:
         credit: int | None = None,
         from_start: bool = False,
     ) -> None:
-        """``credit``: events that may be sent; None is no limit. ``gone``: called if it fails."""
+        """Begin to send events.
+
+        ``credit``: how many may be sent; None is no limit. ``gone``: called if reading fails.
+        """
         self._context, self._door, self._outbox = context, door, outbox
         self._topic = topic
         self._send, self._gone = send, gone
         self.credit = credit
         self.missed = 0
-        """Offsets that retention deleted before they could be sent."""
+        """How many offsets retention deleted before their events could be sent."""
         self._feeds: list[tuple[int, Feed]] = []
-        """Feeds by partition, the next one to read first."""
+        """A reader of each partition, with its number; the next one to read is first."""
         self._watches: dict[int, Call] = {}
         self._is_due = self._waits_for_room = self._is_closed = False
         self._follow(from_start=from_start)
         self._soon()
 
     def add_credit(self, count: int) -> None:
-        """Allow ``count`` more events."""
+        """Allow ``count`` more events to be sent."""
         if self.credit is not None and count > 0:
             self.credit += count
             self._soon()
 
     def again(self, partition: int, offset: int) -> Event | None:
-        """Return an event that was sent before, None if retention has deleted it."""
+        """Return an event that was already sent, None if retention has deleted it since."""
         try:
             found = self._door.follow(self._topic, partition, offset).take(1)
         except OffsetOutOfRange:
@@ -68,7 +71,7 @@ class TopicConsumer:
         return found[0] if found and found[0].offset == offset else None
 
     def look(self) -> None:
-        """Add partitions that the topic has gained, from their start."""
+        """Start to send events of partitions that were added to the topic, from their start."""
         try:
             self._follow(from_start=True)
         except MainstemError as error:
@@ -76,7 +79,7 @@ class TopicConsumer:
         self._soon()
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Send no more events."""
         self._is_closed = True
         for end in self._watches.values():
             end()

@@ -26,29 +26,29 @@ _OVERVIEW = b"""\
 """
 _AFTER = re.compile(r"(\d{1,10}):(\d{1,19})", re.ASCII)
 _GUARDED = frozenset(("/metrics", "/queues", "/queues/events", "/connections"))
-"""Pages that need a permission; liveness and readiness are open to everyone."""
+"""Pages that need a permission; all peers may read liveness and readiness."""
 _PATHS = _GUARDED | {"/", "/livez", "/readyz"}
 
 
 class Pages:
-    """Makes the pages from the node's ``Operations``."""
+    """Creates the pages from what the node reports (``Operations``)."""
 
     def __init__(self, operations: Operations, run_id: str = "", auth: Auth | None = None) -> None:
         self._auth = auth or Auth()
         self._operations = operations
         self._run_id = run_id
-        """Lets a client notice that another server answers at this address."""
+        """Id of this run of the server; a request with another ``run`` is refused."""
 
     def has(self, path: str) -> bool:
         """Tell whether a page exists at this path."""
         return path in _PATHS
 
     def is_slow(self, target: str) -> bool:
-        """Tell whether a page may take long, and so must be made outside the event loop."""
+        """Tell whether a page may take long, and so must be created outside the event loop."""
         return target.partition("?")[0] in _GUARDED
 
     def answer(self, target: str) -> HttpAnswer:
-        """Return a page; from any thread."""
+        """Create a page and return it; may be called from any thread."""
         path, _, query = target.partition("?")
         match path:
             case "/livez":
@@ -66,7 +66,7 @@ class Pages:
                 return _overview(path)
 
     def refusal(self, target: str, peer: Peer, authorization: bytes) -> HttpAnswer | None:
-        """Return why a peer may not see a page, None if it may."""
+        """Return the error response if a peer may not see a page, None if it may."""
         path, _, query = target.partition("?")
         if path not in _GUARDED or self._auth.allows_all:
             return None
@@ -95,7 +95,7 @@ class Pages:
 
 
 def _needs(path: str, query: str) -> Iterator[tuple[Action, Resource]]:
-    """Return the permissions that a page needs."""
+    """Yield the permissions that a page needs."""
     if path != "/queues/events":
         yield Action.DESCRIBE, CLUSTER
         return

@@ -14,7 +14,7 @@ def encode(metric: Metric, samples: Iterable[Sample]) -> str:
 
 
 def encode_histogram(metric: Metric, histogram: Histogram) -> str:
-    """Encode a histogram."""
+    """Encode a histogram with its buckets, sum and count."""
     return _encode(metric, _buckets(metric.name, histogram))
 
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mainstem.heads.admin")
 
 _IN_WORK = 256
-"""Connections in use besides those that still send their request: being answered or closed."""
+"""Connections allowed besides those still sending their request: being answered or closed."""
 
 
 class AdminConversation:
-    """One connection, with one request."""
+    """One HTTP connection, which carries one request."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class AdminConversation:
         self._outbox.close("it sent no request, and others need the connection")
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Return the size of the received bytes, which are handled a little at a time."""
+        """Return the size of the next piece of input: a request is parsed piece by piece."""
         return min(len(view), PIECE_BYTES) or None
 
     def handle(self, frame: memoryview) -> Answer | Later:
-        """Answer the request when it is complete; bytes after it are ignored."""
+        """Parse a piece of input; answer the request once complete, and ignore later bytes."""
         if self._asked:
             return ()
         request = self._session.receive(bytes(frame))
@@ -72,22 +72,22 @@ class AdminConversation:
         return later if later.answer is None else later.take()
 
     def deadline(self) -> int | None:
-        """Return the time by which the request must be complete."""
+        """Return when (monotonic ms) the request must be complete, None if it already is."""
         return None if self._asked else self._until_ms
 
     def tick(self, now_ms: int) -> Answer:
-        """Disconnect a peer whose request is late."""
+        """Disconnect a peer whose request is not complete in time."""
         raise ProtocolError(f"no whole request came within {self._request_s:g} s")
 
     def close(self) -> None:
-        """Remove this connection from those whose request has not arrived."""
+        """Remove this connection from the connections whose request has not arrived."""
         self._waiting.pop(self, None)
 
 
 class _Making:
-    """Produces answers: slow ones in a thread.
+    """Creates the answers to requests; pages that take long are created in a thread.
 
-    A page one time for all peers that request it meanwhile.
+    A slow page that several peers request at the same time is created once.
     """
 
     def __init__(self, pages: Pages, operations: OperationPages) -> None:
@@ -134,7 +134,7 @@ def _answer(made: "asyncio.Future[HttpAnswer]", path: str) -> HttpAnswer:
 
 
 async def start(context: HeadContext, settings: AdminSettings, listener: "socket.socket") -> Server:
-    """Serve the pages on a bound socket."""
+    """Start the admin head on a bound socket; return its server."""
     pages = Pages(context.operations, context.run_id, context.auth)
     operations = OperationPages(context.administration, context.auth, context.run_id)
     return listen(pages, operations, listener, settings)
@@ -146,7 +146,7 @@ def listen(
     listener: "socket.socket",
     settings: AdminSettings | None = None,
 ) -> Server:
-    """Serve pages and operations on a bound socket."""
+    """Start an HTTP server for pages and operations on a bound socket."""
     chosen = settings or AdminSettings()
     making = _Making(pages, operations)
 

@@ -1,4 +1,4 @@
-"""HTTP Basic authentication of a peer of the admin port."""
+"""HTTP Basic authentication of the peers of the admin port."""
 
 from base64 import b64decode
 
@@ -7,7 +7,7 @@ from mainstem.core.errors import Unauthenticated
 
 
 def login(auth: Auth, peer: Peer, authorization: bytes) -> Peer:
-    """Return the peer with the principal of its Authorization header; raises Unauthenticated."""
+    """Check an Authorization header; return the peer as its user, or raise Unauthenticated."""
     if not authorization:
         return peer
     scheme, _, encoded = authorization.partition(b" ")

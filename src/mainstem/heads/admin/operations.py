@@ -21,7 +21,7 @@ _logger = logging.getLogger("mainstem.heads.admin")
 
 
 class OperationPages:
-    """Handles requests for operations."""
+    """Answers HTTP requests for operations."""
 
     def __init__(self, administration: Administration, auth: Auth, run_id: str) -> None:
         self._administration = administration
@@ -29,11 +29,11 @@ class OperationPages:
         self._run_id = run_id
 
     def is_for(self, request: HttpRequest) -> bool:
-        """Tell whether a request is for an operation; every POST is."""
+        """Tell whether a request is for an operation rather than a page; every POST is."""
         return request.posts or self._administration.find(request.path[1:]) is not None
 
     def answer(self, request: HttpRequest, peer: Peer) -> HttpAnswer:
-        """Run an operation and return its answer; called in any thread but the loop's."""
+        """Run an operation and return its answer; called in any thread except the event loop's."""
         operation = self._administration.find(request.path[1:])
         if operation is None:
             offered = ", ".join(each.name for each in self._administration if each.changes)
@@ -64,7 +64,7 @@ class OperationPages:
 
 
 def method_refused(request: HttpRequest, allow: str) -> HttpAnswer:
-    """Return the error for a method that a resource does not support."""
+    """Return the 405 response for a method that a page or operation does not support."""
     return _problem(405, f"{request.path} answers {allow}, not {request.method}", allow=allow)
 
 

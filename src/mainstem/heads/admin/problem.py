@@ -26,13 +26,13 @@ STATUSES = {
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """The body of an error response."""
+    """The JSON body of an error response."""
 
     title: str
     status: int
     detail: str
     failure: str
-    """The class of failure (``mainstem.core.errors.Failure``), or "" for errors of HTTP."""
+    """The class of failure (``mainstem.core.errors.Failure``); "" for errors of HTTP itself."""
 
 
 def problem(status: int, detail: str, failure: Failure | None = None) -> bytes:

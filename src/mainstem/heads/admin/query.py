@@ -1,4 +1,4 @@
-"""The query string of a request."""
+"""Parses the query string of a request."""
 
 from urllib.parse import parse_qs
 
@@ -7,7 +7,7 @@ _RUN = "run"
 
 
 class BadRequest(Exception):
-    """An invalid request."""
+    """The query string of a request is invalid."""
 
     def __init__(self, why: str, status: int = 400) -> None:
         super().__init__(why)
@@ -27,7 +27,7 @@ def fields_of(query: str) -> dict[str, str]:
 
 
 def check_run(fields: dict[str, str], run_id: str) -> None:
-    """Remove the field ``run``; raise if it names another server, or another run of this one."""
+    """Remove the field ``run``; raise if it is the run id of another server, or an earlier run."""
     if fields.pop(_RUN, run_id) != run_id:
         raise BadRequest(
             "another server is meant: this one has started since, or is not it", status=421

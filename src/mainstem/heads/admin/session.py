@@ -36,7 +36,7 @@ class HttpAnswer(msgspec.Struct, frozen=True):
     body: bytes
     content_type: str = TEXT
     allow: str = "GET, HEAD, POST"
-    """The methods that the resource supports, if the request's method is not supported (405)."""
+    """For status 405 (method not allowed): the methods that the resource supports."""
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
 
     @property
     def posts(self) -> bool:
-        """Whether the method is one that may change something."""
+        """Whether the method is POST, which may change something."""
         return self.method == "POST"
 
     @property
@@ -65,7 +65,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
 
 
 class HttpSession:
-    """The HTTP state of one connection: bytes in, a request out; answer in, bytes out."""
+    """HTTP state of one connection: parses its request, and encodes the answer."""
 
     def __init__(self) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
@@ -73,7 +73,7 @@ class HttpSession:
         self._body = b""
 
     def receive(self, data: bytes) -> HttpRequest | None:
-        """Return the request when it is complete; raises ProtocolError."""
+        """Parse more bytes; return the request once it is complete. Raises ProtocolError."""
         try:
             self._http.receive_data(data)
             return self._next()
@@ -103,7 +103,7 @@ class HttpSession:
                     return None
 
     def send(self, answer: HttpAnswer) -> bytes:
-        """Encode the answer, which ends the connection."""
+        """Encode the answer; the connection ends after it."""
         headers = [
             ("Content-Type", answer.content_type),
             ("Content-Length", str(len(answer.body))),
@@ -142,7 +142,7 @@ class HttpSession:
             raise self._refusal(413, "only a POST has a body here")
 
     def _check_post(self, headers: dict[bytes, bytes]) -> None:
-        """Raise for requests that a page of another origin could send, or without a body length."""
+        """Raise for a POST that a page of another origin could send, or that has no body length."""
         origin = headers.get(b"origin")
         if origin not in (None, b"http://" + headers.get(b"host", b"")):
             raise self._refusal(403, "web pages of other origins may change nothing here")
@@ -168,6 +168,9 @@ class HttpSession:
 
 
 def _name(host: bytes) -> bytes:
-    """Return the host name of a Host header, without the port, which differs behind a tunnel."""
+    """Return the host name in a Host header.
+
+    The port is removed, because it differs behind a tunnel.
+    """
     name, colon, port = host.rpartition(b":")
     return (name if colon and port.isdigit() else host).lower()

@@ -18,6 +18,6 @@ class AdminSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         ),
     ] = "auto"
     max_connections: int = 256
-    """Connections beyond this are refused."""
+    """Maximum number of connections; others are refused."""
     request_s: float = 10.0
     """How long a peer may take to send its request."""

@@ -28,14 +28,15 @@ FRAME_END = 0xCE
 FRAME_OVERHEAD = 8
 """Bytes of a frame besides its payload."""
 MIN_FRAME_MAX = 4096
-"""Frame size that every peer must accept [1.1, frame-min-size]."""
+"""The largest frame size that every peer must accept [1.1, frame-min-size]."""
 HEARTBEAT_FRAME = b"\x08\0\0\0\0\0\0\xce"
 HEAD = Struct(">BHI")
-"""Frame header: type, channel, and size of the payload."""
+"""Layout of a frame's header: type, channel, and size of the payload."""
 
 _ENDED = b"\xce"
 _JOINED_BYTES = 16 * 1024
-"""Larger bodies are sent as separate buffers: copying them costs more than a longer list."""
+"""Bodies above this size are sent as separate buffers, as copying costs more than one more buffer.
+"""
 _METHOD = Struct(">BHIHH")
 _TAG = Struct(">QB")
 _COUNT = Struct(">I")
@@ -64,7 +65,7 @@ def frame_size(view: memoryview, frame_max: int) -> int | None:
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    """Encode a frame."""
+    """Encode a frame from its payload."""
     return HEAD.pack(kind, channel, len(payload)) + payload + _ENDED
 
 
@@ -79,12 +80,12 @@ def ack_frame(channel: int, delivery_tag: int, *, multiple: bool = False) -> byt
 
 
 def nack_frame(channel: int, delivery_tag: int, *, multiple: bool = False) -> bytes:
-    """Encode BasicNack: a publish, or with ``multiple`` all up to it, was not stored."""
+    """Encode BasicNack: a publish, or with ``multiple`` all publishes up to it, was not stored."""
     return _SETTLED.pack(METHOD, channel, 13, 60, 120, delivery_tag, multiple, FRAME_END)
 
 
 def route_of(exchange: str, routing_key: str) -> bytes:
-    """Encode an exchange and a routing key as two short strings, as methods contain them."""
+    """Encode an exchange and a routing key as two short strings, as they are in BasicPublish."""
     return short_string(exchange) + short_string(routing_key)
 
 
@@ -98,7 +99,7 @@ def deliver_frames(
     body: bytes,
     frame_max: int,
 ) -> list[bytes | memoryview]:
-    """Encode BasicDeliver with its content; ``consumer_tag`` is an encoded short string."""
+    """Encode BasicDeliver with properties and body; ``consumer_tag`` is an encoded short string."""
     method = _METHOD.pack(METHOD, channel, len(consumer_tag) + len(route) + 13, 60, 60)
     tag, size = _TAG.pack(delivery_tag, redelivered), len(body)
     if not 0 < size <= _JOINED_BYTES or size > frame_max - FRAME_OVERHEAD:
@@ -121,7 +122,7 @@ def get_ok_frames(
     body: bytes,
     frame_max: int,
 ) -> list[bytes | memoryview]:
-    """Encode BasicGetOk with its content."""
+    """Encode BasicGetOk with properties and body."""
     method = _METHOD.pack(METHOD, channel, len(route) + 17, 60, 71)
     tag, count = _TAG.pack(delivery_tag, redelivered), _COUNT.pack(message_count)
     said = b"".join((method, tag, route, count))
@@ -137,7 +138,7 @@ def return_frames(
     body: bytes,
     frame_max: int,
 ) -> list[bytes | memoryview]:
-    """Encode BasicReturn with its content."""
+    """Encode BasicReturn with properties and body."""
     why = code.to_bytes(2, "big") + short_string(text)
     method = _METHOD.pack(METHOD, channel, len(why) + len(route) + 4, 60, 50)
     said = b"".join((method, why, route))
@@ -147,7 +148,7 @@ def return_frames(
 def _with_content(
     method: bytes, channel: int, properties: bytes, body: bytes, frame_max: int
 ) -> list[bytes | memoryview]:
-    """Encode a method frame, given without its end octet, the content header and the body."""
+    """Encode a method frame (given without end octet), the content header and body frames."""
     size, most = len(body), frame_max - FRAME_OVERHEAD
     header = _CONTENT.pack(FRAME_END, HEADER, channel, len(properties) + 12, 60, 0, size)
     if not size:

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class ReplyCode(IntEnum):
-    """The reply codes [AMQP 0-9-1, 1.1 Constants]; error texts contain the names."""
+    """The reply codes [AMQP 0-9-1, 1.1 Constants]; their names appear in error texts."""
 
     CONTENT_TOO_LARGE = 311
     NO_ROUTE = 312
@@ -55,21 +55,21 @@ class AmqpError(Exception):
         self.code = code
         self.detail = detail
         self.class_id = class_id
-        """Class id of the refused method; 0 if no method was refused."""
+        """Class id of the refused method; 0 if the error is not about a method."""
         self.method_id = method_id
 
     def about(self, class_id: int, method_id: int) -> "AmqpError":
-        """Set the ids of the refused method, if not set already; return this error."""
+        """Set the class and method ids, unless set already; return this error."""
         if not self.class_id:
             self.class_id, self.method_id = class_id, method_id
         return self
 
     @property
     def is_hard(self) -> bool:
-        """Whether the error closes the connection, not only the channel."""
+        """Whether the error closes the whole connection, not only the channel."""
         return self.code in _HARD
 
     @property
     def reply_text(self) -> str:
-        """The text of Channel.Close or Connection.Close."""
+        """The text that Channel.Close or Connection.Close carries."""
         return str(self)

@@ -28,7 +28,7 @@ import msgspec
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 
 MAX_DEPTH = 64
-"""How deep tables and arrays may nest."""
+"""Maximum nesting depth of tables and arrays."""
 MAX_SHORT_BYTES = 255
 
 
@@ -61,13 +61,13 @@ class Single(float):
 
 
 class Timestamp(msgspec.Struct, frozen=True, order=True):
-    """Time in seconds since 1970 in UTC, an unsigned 64-bit integer."""
+    """A time in seconds since 1970 (UTC), an unsigned 64-bit integer on the wire."""
 
     seconds: int
 
 
 class Binary(bytes):
-    """Bytes of type ``x``; plain Python bytes are written as a long string."""
+    """Bytes of type ``x``, unlike plain Python bytes, which are encoded as a long string."""
 
 
 Value = (
@@ -82,7 +82,7 @@ Value = (
     | Sequence[object]
     | Mapping[str, object]
 )
-"""The values that a table can hold; arrays and nested tables hold the same."""
+"""The Python types of values in a table; arrays and nested tables contain the same types."""
 Table = Mapping[str, Value]
 
 _U32, _I32, _I64, _U64 = Struct(">I"), Struct(">i"), Struct(">q"), Struct(">Q")
@@ -131,7 +131,7 @@ def malformed(detail: str) -> AmqpError:
 
 
 def read_short_string(data: bytes, at: int, end: int) -> tuple[str, int]:
-    """Decode a string of at most 255 bytes."""
+    """Decode a string of at most 255 bytes; return it and the position after it."""
     if at >= end:
         raise malformed("a short string begins past the end")
     begin = at + 1
@@ -145,19 +145,19 @@ def read_short_string(data: bytes, at: int, end: int) -> tuple[str, int]:
 
 
 def read_long_string(data: bytes, at: int, end: int) -> tuple[bytes, int]:
-    """Decode a string of any length, as bytes."""
+    """Decode a string of any length as bytes; return them and the position after them."""
     begin, at = _sized(data, at, end)
     return data[begin:at], at
 
 
 def read_table(data: bytes, at: int, end: int) -> tuple[dict[str, Value], int]:
-    """Decode a table that begins with its length."""
+    """Decode a table that is preceded by its length; return it and the position after it."""
     begin, at = _sized(data, at, end)
     return read_bare_table(data, begin, at), at
 
 
 def read_bare_table(data: bytes, at: int, end: int, depth: int = 1) -> dict[str, Value]:
-    """Decode a table without a length, up to ``end``; the last of several equal names applies."""
+    """Decode a table without a length, up to ``end``; of equal names the last one applies."""
     found: dict[str, Value] = {}
     while at < end:
         name, at = read_short_string(data, at, end)
@@ -166,7 +166,7 @@ def read_bare_table(data: bytes, at: int, end: int, depth: int = 1) -> dict[str,
 
 
 def _sized(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return where a value that is preceded by its length begins and ends."""
+    """Read the length that precedes a value; return where the value begins and ends."""
     begin = at + 4
     if begin > end:
         raise malformed("a length goes past the end")
@@ -250,7 +250,7 @@ def long_string(data: bytes) -> bytes:
 
 
 def table(values: Mapping[str, object]) -> bytes:
-    """Encode a table, preceded by its length."""
+    """Encode a table preceded by its length."""
     parts: list[bytes] = []
     for name, value in values.items():
         parts += (short_string(name), _written(value))

@@ -19,30 +19,29 @@ PUBLISH, ACK, REJECT, NACK = (b"\0\x3c\0" + bytes((each,)) for each in (40, 80, 
 _CONTENT = Struct(">BHIHHQ")
 TAG = Struct(">QB")
 _BEFORE_PROPERTIES = 19
-"""Bytes of a content header frame before the property flags."""
+"""Size of a content header frame up to the property flags, in bytes."""
 _PART_BYTES = 128 * 1024
-"""Size of the body frames that most clients send."""
+"""Size of a body frame as most clients send it: memory counted ahead for an incomplete message."""
 _SETTLE_BYTES = 21
-"""Size of a BasicAck, BasicNack or BasicReject frame; no message is shorter."""
+"""Size of a BasicAck, BasicNack or BasicReject frame; no complete message is shorter."""
 
 
 class Target(msgspec.Struct, frozen=True, gc=False):
-    """Where messages go, from BasicPublish; messages with equal bytes share one Target."""
+    """The exchange, routing key and flags of BasicPublish; shared by publishes of equal bytes."""
 
     exchange: str
     routing_key: str
     mandatory: bool
     route: bytes
-    """Exchange and routing key as received; ``deliver_frames`` takes them in this form."""
+    """Exchange and routing key as received bytes, which ``deliver_frames`` sends on unchanged."""
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False):
-    """A message: BasicPublish with all its content."""
+    """A published message: BasicPublish with properties and body."""
 
     target: Target
     properties: bytes
-    """The encoded properties as received; ``properties.decode_properties`` decodes and checks
-    them.
+    """The properties as received bytes; ``properties.decode_properties`` decodes and checks them.
     """
     body: bytes
 
@@ -56,15 +55,17 @@ Said = Publish | BasicAck | BasicNack | BasicReject
 
 
 class Channel:
-    """One channel, and the incomplete message on it."""
+    """One open channel of the connection, and the message on it that is not complete yet."""
 
     __slots__ = ("_came", "_left", "_parts", "_properties", "_target", "busy", "closing")
 
     def __init__(self) -> None:
         self.closing = False
-        """Whether we have sent Close."""
+        """Whether we have sent Channel.Close and wait for CloseOk."""
         self.busy = False
-        """Whether a message on it is incomplete, or the channel is closing."""
+        """Whether frames must go through the slow path: a message is incomplete, or ``closing`` is
+        set.
+        """
         self._begin()
 
     def _begin(self) -> None:
@@ -76,21 +77,21 @@ class Channel:
 
     @property
     def held(self) -> int:
-        """Bytes kept of the incomplete message, including space for its next part."""
+        """Bytes used by the incomplete message, including space for its next body frame."""
         return self._came + len(self._properties or b"") + min(self._left, _PART_BYTES)
 
     def close(self) -> None:
-        """Drop the incomplete message, and wait for CloseOk."""
+        """Drop the incomplete message, and ignore frames until CloseOk arrives."""
         self.closing = self.busy = True
         self._begin()
 
     def publish(self, said: bytes) -> None:
-        """Expect the content of a BasicPublish, given from its exchange field on."""
+        """Start a message from the fields of a BasicPublish; its content must follow."""
         self._target = target_of(said)
         self.busy = True
 
     def add_content(self, kind: int, frame: memoryview, max_bytes: int) -> Publish | None:
-        """Add a content header or a part of the body; return the message when it is complete."""
+        """Add a content header or body frame; return the message if it is now complete."""
         assert self._target is not None
         if self._properties is None:
             self._properties = self._content_header(kind, frame, max_bytes)
@@ -124,7 +125,7 @@ class Channel:
         return bytes(frame[_BEFORE_PROPERTIES:-1])
 
     def _add_body(self, kind: int, part: memoryview) -> bytes:
-        """Add a part of the body; return the whole body if this was the last part."""
+        """Add the payload of a body frame; return the whole body if it is now complete."""
         if kind != codec.BODY:
             raise _unexpected("expected content body, got non content body frame instead")
         if len(part) > self._left:
@@ -141,9 +142,9 @@ class Channel:
 def take_run(  # noqa: C901 - calls are what costs most here
     data: bytes, channels: dict[int, Channel], max_bytes: int
 ) -> tuple[list[tuple[int, Said]], int]:
-    """Decode messages and acknowledgements; return them by channel, and the bytes read.
+    """Decode leading messages and acknowledgements; return (channel, request) pairs and bytes read.
 
-    Stops before any other method, an incomplete message, and an invalid frame.
+    Stops before any other method, an incomplete message, or an invalid frame.
     """
     found: list[tuple[int, Said]] = []
     stop, at = len(data), 0
@@ -190,7 +191,10 @@ def take_run(  # noqa: C901 - calls are what costs most here
 def settled(
     ids: bytes, size: int, tag: int, bits: int
 ) -> BasicAck | BasicNack | BasicReject | None:
-    """Return an acknowledgement by its class and method ids and fields; None for other methods."""
+    """Return the acknowledgement with these class and method ids, tag and bits.
+
+    None if the ids or the size are those of another method.
+    """
     if size == 13:
         if ids == ACK:
             return BasicAck(tag, bits & 1 == 1)
@@ -203,7 +207,7 @@ def settled(
 
 @lru_cache(4096)
 def target_of(said: bytes) -> Target:
-    """Decode the fields of BasicPublish, from the exchange on; raises AmqpError."""
+    """Decode the fields of a BasicPublish that begin with its exchange; raises AmqpError."""
     end = len(said) - 1
     try:
         exchange, at = fields.read_short_string(said, 0, end)

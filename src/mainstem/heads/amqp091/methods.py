@@ -27,13 +27,13 @@ Table = Annotated[fields.Table, "table"]
 
 
 class Method(msgspec.Struct, frozen=True):
-    """A method with fields."""
+    """A method that has fields; one subclass for each."""
 
     ids: ClassVar[Ids] = (0, 0)
 
 
 class Bare(Enum):
-    """A method without fields."""
+    """A method that has no fields; one member for each."""
 
     CONNECTION_CLOSE_OK = (10, 51)
     CONNECTION_UNBLOCKED = (10, 61)
@@ -57,12 +57,12 @@ class Bare(Enum):
 
     @property
     def ids(self) -> Ids:
-        """Its class id and method id."""
+        """The class id and method id."""
         return self.value
 
 
 class ConnectionStart(Method, frozen=True):
-    """Server → client: versions, mechanisms and properties of the server."""
+    """Server → client: the server's protocol version, SASL mechanisms and properties."""
 
     ids: ClassVar[Ids] = (10, 10)
     version_major: Octet = 0
@@ -83,21 +83,21 @@ class ConnectionStartOk(Method, frozen=True):
 
 
 class ConnectionSecure(Method, frozen=True):
-    """Server → client: a challenge; not sent, as no supported mechanism uses one."""
+    """Server → client: a SASL challenge; never sent, as no supported mechanism has one."""
 
     ids: ClassVar[Ids] = (10, 20)
     challenge: LongStr = b""
 
 
 class ConnectionSecureOk(Method, frozen=True):
-    """Client → server: the response to a challenge."""
+    """Client → server: the response to a SASL challenge."""
 
     ids: ClassVar[Ids] = (10, 21)
     response: LongStr = b""
 
 
 class ConnectionTune(Method, frozen=True):
-    """Server → client: limits; the heartbeat is in seconds."""
+    """Server → client: proposed limits, and the heartbeat interval in seconds."""
 
     ids: ClassVar[Ids] = (10, 30)
     channel_max: Short = 0
@@ -106,7 +106,7 @@ class ConnectionTune(Method, frozen=True):
 
 
 class ConnectionTuneOk(Method, frozen=True):
-    """Client → server: the limits that both sides must keep."""
+    """Client → server: the chosen limits, which both sides must keep."""
 
     ids: ClassVar[Ids] = (10, 31)
     channel_max: Short = 0
@@ -115,7 +115,7 @@ class ConnectionTuneOk(Method, frozen=True):
 
 
 class ConnectionOpen(Method, frozen=True):
-    """Client → server: use a virtual host."""
+    """Client → server: use this virtual host on the connection."""
 
     ids: ClassVar[Ids] = (10, 40)
     virtual_host: ShortStr = "/"
@@ -124,7 +124,7 @@ class ConnectionOpen(Method, frozen=True):
 
 
 class ConnectionOpenOk(Method, frozen=True):
-    """Server → client: channels may be opened."""
+    """Server → client: the virtual host may be used, and channels opened."""
 
     ids: ClassVar[Ids] = (10, 41)
     known_hosts: ShortStr = ""
@@ -141,14 +141,14 @@ class ConnectionClose(Method, frozen=True):
 
 
 class ConnectionBlocked(Method, frozen=True):
-    """Server → client: published messages are not accepted for now."""
+    """Server → client: stop publishing for now; publishes are not accepted."""
 
     ids: ClassVar[Ids] = (10, 60)
     reason: ShortStr = ""
 
 
 class ConnectionUpdateSecret(Method, frozen=True):
-    """Client → server: a new password or token."""
+    """Client → server: a new password or token replaces that of the login."""
 
     ids: ClassVar[Ids] = (10, 70)
     new_secret: LongStr = b""
@@ -170,14 +170,14 @@ class ChannelOpenOk(Method, frozen=True):
 
 
 class ChannelFlow(Method, frozen=True):
-    """Both directions: stop or resume sending content."""
+    """Both directions: ask the other side to stop or resume sending content."""
 
     ids: ClassVar[Ids] = (20, 20)
     active: Bit = False
 
 
 class ChannelFlowOk(Method, frozen=True):
-    """Both directions: whether content is being sent."""
+    """Both directions: the answer to ChannelFlow."""
 
     ids: ClassVar[Ids] = (20, 21)
     active: Bit = False
@@ -219,7 +219,7 @@ class ExchangeDelete(Method, frozen=True):
 
 
 class ExchangeBind(Method, frozen=True):
-    """Client → server: route from one exchange to another."""
+    """Client → server: route messages from one exchange to another."""
 
     ids: ClassVar[Ids] = (40, 30)
     ticket: Short = 0
@@ -312,7 +312,7 @@ class QueueDeleteOk(Method, frozen=True):
 
 
 class QueueUnbind(Method, frozen=True):
-    """Client → server: remove a binding of a queue; has no nowait."""
+    """Client → server: remove a binding of a queue; unlike the others it has no ``nowait``."""
 
     ids: ClassVar[Ids] = (50, 50)
     ticket: Short = 0
@@ -323,7 +323,7 @@ class QueueUnbind(Method, frozen=True):
 
 
 class BasicQos(Method, frozen=True):
-    """Client → server: prefetch limits, the maximum of unacknowledged deliveries."""
+    """Client → server: set the prefetch limit, the maximum number of unacknowledged deliveries."""
 
     ids: ClassVar[Ids] = (60, 10)
     prefetch_size: Long = 0
@@ -353,7 +353,7 @@ class BasicConsumeOk(Method, frozen=True):
 
 
 class BasicCancel(Method, frozen=True):
-    """Both directions: ends a consumer."""
+    """Both directions: end a consumer."""
 
     ids: ClassVar[Ids] = (60, 30)
     consumer_tag: ShortStr = ""
@@ -379,7 +379,7 @@ class BasicPublish(Method, frozen=True):
 
 
 class BasicReturn(Method, frozen=True):
-    """Server → client: a mandatory message that could not be routed; content follows."""
+    """Server → client: returns a mandatory message that no queue got; content follows."""
 
     ids: ClassVar[Ids] = (60, 50)
     reply_code: Short = 0

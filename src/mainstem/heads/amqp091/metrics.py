@@ -39,7 +39,7 @@ METRICS = (PUBLISHED, UNROUTABLE, REFUSED, DELIVERED, STALE, ERRORS, CHANNELS, C
 
 
 class Counts:
-    """Counters of events since the head started."""
+    """Counters since the AMQP head started."""
 
     def __init__(self) -> None:
         # All label values exist from the beginning, as a rate needs an initial zero.

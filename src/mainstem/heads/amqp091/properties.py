@@ -1,7 +1,7 @@
-"""Message properties, as a content header carries them.
+"""Message properties, as a content header contains them.
 
-Consumers get the publisher's properties as the same bytes. So decode them before a message is
-accepted, even if no property is used: malformed ones would break its consumers.
+Consumers get the same bytes that the publisher sent. So properties are decoded before a message is
+accepted, even if none is used: malformed ones would break the message's consumers.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from mainstem.heads.amqp091.errors import AmqpError
 
 NO_PROPERTIES = b"\0\0"
 _CACHED_BYTES = 128
-"""Properties up to this size are cached, as publishers repeat them; longer ones usually contain an
-id or a time and do not repeat.
+"""Maximum size of properties whose decoded form is cached: short ones repeat, while longer ones
+usually contain an id or a time.
 """
 
 
 class Properties(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message's properties; None for absent ones. The headers must not be modified."""
+    """The properties of a message; None for absent ones. The headers must not be modified."""
 
     content_type: str | None = None
     content_encoding: str | None = None
@@ -71,11 +71,11 @@ _WRITE: dict[str, Callable[..., bytes]] = {
     "priority": Struct(">B").pack,
     "timestamp": _U64.pack,
 }
-"""All others are short strings."""
+"""Encoders by property; properties not listed here are short strings."""
 
 
 def decode_properties(raw: bytes) -> Properties:
-    """Decode flags and properties, the rest of a content header; raises AmqpError if malformed."""
+    """Decode property flags and properties, as in a content header; AmqpError if malformed."""
     return _cached(raw) if len(raw) <= _CACHED_BYTES else _decode(raw)
 
 
@@ -108,7 +108,7 @@ def _properties(raw: bytes) -> Properties:
 
 
 def encode_properties(properties: Properties) -> bytes:
-    """Encode flags and properties."""
+    """Encode property flags and properties, as in a content header."""
     flags = 0
     parts = [b""]
     for flag, name in _FLAGS:

@@ -54,15 +54,15 @@ from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.heads.conversation import ProtocolError
 
 CLOSE_MS = 10_000
-"""How long a client may take to answer Connection.Close."""
+"""How long a client may take to answer our Connection.Close."""
 INITIAL_FRAME_MAX = 8192
-"""Largest frame before Tune, as in RabbitMQ 4.1, where SASL tokens may be long."""
+"""Largest frame that is accepted before Tune, as in RabbitMQ 4.1: SASL tokens may be long."""
 RUN_BYTES = 64 * 1024
 """Maximum number of bytes that ``receive_run`` decodes; with larger messages it is no faster."""
 
 
 class Phase(StrEnum):
-    """Connection state, under RabbitMQ's names, which appear in error texts."""
+    """The state of the connection, named as in RabbitMQ, whose error texts contain the names."""
 
     HEADER = "pre_init"
     """Waiting for the protocol header."""
@@ -73,20 +73,20 @@ class Phase(StrEnum):
     TUNING = "tuning"
     """Waiting for TuneOk."""
     OPENING = "opening"
-    """Waiting for Open, or Open is being carried out."""
+    """Waiting for Open, or carrying it out."""
     RUNNING = "running"
     CLOSING = "closing"
-    """We have sent Close."""
+    """We have sent Connection.Close, and wait for CloseOk."""
     CLOSED = "closed"
     """The connection ends; everything received is ignored."""
 
 
 class ProtocolHeader(msgspec.Struct, frozen=True):
-    """The client sent a protocol header that is supported."""
+    """The request of a client that sent a supported protocol header."""
 
 
 class Login(msgspec.Struct, frozen=True):
-    """The credentials from StartOk."""
+    """The request to log in, with the credentials from StartOk."""
 
     mechanism: str
     user: str
@@ -94,7 +94,7 @@ class Login(msgspec.Struct, frozen=True):
     client_properties: fields.Table
 
     def __repr__(self) -> str:
-        """Omit the password."""
+        """Return the fields without the password, for logs."""
         return f"Login({self.mechanism!r}, {self.user!r})"
 
 
@@ -124,10 +124,10 @@ _ON_CHANNELS = (
     methods.QueuePurge,
     methods.QueueUnbind,
 )
-"""Methods allowed on an open channel, other than open and close."""
+"""Methods that a client may send on an open channel, besides opening and closing it."""
 _TX = (Bare.TX_SELECT, Bare.TX_COMMIT, Bare.TX_ROLLBACK)
 _HEADERS = frozenset((codec.PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09"))
-"""The second is AMQP 0-9, which RabbitMQ also accepts."""
+"""Accepted protocol headers; the second is that of AMQP 0-9, as in RabbitMQ."""
 
 _OVER = frozenset((Phase.CLOSING, Phase.CLOSED))
 _KINDS = frozenset((METHOD, HEADER, BODY, HEARTBEAT))
@@ -137,7 +137,7 @@ _CHANNEL_CLOSE, _CHANNEL_CLOSE_OK = b"\0\x14\0\x28", b"\0\x14\0\x29"
 
 
 class Session:
-    """Turns received frames into requests, and responses into frames."""
+    """The protocol state of one connection: decodes frames to requests, and encodes responses."""
 
     def __init__(self, settings: AmqpSettings, now_ms: int) -> None:
         self._settings = settings
@@ -151,12 +151,14 @@ class Session:
         self._mechanism = ""
         self._capabilities: frozenset[str] = frozenset()
         self.heard_ms = self.sent_ms = now_ms
-        """When bytes were last received from the client and sent to it; set by the caller."""
+        """When the client last sent bytes, and was last sent any (monotonic ms); the caller sets
+        them.
+        """
         self.phase = Phase.HEADER
         self.channel = 0
-        """Channel number of the last frame."""
+        """The channel number of the frame that ``receive`` got last."""
         self.frame_max = min(INITIAL_FRAME_MAX, settings.frame_max)
-        """Largest frame in bytes, in both directions."""
+        """Largest frame in bytes that either side may send."""
 
     # Frames in
 
@@ -173,7 +175,7 @@ class Session:
             raise self._fatal(error) from None
 
     def receive(self, frame: memoryview) -> Received | None:
-        """Return a frame's channel and request, None if there is nothing to do."""
+        """Return a frame's channel number and request, None if there is nothing to do."""
         if self.phase is Phase.HEADER:
             return self._header(bytes(frame))
         kind, number, size = codec.HEAD.unpack_from(frame)
@@ -194,10 +196,10 @@ class Session:
         return self._on_connection(decode_method(bytes(frame[7:-1])))
 
     def receive_run(self, view: memoryview) -> tuple[list[tuple[int, Said]], int]:
-        """Decode complete messages, BasicAck, BasicNack and BasicReject at the start of the buffer.
+        """Decode the complete messages and acknowledgements at the start of the buffer.
 
-        Returns the requests and the number of bytes taken. It stops before any other frame and
-        before an invalid one; ``receive`` takes these.
+        Returns the requests with their channels, and the number of bytes decoded. Stops before any
+        other frame and before an invalid one, which ``receive`` must handle.
         """
         # Cutting the buffer at frame_max means that no complete frame in it exceeds the limit.
         stop = min(len(view), RUN_BYTES, self.frame_max)
@@ -226,7 +228,7 @@ class Session:
         return codec.method_frame(0, tune)
 
     def login_refused(self) -> bytes:
-        """Refuse the login and return Close, empty for clients that do not expect it here.
+        """Refuse the login: return Close, or nothing if the client does not support it here.
 
         The client is not told the reason.
         """
@@ -245,9 +247,9 @@ class Session:
         return codec.method_frame(0, methods.ConnectionOpenOk())
 
     def refused(self, error: AmqpError, channel: int, now_ms: int) -> bytes:
-        """Return Channel.Close, or Connection.Close if the error is hard or was on channel 0.
+        """Return the Close for an error: of the connection if it is hard or on channel 0.
 
-        Empty if the channel or the connection is closed already.
+        Empty if the channel or the connection is already closed.
         """
         if self.phase in _OVER:
             return b""
@@ -277,12 +279,12 @@ class Session:
         return codec.method_frame(0, Bare.CONNECTION_UNBLOCKED)
 
     def is_open(self, channel: int) -> bool:
-        """Tell whether a channel is open and we have not sent Channel.Close on it."""
+        """Tell whether a channel is open, and no Channel.Close was sent on it."""
         found = self._channels.get(channel)
         return found is not None and not found.closing
 
     def end(self) -> None:
-        """End the connection: ignore further frames and free memory."""
+        """Mark the connection as ended: free memory, and ignore further frames."""
         self.phase = Phase.CLOSED
         self._forget_channels()
 
@@ -292,13 +294,13 @@ class Session:
         return self._unfinished
 
     def has(self, capability: str) -> bool:
-        """Tell whether the client announced a capability, an extension of the specification."""
+        """Tell whether the client announced this capability (such as ``connection.blocked``)."""
         return capability in self._capabilities
 
     # Time
 
     def deadline(self) -> int | None:
-        """Return when ``tick`` must be called next, None if never."""
+        """Return when ``tick`` must be called next (monotonic ms), None if never."""
         if self.phase in _OVER:
             return self._closing_ms + CLOSE_MS if self.phase is Phase.CLOSING else None
         times = []
@@ -309,7 +311,7 @@ class Session:
         return min(times, default=None)
 
     def tick(self, now_ms: int) -> bytes:
-        """Return a heartbeat if one is due; ProtocolError if the client has timed out."""
+        """Return a heartbeat if one is due; raises ProtocolError if the client has timed out."""
         if self.phase in _OVER:
             if self.phase is Phase.CLOSING and now_ms >= self._closing_ms + CLOSE_MS:
                 raise ProtocolError(f"no answer to Connection.Close within {CLOSE_MS} ms")
@@ -340,7 +342,7 @@ class Session:
         return 0, ProtocolHeader()
 
     def _no_header(self, came: bytes) -> ProtocolError:
-        """Return the error for another protocol or version, with our protocol header [4.2.2]."""
+        """Return the error for a client of another protocol, with our protocol header [4.2.2]."""
         self.phase = Phase.CLOSED
         if b"GET ".startswith(came):
             what = "an HTTP GET request came"
@@ -380,7 +382,7 @@ class Session:
         return Login(method.mechanism, user, password, method.client_properties)
 
     def _tuned(self, method: methods.ConnectionTuneOk) -> None:
-        """Apply the client's limits from TuneOk; a 0, which means no limit, selects our limit."""
+        """Apply the limits from TuneOk; 0 means no limit of the client, so ours applies."""
         ours = self._settings
         _check_limit("frame_max", method.frame_max, codec.MIN_FRAME_MAX, ours.frame_max)
         _check_limit("channel_max", method.channel_max, 1, ours.channel_max)
@@ -399,7 +401,7 @@ class Session:
         self._unfinished = 0
 
     def _after_close(self, kind: int, number: int, frame: memoryview) -> Received | None:
-        """Ignore everything but Close and CloseOk.
+        """Ignore every frame except Connection.Close and CloseOk, which end the connection.
 
         "any received methods except Close and Close-OK MUST be discarded" [connection.close]
         """
@@ -415,7 +417,7 @@ class Session:
         return None
 
     def _fatal(self, error: AmqpError) -> ProtocolError:
-        """Return the error that ends a connection after a malformed frame."""
+        """Return the error that ends the connection after a malformed frame; it carries Close."""
         told = self.phase in _OVER
         self._forget_channels()
         self.phase = Phase.CLOSED
@@ -447,7 +449,7 @@ class Session:
         return number, self._asked(number, decode_method(payload))
 
     def _asked(self, number: int, method: Method | Bare) -> Method | Bare:
-        """Return the method if it is allowed on this channel; raises AmqpError otherwise."""
+        """Return the method if it is allowed on an open channel; raises AmqpError otherwise."""
         if isinstance(method, methods.ChannelClose):
             del self._channels[number]
         elif isinstance(method, methods.ChannelOpen):
@@ -472,7 +474,7 @@ class Session:
         return number, method
 
     def _on_closing_channel(self, kind: int, number: int, frame: memoryview) -> Received | None:
-        """Ignore all frames but CloseOk and a Close that crossed ours."""
+        """Ignore every frame on a closing channel, except CloseOk and the client's own Close."""
         if kind != METHOD:
             return None
         payload = bytes(frame[7:-1])
@@ -505,7 +507,7 @@ def _check_limit(name: str, said: int, least: int, most: int) -> None:
 
 
 def _frame_error(code: ReplyCode, kind: int, frame: memoryview, what: str = "") -> AmqpError:
-    """Return a frame error in RabbitMQ's words, with the first bytes of the payload."""
+    """Return a frame error in RabbitMQ's words, which quote the first bytes of the payload."""
     payload = bytes(frame[7:-1])
     shown = "all" if len(payload) <= 16 else "first 16"
     octets = ",".join(map(str, payload[:16]))
@@ -520,6 +522,6 @@ def _connection_close(error: AmqpError) -> bytes:
 
 
 def _shortened(text: str) -> str:
-    """Truncate a text to the length of an AMQP short string."""
+    """Truncate a text to 255 bytes, the maximum of an AMQP short string."""
     said = text.encode("utf-8", "replace")
     return said[: fields.MAX_SHORT_BYTES].decode("utf-8", "ignore")

@@ -25,16 +25,16 @@ class Counts:
 
     def __init__(self) -> None:
         self.requests = [0] * (max(APIS) + 1)
-        """By API key."""
+        """Number of requests, by API key."""
         self.errors: dict[tuple[int, int], int] = {}
-        """By API key and error code."""
+        """Number of responses with an error, by API key and error code."""
         self.produced_batches = 0
         self.produced_events = 0
         self.produced_bytes = 0
         self.fetched_bytes = 0
 
     def answered(self, api_key: int, version: int, body: Wire) -> None:
-        """Count the error codes in a response, at all levels."""
+        """Count all error codes in a response, also those of its topics and partitions."""
         for code in _finder(type(body), version)(body):
             place = (api_key, int(code))
             self.errors[place] = self.errors.get(place, 0) + 1
@@ -42,9 +42,9 @@ class Counts:
 
 @cache
 def _finder(struct: type[Wire], version: int) -> _Find:
-    """Return a function that finds a message's error codes.
+    """Return a function that finds all error codes in a message.
 
-    Generated, as it runs for every response.
+    It is generated code, as it runs for every response.
     """
     source = Source({})
     source.add("found = []")
@@ -55,7 +55,7 @@ def _finder(struct: type[Wire], version: int) -> _Find:
 
 
 def _search(source: Source, struct: type[Wire], version: int, variable: str) -> bool:
-    """Generate the search of a struct; return whether it has any error codes."""
+    """Generate code that searches a struct; return whether it contains any error codes."""
     fields = [field for field in layout(struct, version) if field.shape is not None]
     found = False
     for field in fields:
@@ -78,7 +78,7 @@ def _has_errors(struct: type[Wire], version: int) -> bool:
 
 
 def _element(shape: Shape | None) -> type[Wire] | None:
-    """Return the struct that an array field contains, None for other fields."""
+    """Return the type of an array field's elements if they are structs, else None."""
     return shape.element.struct if shape is not None and shape.element is not None else None
 
 

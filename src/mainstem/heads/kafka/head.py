@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class KafkaConversation:
-    """One client's requests, answered one by one."""
+    """The requests of one client, answered in order."""
 
     def __init__(self, service: Service, peer: str) -> None:
         self._service = service
@@ -75,21 +75,21 @@ class KafkaConversation:
         return later if later.answer is None or later.failed else later.take()
 
     def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
-        """Answer the leading produce requests by the fast path; None if the first does not fit."""
+        """Append several leading produce requests by the fast path; None if fewer than two fit."""
         return None if self._service.draining else self._produce_fast_path.take(view)
 
     def stop_waiting(self) -> None:
-        """Answer the waiting requests, because the client sends nothing more."""
+        """End the waits of the client's requests, because the client sends nothing more."""
         self.close()
 
     def close(self) -> None:
-        """Stop waiting on behalf of a disconnected client."""
+        """End the waits of a client that has disconnected."""
         for give_up in list(self._waiting):
             give_up()
 
 
 async def start(context: HeadContext, settings: KafkaSettings, listener: "socket.socket") -> Server:
-    """Serve Kafka clients on a listener that is already bound."""
+    """Start the Kafka head on a bound socket; return its server."""
     service = Service(context, settings)
     service.broker.consumers.use_protocol(ConsumerProtocol())
 

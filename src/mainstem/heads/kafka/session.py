@@ -1,4 +1,4 @@
-"""One Kafka client's connection: its frames, and the requests it may send."""
+"""One Kafka client's connection: finds frames, and decodes them to requests."""
 
 from struct import Struct
 
@@ -7,7 +7,7 @@ from mainstem.kafka_protocol.server_codec import Request, decode_request
 
 _LENGTH = Struct(">i")
 _LEAST = 8
-"""Minimum size of a request, one without a client id."""
+"""Minimum size of a request, that of one without a client id."""
 _MISTAKEN = {
     b"GET ": "an HTTP request",
     b"POST": "an HTTP request",
@@ -19,7 +19,7 @@ _MISTAKEN = {
 
 
 class Session:
-    """Decodes frames into requests; refuses frames over the size limit before reading them."""
+    """Decodes frames to requests; refuses frames over the size limit before they are read."""
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
@@ -34,7 +34,7 @@ class Session:
         return int(length) + _LENGTH.size
 
     def receive(self, frame: memoryview) -> Request:
-        """Return the request of a complete frame."""
+        """Decode the request in a complete frame."""
         return decode_request(frame[_LENGTH.size :])
 
     def _wrong_length(self, start: bytes, length: int) -> str:

@@ -12,7 +12,7 @@ class KafkaSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
 
     listen: Annotated[str, LISTEN] = "127.0.0.1:9092"
     node_id: int = 1
-    """The id of the only broker."""
+    """The node id of the only broker."""
     auto_create_partitions: Annotated[
         int,
         Meta(
@@ -44,7 +44,8 @@ class KafkaSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         int,
         Meta(ge=1024, description="Maximum bytes of a fetch response, whatever the request says."),
     ] = 8 * 1024 * 1024
-    """Clients read a whole response before they return its events, so larger ones add latency."""
+    """Clients read a whole response before they return its events, so larger responses add latency.
+    """
     max_fetch_partitions: Annotated[
         int,
         Meta(

@@ -1,4 +1,4 @@
-"""StatsD over UDP: values and aggregates per interval become events."""
+"""StatsD over UDP: each value, and aggregates per interval, become events."""
 
 from typing import TYPE_CHECKING
 

@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mainstem.heads.statsd")
 
 LINGER_MS = 5
-"""How long values are collected before they are appended."""
+"""How long received values are collected before they are appended."""
 MOST_AT_ONCE = 5_000
 SAMPLES_KEPT_MS = 7 * 86_400_000
-"""The retention of the samples topic, if this head creates it."""
+"""The retention of the samples topic if this head creates it."""
 OWN = "mainstem.statsd."
-"""The prefix of this head's own counters."""
+"""Prefix of the names of the head's own counters, such as the number of lost packets."""
 
 
 class StatsdHead:
-    """The started head."""
+    """The running StatsD head."""
 
     def __init__(
         self, context: HeadContext, settings: StatsdSettings, listener: "socket.socket"
@@ -69,7 +69,7 @@ class StatsdHead:
         self._received_samples = 0
         self._bad_lines: dict[str, int] = {}
         self._told: dict[str, int] = {}
-        """This head's own counters as of the last flush."""
+        """The head's own counters, as they were at the last flush."""
         self._publish_timer: asyncio.TimerHandle | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
 
@@ -119,7 +119,7 @@ class StatsdHead:
         self._sums.append([_sum_event(each) for each in sums])
 
     def _own_counts(self, start_ms: int, end_ms: int) -> Iterator[Aggregate]:
-        """Return the counters of received and lost data since the last flush, also zeros."""
+        """Yield the head's counters of received and lost data since the last flush, zeros too."""
         counts = {
             "packets": self._datagrams.packets,
             "samples": self._received_samples,
@@ -143,7 +143,7 @@ class StatsdHead:
         return ()
 
     def samples(self) -> Iterator[tuple[Measured, Sample]]:
-        """Return its metrics."""
+        """Yield the head's metrics with their values."""
         yield metrics.PACKETS, ((), self._datagrams.packets)
         yield metrics.SAMPLES, ((), self._received_samples)
         for reason, count in list(self._bad_lines.items()):
@@ -165,12 +165,12 @@ class StatsdHead:
         self._append_sums()
 
     async def close(self) -> None:
-        """Stop receiving."""
+        """Stop receiving packets."""
         self._datagrams.close()
 
 
 class _Topic:
-    """A topic with a count of the events that could not be appended."""
+    """A topic of this head, with the number of events that could not be appended to it."""
 
     def __init__(self, context: HeadContext, door: Door, name: str) -> None:
         self._context = context
@@ -178,10 +178,10 @@ class _Topic:
         self.name = name
         self.lost = 0
         self._refused = ""
-        """Why the last append was refused; empty if it was not."""
+        """The error of the last append; empty if it succeeded."""
 
     def create(self, **settings: object) -> None:
-        """Create the topic, unless it exists."""
+        """Create the topic with these settings, unless it exists."""
         wanted = self._context.defaults.altered(**settings)
         try:
             self._context.broker.create_topic(self.name, wanted)
@@ -189,7 +189,7 @@ class _Topic:
             return
 
     def append(self, events: Sequence[Event]) -> None:
-        """Append events; count them as lost if that is refused."""
+        """Append events; if the broker refuses them, count them as lost."""
         if not events:
             return
         try:
@@ -234,7 +234,7 @@ def _sum_event(found: Aggregate) -> Event:
 async def start(
     context: HeadContext, settings: StatsdSettings, listener: "socket.socket"
 ) -> StatsdHead:
-    """Receive metrics on a socket that is already bound."""
+    """Start the StatsD head on a bound UDP socket."""
     head = StatsdHead(context, settings, listener)
     await head.start()
     return head

@@ -14,13 +14,13 @@ import msgspec
 from mainstem.heads.statsd.codec import Metric, Type
 
 MAX_VALUES = 10_000
-"""Values of a timer, or members of a set, that are kept in an interval."""
+"""Maximum values of a timer, and members of a set, kept in one interval."""
 
 Series = tuple[Type, str, tuple[str, ...]]
 
 
 class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One series over one interval: the value of an event in the aggregates topic."""
+    """One series in one interval, aggregated: the value of an event in the aggregates topic."""
 
     name: str
     type: Type
@@ -28,12 +28,13 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
     end_ms: int
     tags: tuple[str, ...] = ()
     count: float | None = None
-    """The number of a timer's values, or a counter's sum, corrected for sample rates; the number of
-    a set's members."""
+    """Of a counter, the sum; of a timer, the number of values (both corrected for sample rates); of
+    a set, the number of members.
+    """
     rate: float | None = None
-    """The count per second."""
+    """``count`` per second."""
     value: float | None = None
-    """The value of a gauge."""
+    """The last value of a gauge."""
     sum: float | None = None
     mean: float | None = None
     min: float | None = None
@@ -42,7 +43,7 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Timer:
-    """The values of one series of timers, in one interval."""
+    """The values of one timer in one interval."""
 
     __slots__ = ("count", "max", "min", "sum", "taken", "values")
 
@@ -64,7 +65,7 @@ class _Timer:
 
 
 class Aggregates:
-    """The series of the current interval."""
+    """Aggregates the values of the current interval, by series."""
 
     def __init__(
         self, now_ms: int, percentiles: Sequence[float], max_series: int, chance: random.Random
@@ -79,13 +80,14 @@ class Aggregates:
         self._timers: dict[Series, _Timer] = {}
         self._sets: dict[Series, set[str]] = {}
         self.left_out = 0
-        """Values that were not aggregated: too many series, or members of a set."""
+        """Number of values not aggregated, because there were too many series or members of a set.
+        """
 
     def __len__(self) -> int:
         return len(self._known)
 
     def add(self, metric: Metric) -> None:
-        """Add a value."""
+        """Add a value to its series."""
         series = (metric.type, metric.name, metric.tags)
         if series not in self._known:
             if len(self._known) >= self._max_series:
@@ -113,7 +115,7 @@ class Aggregates:
             self.left_out += 1
 
     def flush(self, now_ms: int) -> list[Aggregate]:
-        """End the interval: return its aggregates, and begin the next."""
+        """Return the aggregates of the interval that ends now, and begin the next interval."""
         found = list(self._all(now_ms))
         self._began_ms = now_ms
         self._counters, self._timers, self._sets = {}, {}, {}
@@ -149,6 +151,6 @@ class Aggregates:
 
 
 def _percentile(values: Sequence[float], share: float) -> float:
-    """Return a percentile by the nearest-rank method."""
+    """Return the value at a percentile (``share``), by the nearest-rank method."""
     rank = -(-len(values) * share // 100)
     return values[max(0, int(rank) - 1)]

@@ -28,7 +28,7 @@ MAX_TAGS = 100
 
 
 class BadLine(Exception):
-    """A line that is not a metric, or of an unsupported kind; the message says why."""
+    """A line is not a valid metric, or of an unsupported kind; the message says why."""
 
 
 class Metric(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -37,19 +37,19 @@ class Metric(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     name: str
     type: Type
     value: float | str
-    """A number; for a set, the member."""
+    """The measured number; for a set, the member as text."""
     rate: float = 1.0
-    """The sample rate: each value stands for 1/rate values."""
+    """The sample rate: this value stands for 1/rate values."""
     tags: tuple[str, ...] = ()
     """The tags as sent (``key:value`` or a word), sorted."""
     relative: bool = False
-    """For a gauge: whether the value is added to the previous one."""
+    """Of a gauge: whether the value is a change of the previous value."""
     timestamp_s: int | None = None
-    """The time of the value, if the program sent it."""
+    """The time of the value in seconds since 1970, if the program sent one."""
 
 
 def parse_packet(data: bytes) -> tuple[list[Metric], list[str]]:
-    """Return the metrics of a packet, and the reason for each bad line."""
+    """Return the metrics of a packet, and for each invalid line the reason."""
     found: list[Metric] = []
     wrong: list[str] = []
     try:
@@ -66,7 +66,7 @@ def parse_packet(data: bytes) -> tuple[list[Metric], list[str]]:
 
 
 def parse_line(line: str) -> list[Metric]:
-    """Return the metrics of a line; raises BadLine."""
+    """Return the metrics of a line; raises BadLine if any part is invalid."""
     name, colon, rest = line.partition(":")
     if not colon or not name:
         raise BadLine("no name")
@@ -83,7 +83,7 @@ def parse_line(line: str) -> list[Metric]:
 
 
 def _typed_values(name: str, rest: str) -> list[Metric]:
-    """Parse ``1|c:2|c|@0.1``: every value has its own type."""
+    """Parse values that have a type each, such as ``1|c:2|c|@0.1``."""
     found: list[Metric] = []
     for each in rest.split(":"):
         value, bar, sections = each.partition("|")

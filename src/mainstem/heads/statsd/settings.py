@@ -41,7 +41,7 @@ class StatsdSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 8 * 1024 * 1024
 
     def percentile_numbers(self) -> tuple[float, ...]:
-        """Return the percentiles as numbers; raises InvalidSetting."""
+        """Return the setting ``percentiles`` as numbers; raises InvalidSetting."""
         try:
             found = tuple(float(each) for each in self.percentiles.split(",") if each.strip())
         except ValueError:

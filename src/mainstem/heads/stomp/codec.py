@@ -49,20 +49,20 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 class FrameScanner:
-    """Finds the end of a frame; called repeatedly with all its data so far."""
+    """Finds the end of a frame; called again, with all its bytes so far, as more arrive."""
 
     def __init__(self, limits: StompSettings) -> None:
         self._limits = limits
         self.forget()
 
     def forget(self) -> None:
-        """Reset for the next frame."""
+        """Forget the current frame, because the next one begins."""
         self.looked = 0
         self._head_end = 0
         self._size = 0
 
     def size(self, view: memoryview) -> int | None:
-        """Return the size of the frame, None if it is not known yet; raises ProtocolError."""
+        """Return the frame's size, None if more bytes are needed; raises ProtocolError."""
         if not self.looked and (noise := _NOISE.match(view)) is not None:
             return noise.end()
         if not self._head_end and not self._find_head_end(view):
@@ -104,10 +104,10 @@ class FrameScanner:
 
 
 def decode(frame: memoryview, limits: StompSettings, version: Version | None) -> Frame | None:
-    """Return the frame, None if it is a heart-beat; raises ProtocolError.
+    """Decode a frame; None if it is a heart-beat. Raises ProtocolError.
 
-    Headers are not escaped before a version is negotiated (None), nor ever in CONNECT
-    [Value Encoding].
+    Headers are not escaped while no version is negotiated (None), nor ever in CONNECT [Value
+    Encoding].
     """
     data = bytes(frame)
     end = _HEAD_END.search(data)
@@ -145,7 +145,7 @@ def encode(
     body: bytes = b"",
     version: Version | None = None,
 ) -> bytes:
-    """Encode a frame; ``version`` is None for CONNECTED, and before one is negotiated."""
+    """Encode a frame; ``version`` is None for CONNECTED, and while none is negotiated."""
     escape = _ESCAPE[version or Version.V1_0]
     lines = [command]
     for name, value in headers:
@@ -166,7 +166,7 @@ _ESCAPE = {
 
 
 def _check_command(view: memoryview) -> None:
-    """Refuse bytes that cannot be a command as early as possible: they may be another protocol."""
+    """Refuse bytes that are no STOMP command as early as possible, as of another protocol."""
     end = _COMMAND_END.search(view, 0, MAX_COMMAND_BYTES)
     command = bytes(view[: MAX_COMMAND_BYTES if end is None else end.start()]).removesuffix(b"\r")
     if (command and not _COMMAND.match(command)) or (end is None and len(view) > MAX_COMMAND_BYTES):

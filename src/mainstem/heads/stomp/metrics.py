@@ -44,7 +44,7 @@ class Counts:
         self.messages = self.missed = self.subscriptions = 0
 
     def samples(self) -> Iterator[tuple[Metric, Sample]]:
-        """Return the counters as metrics; from any thread."""
+        """Yield the metrics with their values; may be called from any thread."""
         for command, count in list(self.frames.items()):
             yield FRAMES, ((command,), count)
         for message, count in list(self.errors.items()):

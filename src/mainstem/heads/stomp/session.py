@@ -29,7 +29,7 @@ _MOST_BEAT_MS = 86_400_000
 
 
 class Refused(ProtocolError):
-    """The session ends with an ERROR frame that tells the peer why."""
+    """The session ends with an ERROR frame, which says why."""
 
     def __init__(self, summary: str, detail: str, farewell: bytes) -> None:
         super().__init__(f"{summary}: {detail.strip()}", farewell)
@@ -40,14 +40,14 @@ class AckMode(StrEnum):
     """How messages of a subscription are acknowledged."""
 
     AUTO = "auto"
-    """Not at all: a message is settled as soon as it is sent."""
+    """Without acknowledgement: a message is settled as soon as it is sent."""
     CLIENT = "client"
-    """Cumulatively: an ACK covers all earlier messages of the subscription, too."""
+    """Cumulative: an ACK covers all earlier messages of the subscription, too."""
     INDIVIDUAL = "client-individual"
 
 
 class Connect(msgspec.Struct, frozen=True):
-    """CONNECT or STOMP."""
+    """CONNECT or STOMP: log in, and negotiate the version and heart-beats."""
 
     command: ClassVar[str] = "CONNECT"
     login: str | None
@@ -56,7 +56,7 @@ class Connect(msgspec.Struct, frozen=True):
 
 
 class Send(msgspec.Struct, frozen=True):
-    """SEND."""
+    """SEND: publish a message to a destination."""
 
     command: ClassVar[str] = "SEND"
     destination: str
@@ -66,11 +66,11 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Subscribe(msgspec.Struct, frozen=True):
-    """SUBSCRIBE."""
+    """SUBSCRIBE: receive the messages of a destination."""
 
     command: ClassVar[str] = "SUBSCRIBE"
     key: str
-    """Identifies the subscription within the session."""
+    """Distinguishes the subscription from others of the session."""
     id: str | None
     destination: str
     ack: AckMode
@@ -79,7 +79,7 @@ class Subscribe(msgspec.Struct, frozen=True):
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
-    """UNSUBSCRIBE."""
+    """UNSUBSCRIBE: end a subscription."""
 
     command: ClassVar[str] = "UNSUBSCRIBE"
     subscription: Subscribe
@@ -88,29 +88,29 @@ class Unsubscribe(msgspec.Struct, frozen=True):
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """ACK or NACK."""
+    """ACK or NACK: acknowledge or refuse a message."""
 
     message_id: str
     accepted: bool
     requeue: bool | None
-    """Whether a nacked message is redelivered; None if the client does not say."""
+    """Of a NACK: whether the message is redelivered; None if the client does not say."""
     receipt: str | None
 
     @property
     def command(self) -> str:
-        """ACK or NACK."""
+        """The command of the frame: ACK or NACK."""
         return "ACK" if self.accepted else "NACK"
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """BEGIN."""
+    """BEGIN: start a transaction."""
 
     command: ClassVar[str] = "BEGIN"
     receipt: str | None
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """COMMIT, with all requests of the transaction, in order."""
+    """COMMIT: carry out all requests of the transaction, in order."""
 
     command: ClassVar[str] = "COMMIT"
     requests: tuple[Send | Settle, ...]
@@ -118,7 +118,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class Abort(msgspec.Struct, frozen=True):
-    """ABORT: the requests of the transaction are dropped."""
+    """ABORT: drop the requests of the transaction, without effect."""
 
     command: ClassVar[str] = "ABORT"
     requests: tuple[Send | Settle, ...]
@@ -126,7 +126,7 @@ class Abort(msgspec.Struct, frozen=True):
 
 
 class Disconnect(msgspec.Struct, frozen=True):
-    """DISCONNECT."""
+    """DISCONNECT: end the session, after a receipt for all earlier frames."""
 
     command: ClassVar[str] = "DISCONNECT"
     receipt: str | None
@@ -141,22 +141,22 @@ class _Transaction(msgspec.Struct):
 
 
 class Session:
-    """The protocol state of one peer: frames in, requests out; answers in, frames out."""
+    """The protocol state of one client: decodes frames to requests, and encodes responses."""
 
     def __init__(self, settings: StompSettings, now_ms: int) -> None:
         self._settings = settings
         self._scanner = FrameScanner(settings)
         self._receipt: str | None = None
-        """The receipt header of the frame that is being handled."""
+        """The receipt header of the frame that ``receive`` got last."""
         self._subscriptions: dict[str, Subscribe] = {}
         self._transactions: dict[str, _Transaction] = {}
         self._transaction_bytes = 0
-        """The memory of all open transactions."""
+        """Bytes of the requests in all open transactions."""
         self.heard_ms = self.sent_ms = now_ms
-        """When data was last received from the peer, and last sent to it."""
+        """When data last came from the client, and was last sent to it (monotonic ms)."""
         self._send_every_ms = self._hear_every_ms = 0
         self.version: Version | None = None
-        """None until the peer has connected."""
+        """The negotiated version; None until the client has sent CONNECT."""
 
     # Bytes in
 
@@ -168,7 +168,7 @@ class Session:
             raise self.refused("Malformed frame", f"{error}\n") from None
 
     def receive(self, data: memoryview) -> Request | None:
-        """Return the request of a frame, None if there is nothing to do yet."""
+        """Return the request in a frame, None if there is nothing to do yet."""
         self._receipt = None
         self._scanner.forget()
         try:
@@ -189,7 +189,7 @@ class Session:
     # Frames out
 
     def connected(self, session: str, server: str) -> bytes:
-        """Answer CONNECT."""
+        """Encode CONNECTED, the response to CONNECT."""
         headers = [
             ("version", str(self.version)),
             ("heart-beat", f"{self._send_every_ms},{self._hear_every_ms}"),
@@ -199,15 +199,15 @@ class Session:
         return encode("CONNECTED", headers)
 
     def receipt(self, receipt: str) -> bytes:
-        """Confirm a frame."""
+        """Encode RECEIPT, which confirms the frame with this receipt header."""
         return encode("RECEIPT", (("receipt-id", receipt),), version=self.version)
 
     def message(self, headers: Iterable[tuple[str, str]], body: bytes) -> bytes:
-        """Deliver a message."""
+        """Encode MESSAGE, which delivers a message."""
         return encode("MESSAGE", headers, body, self.version)
 
     def refused(self, summary: str, detail: str, receipt: str | None = None) -> Refused:
-        """Return the refusal of the last frame, or of the one with this ``receipt``."""
+        """Return the ERROR for the last received frame, or for the frame with this ``receipt``."""
         headers = [("message", summary), ("content-type", "text/plain"), ("version", VERSIONS)]
         if (receipt := receipt or self._receipt) is not None:
             headers.append(("receipt-id", receipt))
@@ -217,7 +217,7 @@ class Session:
     # Time
 
     def deadline(self) -> int | None:
-        """Return when ``tick`` is due, None if never."""
+        """Return when ``tick`` must be called next (monotonic ms), None if never."""
         if self.version is None:
             return self.sent_ms + self._settings.connect_ms
         times = []
@@ -229,7 +229,7 @@ class Session:
         return min(times) if times else None
 
     def tick(self, now_ms: int) -> bytes:
-        """Return a heart-beat if one is due; raises Refused if the peer missed its own."""
+        """Return a heart-beat if one is due; raises Refused if the client missed its own."""
         if self.version is None:
             if now_ms >= self.sent_ms + self._settings.connect_ms:
                 raise self.refused("Not connected", "no CONNECT was received in time\n")
@@ -372,7 +372,7 @@ class Session:
         return Begin(self._receipt)
 
     def _kept(self, frame: Frame, request: Send | Settle) -> Send | Settle | None:
-        """Store a request that belongs to a transaction, and return None; else return it."""
+        """Keep a request of a transaction until COMMIT and return None; return any other."""
         name = frame.headers.get("transaction")
         if name is None:
             return request
@@ -406,5 +406,8 @@ class Session:
 
 
 def _key(named: str | None, destination: str) -> str:
-    """Return the key of a subscription: its id, or in 1.0 its destination; these never collide."""
+    """Return the key of a subscription: its id, or, if it has none (1.0), its destination.
+
+    Ids and destinations never give the same key.
+    """
     return f"destination {destination}" if named is None else f"id {named}"

@@ -1,7 +1,8 @@
 """Accepts connections, many in one iteration of the event loop.
 
-uvloop accepts one connection per iteration. While a busy server's iterations are long, a burst of
-connections (even short-lived ones) would make later ones wait for seconds.
+With uvloop alone, a server would accept one connection per iteration. While a busy server's
+iterations are long, a burst of connections (even short-lived ones) would make later ones wait for
+seconds.
 
 With TLS, ``connection_made`` is called after the handshake. A handshake that fails or takes too
 long is logged with the peer's address, and ``give_up`` is called with the unused protocol object.
@@ -20,9 +21,9 @@ from mainstem.heads.addresses import address_of
 _logger = logging.getLogger("mainstem.heads")
 
 AT_ONCE = 64
-"""Connections accepted in one iteration."""
+"""Maximum number of connections accepted in one iteration of the event loop."""
 AGAIN_S = 0.2
-"""The pause after the system had no file descriptor or memory for a connection."""
+"""How long to wait before accepting again, after descriptors or memory ran out."""
 HANDSHAKE_S = 10.0
 """How long a peer may take for a TLS handshake."""
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -32,7 +33,7 @@ Accepted = TypeVar("Accepted", bound=asyncio.BaseProtocol)
 
 
 class Acceptor(Generic[Accepted]):
-    """Accepts connections, and gives each a protocol object, until it is closed."""
+    """Accepts connections, and creates a protocol object for each, until it is closed."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class Acceptor(Generic[Accepted]):
         self._arriving: set[asyncio.Task[object]] = set()
         self._again: asyncio.TimerHandle | None = None
         self.address = address_of(listener)
-        """The address it listens on."""
+        """The address that the listener is bound to."""
         self._listen()
 
     def close(self) -> None:

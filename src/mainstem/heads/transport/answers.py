@@ -1,8 +1,8 @@
-"""The answers to one peer, in the order of its requests; pushes are sent between them.
+"""Sends the answers to one peer in the order of its requests, and pushes between them.
 
-How this works: an answer goes to the send queue at once if it is settled and no earlier one is
-pending. Otherwise it waits: pending answers (an append that waits for the disk, a fetch that waits
-for events) and all behind them move to the send queue in order, as they are settled and the peer
+How this works: an answer goes to the send queue at once if it is settled and no earlier answer is
+pending. Pending answers (an append that waits for the disk, a fetch that waits for events) and all
+answers behind them wait; they move to the send queue in order, as they are settled and the peer
 reads. Pushes do not wait for answers.
 """
 
@@ -15,7 +15,9 @@ from mainstem.heads.transport.send_queue import SendQueue
 from mainstem.heads.transport.traffic import Traffic
 
 TURN_BYTES = 1024 * 1024
-"""Bytes of queued answers, or of unanswered requests, at which the peer is no longer read from."""
+"""When queued answers, or unanswered requests, reach this size in bytes, the peer is no longer read
+from.
+"""
 MAX_UNANSWERED = 512
 
 
@@ -33,25 +35,25 @@ class Answers:
     ) -> None:
         self.queue = SendQueue(transport, traffic)
         self._settled = settled
-        """Called when a pending answer becomes settled."""
+        """Called when a pending answer is settled."""
         self._soon = soon
-        """Called when a settled answer is waiting behind an earlier one."""
+        """Called when an answer is queued that is already settled."""
         self.unanswered: deque[tuple[Later, int]] | None = None
-        """The unanswered requests with their sizes; None while there are none."""
+        """The answers not sent yet, with the sizes of their requests; None while there are none."""
         self._unanswered_bytes = 0
         self._held_by: Later | None = None
-        """The request that holds back all later ones until it is answered."""
+        """The answer before which no later request is handled, None if there is none."""
 
     def __bool__(self) -> bool:
         return bool(self.unanswered or self.queue)
 
     @property
     def is_full(self) -> bool:
-        """Whether the send queue is full until the peer reads."""
+        """Whether the send queue accepts no more data until the peer reads."""
         return self.queue.blocked or self.queue.held_bytes >= TURN_BYTES
 
     def must_catch_up(self) -> bool:
-        """Tell whether to handle no further requests until the peer reads or is answered."""
+        """Tell whether no further request may be handled before the peer reads or is answered."""
         return (
             self.queue.blocked
             or self.queue.held_bytes >= TURN_BYTES
@@ -66,7 +68,7 @@ class Answers:
         return bool(next_is_there) and not self.is_full
 
     def add(self, answer: Answer | Later, size: int) -> None:
-        """Queue the answer to a request of ``size`` bytes."""
+        """Queue the answer to a request of ``size`` bytes, or send it if no answer is pending."""
         if isinstance(answer, Later):
             if answer.answer is None:
                 answer.then(self._settled)
@@ -88,7 +90,7 @@ class Answers:
         self._unanswered_bytes += size
 
     def take_settled(self) -> None:
-        """Move settled answers to the send queue; raises the error of a failed one."""
+        """Move settled answers to the send queue, in order; raises the error of a failed answer."""
         unanswered = self.unanswered
         while unanswered and self.has_next():
             later, size = unanswered.popleft()
@@ -102,7 +104,7 @@ class Answers:
             self.unanswered = None
 
     def give_up(self) -> None:
-        """Drop the unanswered requests; queued data is still sent."""
+        """Drop the unanswered requests; data in the send queue is still sent."""
         self.unanswered = None
         self._unanswered_bytes = 0
         self._held_by = None

@@ -5,10 +5,10 @@ connection (``receiver.py``). All frames of one read are handled before anything
 their answers are sent in one write, in the order of the requests (``answers.py``). Pushes
 (``Outbox``) of one loop iteration also share a write.
 
-A turn ends early when it takes long or its answers grow large: unhandled input is kept
-(``backlog``), and reading stops until it is handled. It continues in the next loop iteration; or,
-if the peer does not read its answers or has too many unanswered requests, once it has caught up.
-This is the only backpressure, and bounds the memory that a peer can use.
+If the frames of one read take long to handle, or their answers grow large, the rest of the input is
+kept (``backlog``), and reading stops until it is handled. That happens in the next loop iteration;
+or, if the peer does not read its answers or has too many unanswered requests, once it has caught
+up. This is the only backpressure, and bounds the memory that a peer can use.
 """
 
 import asyncio
@@ -39,9 +39,9 @@ from mainstem.heads.transport.traffic import Traffic
 _logger = logging.getLogger("mainstem.heads")
 
 TURN_S = 0.005
-"""Maximum duration of a turn; after it other connections get theirs."""
+"""Maximum time to handle requests of one connection before other connections are served."""
 LINGER_S = 2.0
-"""How long a disconnected peer may take to read the last data."""
+"""How long a connection that is being closed waits for the peer to read the last data."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -84,22 +84,22 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver = Receiver(scratch, budget, self)
         self._backlog: memoryview | None = None
         self._room_calls: list[Callable[[], None]] | None = None
-        """Callbacks for when the peer has read; None while there are none."""
+        """Callbacks for when the send queue has room again; None while there are none."""
         self._scheduled = False
         self._ending = False
         self._half_closes = False
-        """Whether to wait for the peer to close, too, after everything was sent."""
+        """Whether, after everything is sent, to wait for the peer to close its side."""
         self._conversation: Conversation | None = None
         self._handle_run: Callable[[memoryview], tuple[Answer | Later, int] | None] | None = None
         self._timer: Timer | None = None
         self.peer = "?"
         self.since = self._heard = time.monotonic()
-        """When the peer connected."""
+        """When the peer connected, in seconds of the monotonic clock."""
 
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the conversation."""
+        """Create the conversation."""
         self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
         self._answers = Answers(self._transport, self._traffic, self._settle, self._settle_soon)
@@ -114,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
             self._timer.ask()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End the conversation."""
+        """Close the conversation, and drop unsent data."""
         if error is not None and not isinstance(error, ConnectionError):
             _logger.warning("lost %s: %s", self.peer, error)
         self._traffic.closed += 1
@@ -123,17 +123,20 @@ class Connection(asyncio.BufferedProtocol):
         self._answers.queue.clear()
 
     def eof_received(self) -> bool:
-        """Close once all requests are answered, except those that wait for events."""
+        """Close once all requests are answered; return whether the transport stays open until then.
+
+        The conversation is closed at once, which ends the waits of requests that wait for events.
+        """
         self._ending = True
         self._let_go()
         return bool(self._answers)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer to read into."""
+        """Return the buffer into which the loop reads next."""
         return self._receiver.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Handle the complete frames, and keep the rest."""
+        """Handle the complete frames of the bytes just read, and keep the incomplete one."""
         self._traffic.bytes_in += nbytes
         self._heard = time.monotonic()
         if self._ending:
@@ -151,18 +154,18 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
 
     def pause_writing(self) -> None:
-        """Stop sending until the peer has read."""
+        """Stop sending, as the socket accepts no more until the peer reads."""
         self._answers.queue.blocked = True
 
     def resume_writing(self) -> None:
-        """Continue sending."""
+        """Continue sending, as the peer has read."""
         self._answers.queue.blocked = False
         self._go_on()
 
     # Called by the budget.
 
     def room_again(self) -> None:
-        """Enlarge the buffer of an incomplete frame, or wait for memory."""
+        """Enlarge the buffer of an incomplete frame, or go on waiting for memory."""
         if not self._ending:
             self._receiver.grow()
             self._flush()
@@ -176,22 +179,22 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def heard_ms(self) -> int:
-        """The monotonic time of the last bytes from the peer."""
+        """When the peer's last bytes arrived (monotonic ms)."""
         return int(self._heard * 1000)
 
     @property
     def is_full(self) -> bool:
-        """Whether the send queue is full until the peer reads."""
+        """Whether the send queue accepts no more data until the peer reads."""
         return self._answers.is_full
 
     def send(self, pieces: Answer) -> None:
-        """Queue pieces; they are sent soon."""
+        """Queue data for the peer; it is sent at the end of this iteration."""
         if not self._ending:
             self._answers.queue.add(pieces)
             self._settle_soon()
 
     def when_room(self, call: Callable[[], None]) -> None:
-        """Call once, soon after the outbox is no longer full."""
+        """Call ``call`` once, soon after the send queue has room again."""
         if self._ending:
             return
         if self._room_calls is None:
@@ -200,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         self._settle_soon()
 
     def close(self, reason: str = "") -> None:
-        """Accept no more requests, and close once the queued data is sent."""
+        """Drop unanswered requests, and close once the queued data is sent."""
         self._tell(reason)
         self._stop_listening()
         self._flush()
@@ -208,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_later(LINGER_S, self.abort)
 
     def end(self, farewell: Answer = (), reason: str = "") -> None:
-        """Answer all requests, send the farewell, and close."""
+        """Answer all pending requests, send ``farewell``, and close."""
         if self._ending:
             return
         self._tell(reason)
@@ -219,21 +222,21 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_ending(self) -> bool:
-        """Whether no more requests are accepted."""
+        """Whether the connection is ending, and accepts no more requests."""
         return self._ending
 
     @property
     def is_owed(self) -> bool:
-        """Whether the peer still waits for an answer or a part of one."""
+        """Whether the peer has unanswered requests, or answers that are not completely sent."""
         return bool(self._answers) or self._backlog is not None
 
     def say_goodbye(self) -> None:
-        """Accept no more requests of a peer that has all its answers; close when it closes."""
+        """Send the farewell to a peer that has all its answers; close once the peer closes."""
         if not self._ending and not self._transport.is_closing():
             self._finish(self._last_words())
 
     def close_with_last_words(self) -> None:
-        """Send the farewell and close, without answering."""
+        """Send the farewell, and close without answering the pending requests."""
         if not self._ending:
             self._answers.queue.add(self._last_words())
         self.close()
@@ -243,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _cut_off(self, error: Exception) -> None:
-        """Log the error and close: a bug costs one connection, not the server."""
+        """Close after an error; one that is not a ProtocolError is a bug, and logged as such."""
         if isinstance(error, ProtocolError):
             self._answers.queue.add([error.farewell])
             self.close(str(error))
@@ -259,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
             self._traffic.cut_off += 1
 
     def _take(self, conversation: Conversation, view: memoryview) -> None:
-        """Handle the received requests, until the turn's time is up."""
+        """Handle the received requests; those left after TURN_S are kept in the backlog."""
         until = time.monotonic() + TURN_S
         handle_run = self._handle_run
         answers = self._answers
@@ -283,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
 
     def _settle(self) -> None:
-        """Send settled answers: at once, or at the end of the iteration if more may follow."""
+        """Send settled answers: at once, or at the end of the iteration if more may be settled."""
         unanswered = self._answers.unanswered
         only_one = unanswered is not None and len(unanswered) == 1
         if only_one and self._backlog is None and not self._ending:
@@ -298,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Send settled answers, then handle the backlog."""
+        """Send settled answers, then handle the backlog, unless the peer must read first."""
         self._scheduled = False
         if self._transport.is_closing():
             return
@@ -314,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
 
     def _flush(self) -> None:
-        """Send as much as possible; then read on, handle the backlog, wait, or close."""
+        """Send as much as possible; then resume reading, handle the backlog, wait, or close."""
         if self._transport.is_closing():
             return
         try:
@@ -361,7 +364,7 @@ class Connection(asyncio.BufferedProtocol):
         return conversation.drain() if isinstance(conversation, DrainedConversation) else ()
 
     def _finish(self, farewell: Answer) -> None:
-        """Close once all is answered and sent, and the peer has closed, too."""
+        """Close once all requests are answered, all data is sent, and the peer has closed, too."""
         self._ending = self._half_closes = True
         self._backlog = None
         self._receiver.release()
@@ -382,7 +385,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def _end_at_last(self) -> None:
-        """Close a connection whose peer does not read; keep waiting for pending answers."""
+        """Close the connection of a peer that does not read; if answers are pending, later."""
         if self._answers.unanswered:
             self._loop.call_later(LINGER_S, self._end_at_last)
         else:

@@ -1,4 +1,4 @@
-"""A UDP socket: passes every packet to a head, and counts the packets that the kernel dropped."""
+"""A UDP socket: passes each packet to a head, and counts the packets that the kernel dropped."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ def _ask_for_buffer(found: socket.socket, size: int) -> None:
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """Receives packets until it is closed."""
+    """Receives UDP packets until it is closed."""
 
     def __init__(self, listener: socket.socket, receive: Receive) -> None:
         self.address = address_of(listener)
@@ -60,12 +60,12 @@ class Datagrams(asyncio.DatagramProtocol):
         await loop.create_datagram_endpoint(lambda: self, sock=self._socket)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
+        """Store the transport, which asyncio has connected."""
         # uvloop's class does not derive from DatagramTransport.
         self._transport = cast(asyncio.DatagramTransport, transport)
 
     def datagram_received(self, data: bytes, addr: tuple[object, ...]) -> None:
-        """Pass a packet on; an exception is logged, and costs only that packet."""
+        """Pass a packet to the head; an exception is logged, and only this packet is lost."""
         self.packets += 1
         self.traffic.bytes_in += len(data)
         try:
@@ -75,12 +75,12 @@ class Datagrams(asyncio.DatagramProtocol):
             _logger.exception("a packet from %s could not be handled", addr)
 
     def error_received(self, exc: Exception) -> None:
-        """Ignore the error of a single packet."""
+        """Ignore an error about a single packet."""
         _logger.warning("%s: %s", self.address, exc)
 
     @property
     def kernel_drops(self) -> int:
-        """Packets dropped because the buffer was full; once closed, the last count."""
+        """Packets that the kernel dropped as the buffer was full; once closed, the last count."""
         if self._socket.fileno() >= 0:
             told = self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
             self._drops = _MEMINFO.unpack(told)[_DROPS]

@@ -5,25 +5,25 @@ import socket
 from collections.abc import Callable
 
 GONE_S = 1.0
-"""The interval of disconnect checks while reading is paused."""
+"""How often to check for a disconnect while reading is paused."""
 _CLOSED, _CLOSED_BY_PEER = 7, 8
 """TCP states of a connection (TCP_CLOSE, TCP_CLOSE_WAIT)."""
 
 
 class Reading:
-    """The reading side of one connection."""
+    """Controls reading from one connection: paused or not."""
 
     __slots__ = ("_is_looked_at", "_is_on", "_peer_sent_all", "_transport")
 
     def __init__(self, transport: asyncio.Transport, peer_sent_all: Callable[[], None]) -> None:
         self._transport = transport
         self._peer_sent_all = peer_sent_all
-        """Called when the peer has closed its side while reading is paused; maybe repeatedly."""
+        """Called, maybe repeatedly, if the peer has closed its side while reading is paused."""
         self._is_on = True
         self._is_looked_at = False
 
     def want(self, wanted: bool) -> None:
-        """Resume or pause reading; while paused, the peer is checked regularly."""
+        """Resume or pause reading; while paused, check regularly for a disconnect."""
         if wanted and not self._is_on:
             self._is_on = True
             self._transport.resume_reading()

@@ -12,20 +12,20 @@ STALL_S = 10.0
 
 
 class Holder(Protocol):
-    """A connection that holds an incomplete frame."""
+    """A connection that holds memory for an incomplete frame."""
 
     def room_again(self) -> None:
-        """Try again to reserve memory, as some may be free now."""
+        """Reserve memory again, as some may be free now."""
 
     def close(self, reason: str) -> None:
-        """Disconnect, because others wait for the memory."""
+        """Disconnect the peer, because other connections wait for the memory."""
 
 
 class ReceiveBudget:
-    """The limit for all incomplete frames together."""
+    """The memory that all incomplete frames together may use."""
 
     def __init__(self, max_bytes: int, beside: "ReceiveBudget | None" = None) -> None:
-        """``beside``: another budget; while it is tight, this one counts as tight too."""
+        """``beside``: another budget; while that is used up, this one counts as used up, too."""
         self._max_bytes = max_bytes
         self._beside = beside
         self._held: dict[Holder, int] = {}
@@ -36,14 +36,14 @@ class ReceiveBudget:
 
     @property
     def is_tight(self) -> bool:
-        """Whether connections should read little at a time."""
+        """Whether the budget is used up, so that connections should read little at a time."""
         is_used_up = self._total >= self._max_bytes
         return is_used_up or (self._beside is not None and self._beside.is_tight)
 
     def hold(self, holder: Holder, size: int, *, must: bool = False) -> bool:
-        """Reserve ``size`` bytes in total for a connection; if False, ``room_again`` follows.
+        """Set a connection's reservation to ``size`` bytes; if False, ``room_again`` follows.
 
-        ``must``: reserve in any case, as the data was already read.
+        ``must``: reserve in any case, because the data was already read.
         """
         held = self._held.get(holder, 0)
         first = next(iter(self._held), holder)
@@ -56,7 +56,7 @@ class ReceiveBudget:
         return True
 
     def release(self, holder: Holder) -> None:
-        """Free all that a connection has reserved."""
+        """Free all memory that a connection has reserved, and let waiting connections try again."""
         self._waiting.pop(holder, None)
         if holder not in self._held:
             return
@@ -76,7 +76,7 @@ class ReceiveBudget:
             self._timer = asyncio.get_running_loop().call_later(STALL_S, self._look)
 
     def _look(self) -> None:
-        """Disconnect the oldest holder if it has not grown since the last check."""
+        """Disconnect the oldest holder if it has received nothing since the last check."""
         self._timer = None
         if not self._waiting:
             return

@@ -2,10 +2,10 @@
 
 How this works: bytes are read into one buffer that all connections of the loop share. A small
 incomplete frame is copied to the front of that buffer before the next read, which may bring many
-more frames. A large one, or one that is still incomplete after that read, gets a buffer of its own,
-and the rest is read into that in place. Data is copied again only when that buffer grows, by a
-quarter at least; so a frame that arrives byte by byte costs little more than one that arrives at
-once.
+more frames. A large incomplete frame, or one that is still incomplete after that read, gets a
+separate buffer, into which the rest is read directly. Data is copied again only when the separate
+buffer grows, by a quarter at least; so a frame that arrives byte by byte costs little more than one
+that arrives at once.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ READ_BYTES = 256 * 1024
 KEPT_BYTES = 32 * 1024
 """Incomplete frames up to this size are copied to the front of the shared buffer."""
 AHEAD_BYTES = 1280 * 1024
-"""The first buffer of a large frame: the largest batches of most clients are 1 MB."""
+"""Size of the first buffer of a large frame; most clients send batches of up to 1 MB."""
 LEAST_READ_BYTES = 4096
-"""The size of a read while the budget for incomplete frames is tight."""
+"""Maximum bytes in one read while the budget for incomplete frames is used up."""
 UNFINISHED_BYTES = 32 * 1024 * 1024
 """The budget for incomplete frames of all connections; a single frame may be larger."""
 
@@ -41,19 +41,22 @@ class Receiver:
         self._scratch = scratch
         self._budget = budget
         self._holder = holder
-        """Called when there is memory again, or to disconnect."""
+        """Called when memory is free again, or to disconnect the peer."""
         self._buffer: bytearray | None = None
-        """The data so far, with room for more; without room if it goes before the next read."""
+        """The incomplete frame, with room for more data. Without room, it is copied to the front of
+        the shared buffer before the next read.
+        """
         self._filled = 0
         self._wanted: int | None = None
-        """The frame's size, None if it is not known yet."""
+        """Size of the incomplete frame, None if not known yet."""
         self._came = 0
-        """Size of the data that ``received`` returned last, if that began with kept data."""
+        """Size of the data that ``received`` returned last; 0 if that did not begin with kept data.
+        """
         self.has_room = True
-        """Whether more can be read."""
+        """Whether there is room for more data; if not, reading must stop until ``room_again``."""
 
     def room(self) -> memoryview:
-        """Return the buffer to read into: a large frame's own, or the shared one."""
+        """Return the buffer for the next read: that of a large frame, or the shared one."""
         filled = 0
         if self._buffer is not None:
             filled = self._filled
@@ -67,9 +70,9 @@ class Receiver:
     def received(
         self, nbytes: int, frame_size: Callable[[memoryview], int | None]
     ) -> memoryview | None:
-        """Return the data from the first byte of a frame on, None if the frame is incomplete.
+        """Add ``nbytes`` that were just read; return all data, None if the frame is incomplete.
 
-        The caller handles the complete frames, and passes the rest to ``keep``.
+        The caller handles the complete frames in it, and passes the rest to ``keep``.
         """
         if self._buffer is None:
             self._came = 0
@@ -92,7 +95,7 @@ class Receiver:
         return came
 
     def keep(self, rest: memoryview, wanted: int | None) -> None:
-        """Keep the beginning of a frame of ``wanted`` bytes, None if its size is not known yet."""
+        """Keep an incomplete frame; ``wanted``: its size, None if not known yet."""
         self._wanted = wanted
         self._budget.hold(self._holder, len(rest), must=True)
         size = len(rest) if wanted is None else wanted
@@ -105,12 +108,12 @@ class Receiver:
             self._grow(rest)
 
     def grow(self) -> None:
-        """Enlarge a full buffer, or wait until the budget allows that."""
+        """Enlarge the buffer of the incomplete frame if it is full and the budget allows that."""
         if self._buffer is not None and self._filled == len(self._buffer):
             self._grow(memoryview(self._buffer))
 
     def release(self) -> None:
-        """Drop all kept data."""
+        """Drop the incomplete frame, and free its memory."""
         self._buffer = None
         self._budget.release(self._holder)
 
@@ -123,7 +126,7 @@ class Receiver:
 
 
 def _room_for(came: int, wanted: int | None) -> int:
-    """Return the buffer size for a frame of which ``came`` bytes have arrived."""
+    """Return the size of the buffer for a frame of which ``came`` bytes have arrived."""
     if wanted is None:
         # Large buffers grow by less, as both copies exist for a moment.
         more = min(came, max(AHEAD_BYTES, came // 4))

@@ -2,7 +2,7 @@
 
 How this works: data is written directly to the socket as long as it accepts any, files by sendfile.
 Of the rest, one chunk at a time goes through the transport, which reports when it was sent. So a
-peer that does not read costs the memory of one turn's answers, but never copies of file ranges.
+peer that does not read costs the memory of its queued answers, but never copies of file ranges.
 
 On a TLS connection all data goes through the transport, which encrypts it, a chunk at a time.
 """
@@ -16,17 +16,19 @@ from mainstem.heads.transport.traffic import Traffic
 
 CHUNK_BYTES = 128 * 1024
 SENDFILE_FROM = 16 * 1024
-"""Shorter file ranges are copied to memory, which is cheaper than a system call of their own."""
+"""Minimum size of a file range for sendfile; shorter ranges are copied to memory, which is cheaper
+than a system call each.
+"""
 JOINED_BYTES = 1024
-"""Smaller pieces are joined; most answers are small, and many are sent at once."""
+"""Pieces up to this size are joined: most answers are small, and many are sent at once."""
 _MOST_PIECES = 64
-"""Pieces in one system call; the kernel's limit is 1024."""
+"""Maximum number of pieces in one system call; the kernel's limit is 1024."""
 
 _Plain = bytes | bytearray | memoryview
 
 
 class SendQueue:
-    """The pieces to send, in order."""
+    """The data to send to one peer, in order: pieces of memory and ranges of files."""
 
     def __init__(self, transport: asyncio.WriteTransport, traffic: Traffic) -> None:
         self._transport = transport
@@ -38,22 +40,22 @@ class SendQueue:
         self._descriptor: int | None = (
             None if is_tls else transport.get_extra_info("socket").fileno()
         )
-        """The socket for direct writes; None if the transport must encrypt the data."""
+        """The socket to write to directly; None if the transport must encrypt the data."""
         self._pieces: deque[_Plain | FileSlice] = deque()
         self._joined: bytearray | None = None
-        """The last piece, if more can be joined to it."""
+        """The last piece, if further small pieces can be joined to it."""
         self._sent = 0
-        """Bytes of the first piece that were sent."""
+        """How many bytes of the first piece were already sent."""
         self.held_bytes = 0
-        """Bytes in memory that wait here."""
+        """Unsent bytes in memory; file ranges are not counted."""
         self.blocked = False
-        """Whether the peer must read before more can be sent."""
+        """Whether nothing can be sent until the peer has read."""
 
     def __bool__(self) -> bool:
         return bool(self._pieces) or self.blocked
 
     def add(self, answer: Answer) -> None:
-        """Queue an answer."""
+        """Append the pieces of an answer."""
         for piece in answer:
             plain = _plain(piece)
             if plain is None:
@@ -92,7 +94,10 @@ class SendQueue:
         self._sent = self.held_bytes = 0
 
     def _send_now(self) -> int:
-        """Write to the socket directly; 0 if it accepts nothing or the peer has disconnected."""
+        """Write to the socket directly, and return how many bytes it accepted.
+
+        0 if it accepts none, or the peer has disconnected.
+        """
         if self._descriptor is None:
             return 0
         first = self._pieces[0]
@@ -148,7 +153,7 @@ class SendQueue:
 
 
 def _plain(piece: Piece) -> _Plain | None:
-    """Return a piece as memory, also a file range that is too short for sendfile; else None."""
+    """Return a piece as bytes; None for a file range that is long enough for sendfile."""
     if isinstance(piece, _Plain):
         return piece
     if piece.length < SENDFILE_FROM or piece.fileno() < 0:

@@ -1,4 +1,4 @@
-"""A listening socket of a head: bind, serve, drain, close."""
+"""A listening socket of a head and its connections: bind, serve, drain, close."""
 
 import asyncio
 import contextlib
@@ -20,21 +20,25 @@ from mainstem.heads.transport.traffic import ConnectionInfo, Traffic
 _logger = logging.getLogger("mainstem.heads")
 
 BACKLOG = 4096
-"""The kernel's queue of connections not accepted yet; beyond it, clients retry after a second."""
+"""Maximum number of connections that the kernel keeps until they are accepted; others retry after a
+second.
+"""
 SILENCE_MS = 180_000
-"""How long a peer's host may not respond (TCP keepalive, unacknowledged data)."""
+"""How long a peer's host may be silent (TCP keepalive, unacknowledged data) until it is
+disconnected.
+"""
 GOODBYE_S = 0.2
-"""How long a peer that has all its answers may take to close."""
+"""How long a peer that has all its answers may take to close its side."""
 _LOOK_S = 0.005
 
 
 def no_samples() -> Iterable[tuple[Metric, Sample]]:
-    """Return no metrics; ``Server.traffic`` counts what every head has."""
+    """Return no metrics: for heads that have none besides those of their sockets."""
     return ()
 
 
 class Server:
-    """A listening socket of a head, and its connections: all of a head while it serves."""
+    """A listening socket and its connections; this is all of a head while it serves."""
 
     def __init__(
         self,
@@ -45,17 +49,20 @@ class Server:
     ) -> None:
         self.traffic, self.address = traffic, acceptor.address
         self.samples = samples
-        """Returns the head's own metrics; from any thread."""
+        """Returns the head's own metrics with their values; may be called from any thread."""
         self._acceptor = acceptor
         self._connections = connections
 
     def connections(self) -> list[ConnectionInfo]:
-        """Return the connected peers; from any thread."""
+        """Return the connected peers; may be called from any thread."""
         now = time.monotonic()
         return [ConnectionInfo(each.peer, now - each.since) for each in self._connections.copy()]
 
     async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
-        """Stop listening, and close each connection once it has its answers, within the time."""
+        """Stop listening, and close each connection once its requests are answered.
+
+        Returns after ``within_s`` at the latest, or when ``hurry`` is set.
+        """
         self._acceptor.close()
         until = time.monotonic() + within_s
         quiet_until = time.monotonic() + GOODBYE_S
@@ -72,7 +79,7 @@ class Server:
                 await asyncio.wait_for(hurry.wait(), _LOOK_S)
 
     async def close(self) -> None:
-        """Stop listening and close every connection, soon also those whose peer does not read."""
+        """Stop listening, and close every connection; wait up to LINGER_S for peers to read."""
         self._acceptor.close()
         for connection in list(self._connections):
             connection.close_with_last_words()
@@ -85,7 +92,7 @@ class Server:
 
 
 def bind(host: str, port: int, silence_ms: int = SILENCE_MS) -> socket.socket:
-    """Bind an address, without serving it yet; port 0 takes a free one."""
+    """Return a socket that is bound to an address, and not served yet; port 0 takes a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     # Accepted connections inherit these options: the kernel probes idle peers, and closes the
@@ -110,9 +117,9 @@ def serve(
     tls: ssl.SSLContext | None = None,
     beside: ReceiveBudget | None = None,
 ) -> Server:
-    """Serve connections, up to a limit; with TLS the conversation begins after the handshake.
+    """Serve connections, up to a limit; with TLS, the conversation begins after the handshake.
 
-    ``beside``: the head's own budget; while it is tight, little is read at a time.
+    ``beside``: the head's own memory budget; while it is used up, little is read at a time.
     """
     scratch = memoryview(bytearray(READ_BYTES))
     budget = ReceiveBudget(UNFINISHED_BYTES, beside)
@@ -135,7 +142,7 @@ def serve(
 
 
 class _Refusal(asyncio.Protocol):
-    """Closes a connection over the limit at once."""
+    """Closes a connection over the limit at once, and counts it as refused."""
 
     def __init__(self, connections: int) -> None:
         self._connections = connections

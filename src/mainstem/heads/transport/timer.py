@@ -1,7 +1,7 @@
 """One timer per connection: calls back when the conversation's deadline has passed.
 
-How this works: the deadline may move with every frame, but the timer is only ever moved to an
-earlier time. If it fires too early, it asks for the deadline again, and waits for the rest.
+How this works: the deadline may change with every frame, but the timer is only ever moved to an
+earlier time. If it fires too early, it reads the deadline again, and waits for the remaining time.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from mainstem.heads.conversation import TimedConversation
 
 
 def now_ms() -> int:
-    """Return the monotonic time in milliseconds, which deadlines use."""
+    """Return the monotonic time in milliseconds, the clock of all deadlines."""
     return int(time.monotonic() * 1000)
 
 
@@ -24,13 +24,13 @@ class Timer:
     def __init__(self, conversation: TimedConversation, call: Callable[[int], None]) -> None:
         self._conversation = conversation
         self._call = call
-        """Called with the time; it must call ``ask`` for the next deadline."""
+        """Called with the time when the deadline has passed; it must call ``ask`` afterwards."""
         self._loop = asyncio.get_running_loop()
         self._handle: asyncio.TimerHandle | None = None
         self._fires_ms = 0
 
     def ask(self) -> None:
-        """Read the deadline again, as it may have changed."""
+        """Read the conversation's deadline, which may have changed, and set the timer."""
         deadline = self._conversation.deadline()
         if deadline is None or (self._handle is not None and self._fires_ms <= deadline):
             return
@@ -41,7 +41,7 @@ class Timer:
         self._handle = self._loop.call_later(wait_ms / 1000, self._fire)
 
     def cancel(self) -> None:
-        """Stop calling until the next ``ask``."""
+        """Stop the timer until the next ``ask``."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

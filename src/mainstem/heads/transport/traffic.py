@@ -1,18 +1,18 @@
-"""Counters of a head's sockets, and the description of a connection."""
+"""Counters of a head's sockets, and the description of a connected peer."""
 
 import msgspec
 
 
 class ConnectionInfo(msgspec.Struct, frozen=True):
-    """One connection."""
+    """A connected peer, for the admin page of connections."""
 
     peer: str
     connected_s: float
-    """The age of the connection."""
+    """How long the peer has been connected."""
 
 
 class Traffic:
-    """Counters of one listening socket since it was opened; updated by the event loop only."""
+    """Counters of one listening socket since the server started; updated by the event loop only."""
 
     __slots__ = ("accepted", "bytes_in", "bytes_out", "closed", "cut_off", "refused")
 
@@ -20,15 +20,15 @@ class Traffic:
         self.accepted = 0
         """Accepted connections."""
         self.closed = 0
-        """Accepted connections that have ended."""
+        """Accepted connections that have ended since."""
         self.cut_off = 0
         """Connections that the server ended because of a protocol violation or an error."""
         self.refused = 0
-        """Connections closed at once, over the limit."""
+        """Connections closed at once, because ``max_connections`` was reached."""
         self.bytes_in = 0
         self.bytes_out = 0
 
     @property
     def open(self) -> int:
-        """The number of open connections."""
+        """The number of connections that are open now."""
         return self.accepted - self.closed

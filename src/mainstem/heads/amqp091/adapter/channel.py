@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _M = TypeVar("_M", methods.BasicGet, methods.QueueDeclare, methods.QueueDelete, methods.QueuePurge)
 
 SEEN_MS = 10_000
-"""How long a method waits at most until earlier messages of its queue are visible."""
+"""Maximum time that a method waits until earlier messages of its queue are visible."""
 
 
 class Transaction:
@@ -48,7 +48,7 @@ class Transaction:
         """Total size of the published messages in bytes."""
         self.settled: list[tuple[Unacked, Outcome]] = []
         self.calls: list[Callable[[], None]] = []
-        """Calls that send returned messages and direct replies, made at commit."""
+        """Calls to make at commit: they send returned messages and direct replies."""
 
 
 class AmqpChannel:
@@ -64,9 +64,10 @@ class AmqpChannel:
         self._transaction: Transaction | None = None
         self._consumers: dict[str, Consumer] = {}
         self._prefetch: int | None = None
-        """Prefetch limit for consumers that are started from now on."""
+        """Prefetch limit of each consumer that is started from now on (BasicQos with global=false).
+        """
         self._last_queue = ""
-        """The queue declared last; methods with an empty queue name mean this one."""
+        """Name of the queue declared last; an empty queue name in a method means this queue."""
         self._deliveries = Deliveries(connection, number, f"{connection.id}.{number}")
         self._service.counts.channels += 1
 
@@ -87,7 +88,7 @@ class AmqpChannel:
     # The hot path
 
     def publish(self, message: Publish) -> None:
-        """Publish a message, or add it to the open transaction."""
+        """Publish a message, or add it to the channel's open transaction."""
         if self._transaction is None:
             self._connection.publisher.publish(self, message)
             return
@@ -97,7 +98,7 @@ class AmqpChannel:
             self._transaction.routed.append(routed)
 
     def at_commit(self, message: Publish, call: Callable[[], None]) -> None:
-        """Call ``call`` now, or at commit if a transaction is open."""
+        """Call ``call``, or register it for the commit if a transaction is open."""
         if self._transaction is None:
             call()
             return
@@ -105,7 +106,7 @@ class AmqpChannel:
         self._transaction.calls.append(call)
 
     def _keep(self, transaction: Transaction, size: int, copies: int) -> None:
-        """Count a message towards the connection's ``max_transaction_bytes``, or refuse it."""
+        """Count a message's bytes in the open transaction; raise over ``max_transaction_bytes``."""
         connection, most = self._connection, self._service.settings.max_transaction_bytes
         is_alone = not connection.in_transactions and copies == 1
         if connection.in_transactions + size > most and not is_alone:
@@ -115,7 +116,7 @@ class AmqpChannel:
         connection.in_transactions += size
 
     def settle(self, said: methods.BasicAck | methods.BasicNack | methods.BasicReject) -> None:
-        """Settle deliveries, or add the settlements to the open transaction."""
+        """Settle deliveries, or add their settlement to the channel's open transaction."""
         match said:
             case methods.BasicAck():
                 outcome, multiple = Outcome.ACK, said.multiple
@@ -138,7 +139,7 @@ class AmqpChannel:
     # All other methods
 
     def carry_out(self, method: Method | Bare) -> None:  # noqa: C901, PLR0912 - one for each
-        """Carry out a method; AmqpError and MainstemError close the channel."""
+        """Carry out a method; an AmqpError or MainstemError closes the channel."""
         match method:
             case methods.BasicAck() | methods.BasicNack() | methods.BasicReject():
                 self.settle(method)
@@ -193,7 +194,7 @@ class AmqpChannel:
         return self._connection.vhost
 
     def _answer(self, nowait: bool, method: Method | Bare, durable: Durable = AT_ONCE) -> None:
-        """Send the response to a method once its changes are durable."""
+        """Send the response to a method once its changes are durable; none if ``nowait`` is set."""
         # So earlier acknowledgements survive kill -9.
         self._service.context.settlements.flush()
         if not nowait:
@@ -205,9 +206,9 @@ class AmqpChannel:
             self._connection.send([frame])
 
     def _when_seen(self, method: _M, call: Callable[[_M], None]) -> None:
-        """Carry out a method once messages published to its queue before are visible.
+        """Carry out a method when the messages published to its queue before it are visible.
 
-        Later requests of the connection wait until then.
+        Later requests of the connection are handled after it.
         """
         # Pending settlements may dead-letter messages to this queue.
         self._service.context.settlements.flush()
@@ -229,7 +230,7 @@ class AmqpChannel:
             self._connection.publisher.when_durable(carry_out, gone)
 
     def _wait_for(self, unseen: Sequence[Unseen], call: Callable[[], None]) -> None:
-        """Call ``call`` when the appended messages are visible, after SEEN_MS at the latest."""
+        """Call ``call`` when the ``unseen`` messages are visible, after SEEN_MS at the latest."""
         left = len(unseen)
 
         def seen() -> None:
@@ -271,7 +272,7 @@ class AmqpChannel:
         self._answer(method.nowait, methods.QueueDeclareOk(queue.name, *counts), durable)
 
     def _find_reply_name(self, method: methods.QueueDeclare) -> None:
-        """Answer a declaration of a direct-reply name: it exists while its consumer does."""
+        """Answer a declaration of a direct-reply name, which exists as long as its consumer."""
         if not self._service.replies.knows(method.queue):
             raise not_found(Queue.kind, method.queue, self._vhost)
         self._answer(method.nowait, methods.QueueDeclareOk(method.queue, 0, 1))
@@ -391,7 +392,7 @@ class AmqpChannel:
         self._service.queues.end_consumer(self._connection, consumer)
 
     def _cancelled(self, consumer: Consumer, error: MainstemError) -> None:
-        """Tell the client that its consumer was cancelled, such as by deletion of the queue."""
+        """Tell the client that its consumer was cancelled: the queue was deleted or failed."""
         if self._consumers.get(consumer.tag) is not consumer:
             return
         del self._consumers[consumer.tag]
@@ -448,7 +449,8 @@ class AmqpChannel:
     def _commit(self, ended: Transaction, go_on: Callable[[], None] | None = None) -> None:
         """Commit a transaction.
 
-        While the disk is full, the connection waits before ``go_on`` is called.
+        While the disk is full, the commit is retried, and the client is blocked: its later requests
+        are handled when ``go_on`` is called.
         """
         connection, ids = self._connection, Bare.TX_COMMIT.ids
         self._service.context.settlements.flush()

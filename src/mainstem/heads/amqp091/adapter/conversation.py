@@ -26,13 +26,16 @@ _logger = logging.getLogger("mainstem.heads.amqp091")
 
 MIN_RUN_BYTES = 4 * 1024
 QUICK_S = 0.05
-"""The next run of frames may be larger if the last took less time than this; other connections wait
-meanwhile.
+"""If a run of frames was handled in less time, the next run may be larger (``RUN_BYTES``). Other
+connections wait while a run is handled.
 """
 
 
 class AmqpConversation:
-    """One client's connection; ``send`` pushes frames, so channels do not wait for each other."""
+    """One client's connection.
+
+    ``send`` pushes frames, so the channels do not wait for each other's responses.
+    """
 
     def __init__(self, service: Service, outbox: Outbox) -> None:
         self.service = service
@@ -41,7 +44,7 @@ class AmqpConversation:
         self.id = service.new_connection_id()
         self.vhost = "/"
         self.waiting: set[Callable[[], None]] = set()
-        """Calls that make waiting publishes and requests stop waiting at once."""
+        """Callbacks that end each wait of a publish or request, with one last attempt."""
         self.publisher = Publisher(self)
         self._channels: dict[int, AmqpChannel] = {}
         self.consumers = 0
@@ -51,13 +54,13 @@ class AmqpConversation:
         self._user = ""
         self._is_blocked = False
         self._gives_up = False
-        """Whether a full disk refuses publishes at once instead of holding them, as the connection
-        ends.
+        """Set when the connection ends: publishes fail at once while the disk is full, instead of
+        waiting.
         """
         self._run_bytes = MIN_RUN_BYTES
-        """How many bytes of frames are handled at once; larger if the last run was quick."""
+        """Maximum size of the next run of frames; larger if the last run was handled quickly."""
         self._held: Later | None = None
-        """Set while the next request must wait until the current one is complete."""
+        """Set if the next request must wait until this one is complete; settled then."""
         self._unfinished = Unfinished(service.unfinished, outbox)
         self._is_closed = False
         self._act_as(service.context.auth.peer(outbox.peer, tls=outbox.is_tls))
@@ -82,7 +85,7 @@ class AmqpConversation:
         return self.publisher.flush() or held or waits or ()
 
     def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
-        """Carry out publishes and acknowledgements of many frames together."""
+        """Carry out the publishes and acknowledgements of several frames with one append."""
         received, size = self.session.receive_run(view[: self._run_bytes])
         if not size:
             return None
@@ -108,7 +111,7 @@ class AmqpConversation:
         return waits or (), size
 
     def deadline(self) -> int | None:
-        """Return when a heartbeat is due or the client times out."""
+        """Return when a heartbeat must be sent, or when the client times out."""
         self.session.heard_ms = self._heard_ms(self.service.clock_ms())
         return self.session.deadline()
 
@@ -124,18 +127,18 @@ class AmqpConversation:
         return self.outbox.heard_ms if is_read else now_ms
 
     def drain(self) -> Answer:
-        """Close the connection, because the server stops."""
+        """Return Connection.Close for the client, because the server stops."""
         detail = "broker forced connection closure with reason 'shutdown'"
         error = AmqpError(ReplyCode.CONNECTION_FORCED, detail)
         return (self.session.refused(error, 0, self.service.clock_ms()),)
 
     def stop_waiting(self) -> None:
-        """Let publishes and requests that wait for space in a topic try one last time."""
+        """Retry one last time all publishes and requests that wait for space in a topic."""
         for give_up in list(self.waiting):
             give_up()
 
     def close(self) -> None:
-        """Requeue unacked deliveries, and delete the connection's exclusive queues."""
+        """Requeue unacknowledged deliveries, and delete the connection's exclusive queues."""
         self._is_closed = True
         # Freed explicitly: conversations are in reference cycles, which are collected late.
         self.session.end()
@@ -159,7 +162,7 @@ class AmqpConversation:
         _logger.warning("%s: %s", self.outbox.peer, problem)
 
     def refuse(self, error: AmqpError, number: int) -> None:
-        """Close the channel, or the connection if the error is hard, and count the error."""
+        """Count an error, and close the channel, or the connection if the error is hard."""
         if self._is_closed:
             return
         self.service.counts.errors[error.code.name] += 1
@@ -174,7 +177,7 @@ class AmqpConversation:
             channel.close()
 
     def guarded(self, number: int, ids: Ids, call: Callable[[], None]) -> None:
-        """Call a function on behalf of a channel's method; an error closes the channel."""
+        """Call a function for a method on a channel; an error closes the channel."""
         try:
             call()
         except AmqpError as error:
@@ -201,9 +204,9 @@ class AmqpConversation:
         self._is_blocked = False
 
     def wait_for_space(self, error: StorageFull, again: Callable[[], None]) -> bool:
-        """Block the client and call ``call`` again a moment later.
+        """Block the client, and call ``again`` after RETRY_MS.
 
-        False if the connection is ending.
+        Returns False if the connection is ending, so that nothing can wait.
         """
         if self._gives_up or self._is_closed or self.service.context.draining:
             return False
@@ -275,7 +278,7 @@ class AmqpConversation:
         self.send([self.session.tune()])
 
     def _act_as(self, peer: Peer) -> None:
-        """Use the broker with the permissions of a peer."""
+        """Set the authenticated peer, with whose permissions the broker is used from now on."""
         self._peer = peer
         self.door = self.service.context.door(peer)
 

@@ -31,14 +31,14 @@ _FAILURES = {
     ReplyCode.ACCESS_REFUSED: Failure.CONFLICT,
     ReplyCode.RESOURCE_LOCKED: Failure.CONFLICT,
 }
-"""Failure classes of refusals by reply code; all others are INVALID."""
+"""The failure class of an AMQP error, by its reply code; INVALID for all other codes."""
 
 
 class ListExchanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments for listing exchanges."""
 
     vhost: str | None = None
-    """None lists the exchanges of all virtual hosts."""
+    """The virtual host whose exchanges are listed; None for those of all virtual hosts."""
 
 
 class ShowExchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +74,7 @@ class ExchangeInfo(msgspec.Struct, frozen=True):
 
 
 class BindingInfo(msgspec.Struct, frozen=True):
-    """A binding."""
+    """A binding, as the admin port returns it."""
 
     source: str
     kind: str
@@ -94,7 +94,7 @@ class ExchangeDetails(msgspec.Struct, frozen=True):
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """Whether a binding was added or removed; false if there was nothing to do."""
+    """The result of binding or unbinding: false if the binding was there, or not there, before."""
 
     changed: bool
 
@@ -103,14 +103,17 @@ _Change = Callable[[Binding], Durable]
 
 
 class ExchangeOperations:
-    """The operations on exchanges; called in any thread but the loop's, which owns the topology."""
+    """The admin port's operations on exchanges.
+
+    Called in any thread except the event loop's, which owns the topology.
+    """
 
     def __init__(self, service: "Service") -> None:
         self._context = service.context
         self._topology = service.topology
 
     def offer(self) -> None:
-        """Register all operations."""
+        """Register all operations on exchanges with the admin port."""
         topology, offer = self._topology, self._context.administration.offer
         offer(LIST, ListExchanges, self.list, changes=False)
         offer(SHOW, ShowExchange, self.show, changes=False)
@@ -118,7 +121,7 @@ class ExchangeOperations:
         offer(UNBIND, ChangeBinding, partial(self._change, topology.unbind), changes=True)
 
     def list(self, peer: Peer, asked: ListExchanges) -> Sequence[ExchangeInfo]:
-        """Return the exchanges that a peer may describe."""
+        """Return all exchanges that the peer may describe."""
 
         def look() -> list[ExchangeInfo]:
             vhosts = self._topology.vhosts() if asked.vhost is None else [asked.vhost]
@@ -191,7 +194,7 @@ class ExchangeOperations:
 
 
 def _checked(asked: ChangeBinding) -> fields.Table:
-    """Return the arguments as a table, as a client would send it; raises InvalidSetting."""
+    """Return the binding arguments as a table, as a client would send it; raises InvalidSetting."""
     try:
         fields.short_string(asked.routing_key)
         written = fields.table(asked.arguments)
@@ -225,7 +228,7 @@ def _binding(binding: Binding) -> BindingInfo:
 
 
 def _plain(value: object) -> object:
-    """Return a table's value in a form that JSON can represent."""
+    """Convert a value of an AMQP table to one that JSON can represent."""
     match value:
         case Mapping():
             return {str(name): _plain(each) for name, each in value.items()}

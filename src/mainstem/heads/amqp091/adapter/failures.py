@@ -1,4 +1,4 @@
-"""AMQP errors for each class of broker error."""
+"""Maps broker errors to AMQP errors, by their class of failure."""
 
 from mainstem.core.errors import Failure, MainstemError
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
@@ -22,5 +22,5 @@ CODES = {
 
 
 def refusal(error: MainstemError, ids: Ids = (0, 0)) -> AmqpError:
-    """Return the AMQP error for a broker error."""
+    """Return the AMQP error for a broker error; ``ids``: class and method id of the request."""
     return AmqpError(CODES[error.failure], str(error), *ids)

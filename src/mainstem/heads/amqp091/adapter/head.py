@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def start(context: HeadContext, settings: AmqpSettings, listener: "socket.socket") -> Server:
-    """Serve AMQP clients on a listener that is already bound."""
+    """Start the AMQP head on a bound socket; return its server."""
     service = Service(context, settings, lambda: int(time.monotonic() * 1000))
     ExchangeOperations(service).offer()
 

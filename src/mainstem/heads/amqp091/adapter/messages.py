@@ -28,7 +28,8 @@ from mainstem.heads.amqp091.properties import (
 HEADER_EXCHANGE = "amqp-exchange"
 HEADER_ROUTING_KEY = "amqp-routing-key"
 DEAD_LETTER = ("amqp-dead-letter", b"true")
-"""The header that marks dead letters, whose ``x-death`` was written by the server."""
+"""The event header of messages that the server dead-lettered, so that their ``x-death`` is valid.
+"""
 
 _NATIVE = b"amqp091\0"
 _CACHED_BYTES = 128
@@ -43,13 +44,13 @@ _TEXTS = {
     "user-id": "user_id",
     "app-id": "app_id",
 }
-"""Text properties, by the name of the event header that carries them."""
+"""Maps event headers to the text properties of a message that they carry."""
 _NUMBERS = {"delivery-mode": "delivery_mode", "priority": "priority", "timestamp": "timestamp"}
 _SHORT_BYTES = fields.MAX_SHORT_BYTES
 
 
 Content = tuple[bytes, bytes]
-"""Route and properties, both encoded as in frames."""
+"""The route (exchange and routing key) and the properties of a message, encoded as in frames."""
 
 
 def event_of(message: Publish) -> Event:
@@ -58,7 +59,7 @@ def event_of(message: Publish) -> Event:
 
 
 def headers_of(route: bytes, properties: bytes) -> Headers:
-    """Return the event headers for a message."""
+    """Return the event headers for a message with this encoded route and properties."""
     if len(properties) <= _CACHED_BYTES:
         return _cached_headers(route, properties)
     return _headers(route, properties)
@@ -88,7 +89,7 @@ _cached_headers = lru_cache(4096)(_headers)
 
 
 def _text(value: object) -> bytes | None:
-    """Return a header value as text for other protocols; None if it has no such form."""
+    """Convert a header value to text for other protocols; None if it has no text form."""
     match value:
         case str():
             return value.encode()
@@ -101,12 +102,12 @@ def _text(value: object) -> bytes | None:
 
 
 def is_dead_letter(event: Event) -> bool:
-    """Return whether the event was dead-lettered by a queue, rather than published by a client."""
+    """Return whether a queue dead-lettered the event, so that its ``x-death`` is the server's."""
     return DEAD_LETTER in event.headers
 
 
 def native_content(headers: Headers) -> Content | None:
-    """Return the message if an AMQP client published the event, None otherwise."""
+    """Return the route and properties that an AMQP client published; None if no AMQP client did."""
     for name, value in headers:
         if name == NATIVE_HEADER and value is not None and value.startswith(_NATIVE):
             at = len(_NATIVE)
@@ -117,7 +118,7 @@ def native_content(headers: Headers) -> Content | None:
 
 
 def content_of(event: Event, queue: str) -> Content:
-    """Return an event as a message; without a stored route it uses ``queue`` as the routing key."""
+    """Return the route and properties of an event; without a stored route, the key is ``queue``."""
     found = native_content(event.headers)
     if found is not None:
         return found

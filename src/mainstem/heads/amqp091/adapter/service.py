@@ -1,4 +1,4 @@
-"""Shared by all AMQP connections: the topology, the queues, and the list of connections."""
+"""What all AMQP connections share: the topology, the queues, and the list of connections."""
 
 from collections.abc import Callable
 from secrets import token_bytes, token_urlsafe
@@ -42,7 +42,7 @@ SERVER_PROPERTIES: Table = {
 
 
 class Service:
-    """What every AMQP connection is created with."""
+    """The state that all AMQP connections share."""
 
     def __init__(
         self, context: HeadContext, settings: AmqpSettings, clock_ms: Callable[[], int]
@@ -50,13 +50,13 @@ class Service:
         self.context = context
         self.settings = settings
         self.clock_ms = clock_ms
-        """The monotonic clock, in ms."""
+        """Returns the time of the monotonic clock in ms."""
         self.properties = SERVER_PROPERTIES
         self.counts = Counts()
         self.connections: set[AmqpConversation] = set()
         self.replies = Replies()
         self.unfinished = ReceiveBudget(incomplete_messages.MAX_BYTES)
-        """Memory limit for the incomplete messages of all connections together."""
+        """Memory limit on the incomplete messages of all connections together."""
         self.definitions = context.broker.definitions.open("amqp")
         self.topology = Topology(self.definitions, token_bytes)
         self.queues = DeclaredQueues(self)
@@ -67,12 +67,12 @@ class Service:
         self._ids = 0
 
     def new_connection_id(self) -> str:
-        """Return a connection id that is unique, also across restarts of the server."""
+        """Return an id for a new connection, unique also across restarts of the server."""
         self._ids += 1
         return f"amqp {self.context.run_id}-{self._ids}"
 
     def new_consumer_tag(self) -> str:
-        """Return a tag for a consumer whose client chose none."""
+        """Return a consumer tag for a client that chose none."""
         return f"amq.ctag-{self.new_token()}"
 
     def new_token(self) -> str:

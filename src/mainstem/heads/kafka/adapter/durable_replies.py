@@ -1,4 +1,4 @@
-"""Responses that wait until changes are durable: one change, several, or one result for each."""
+"""Sends responses when the changes of a request are durable; collects the results of several."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 class Results(Generic[Result]):
-    """Results of a request, in its order; replies when all are known."""
+    """The results of a request's items, in its order; replies when all results are known."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -24,7 +24,7 @@ class Results(Generic[Result]):
         self._reply: Callable[[list[Result]], None] = lambda _: None
 
     def add(self, result: Result) -> None:
-        """Add a result."""
+        """Add the result of an item, which is already known."""
         self._results.append(result)
 
     def attempt(
@@ -33,9 +33,10 @@ class Results(Generic[Result]):
         result: Result,
         refused: Callable[[MainstemError], Result],
     ) -> None:
-        """Make a change.
+        """Call ``change``, and add its result.
 
-        Add ``result`` if it succeeds and becomes durable, else what ``refused`` returns.
+        That is ``result`` if the change succeeds and becomes durable, else what ``refused``
+        returns.
         """
         try:
             durable = change()
@@ -47,7 +48,7 @@ class Results(Generic[Result]):
     def add_later(
         self, durable: Durable, result: Result, refused: Callable[[MainstemError], Result]
     ) -> None:
-        """Add ``result`` when a change is durable, or what ``refused`` returns if that fails."""
+        """Add ``result`` if a change becomes durable, or what ``refused`` returns if it fails."""
         at = len(self._results)
         self._results.append(result)
         self._left += 1
@@ -63,7 +64,7 @@ class Results(Generic[Result]):
             durable.then(lambda error: self._service.on_loop(lambda: decide(error)))
 
     def then(self, reply: Callable[[list[Result]], None]) -> None:
-        """Call ``reply`` when every result is known."""
+        """Call ``reply`` with the results when all are known; to be called after all were added."""
         self._reply = reply
         self._one_less()
 
@@ -74,14 +75,14 @@ class Results(Generic[Result]):
 
 
 class Kept(Protocol):
-    """A change that becomes durable later."""
+    """A change that is made, and becomes durable later."""
 
     def then(self, call: Callable[[MainstemError | None], None]) -> None:
-        """Call ``call`` when it is durable, or has failed."""
+        """Call ``call`` when the change is durable, or with the error if it cannot be stored."""
 
 
 def when_all(durables: Iterable[Kept], call: Callable[[MainstemError | None], None]) -> None:
-    """Call ``call`` when all are durable, or with the first error; from any thread."""
+    """Call ``call`` when all changes are durable, or with the first error; from any thread."""
     kept = list(durables)
     left, lock = len(kept), threading.Lock()
 
@@ -105,7 +106,7 @@ def reply_later(
     reply: Reply,
     body: Callable[[MainstemError | None], Wire],
 ) -> Callable[[MainstemError | None], None]:
-    """Return a callback that sends the response in the loop's thread, from any thread."""
+    """Return a callback, for any thread, that sends the response in the loop's thread."""
     return lambda failed: asked.service.on_loop(lambda: reply(body(failed)))
 
 
@@ -113,7 +114,10 @@ Then = Callable[[Callable[[MainstemError | None], None]], None]
 
 
 def reply_when_durable(asked: Asked, then: Then, answer: Callable[[Code], None]) -> None:
-    """Reply in the loop's thread when a change is durable, or with its error code."""
+    """Send the response in the loop's thread, with the error code of the change or NONE.
+
+    ``then``: registers a callback for when the change is durable or has failed.
+    """
     service = asked.service
 
     def settled(error: MainstemError | None) -> None:

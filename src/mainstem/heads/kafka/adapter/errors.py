@@ -12,7 +12,7 @@ from mainstem.kafka_protocol.messages.produce import PRODUCE
 from mainstem.kafka_protocol.server_codec import RequestHeader
 
 STOPPING = errors.Closed("the server is stopping; retry when it is back")
-"""The error for group members while the server stops."""
+"""The error that group members get while the server stops."""
 
 FAILURES: dict[Failure, Code] = {
     Failure.NOT_FOUND: Code.UNKNOWN_TOPIC_OR_PARTITION,
@@ -30,7 +30,7 @@ FAILURES: dict[Failure, Code] = {
     Failure.UNSUPPORTED: Code.UNSUPPORTED_VERSION,
     Failure.CORRUPT: Code.CORRUPT_MESSAGE,
 }
-"""The error code of each class of failure."""
+"""Kafka's error code for each class of failure."""
 
 REFUSALS: dict[type[MainstemError], Code] = {
     errors.UnknownGroup: Code.GROUP_ID_NOT_FOUND,
@@ -72,14 +72,14 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.NotInTransaction: Code.TRANSACTION_ABORTABLE,
     errors.InvalidTransactionTimeout: Code.INVALID_TRANSACTION_TIMEOUT,
 }
-"""Errors with a more specific code than their class of failure."""
+"""Kafka's error codes for errors that have a more specific code than their class of failure."""
 _DENIED: dict[str, Code] = {
     ResourceKind.TOPIC: Code.TOPIC_AUTHORIZATION_FAILED,
     ResourceKind.GROUP: Code.GROUP_AUTHORIZATION_FAILED,
     ResourceKind.TRANSACTIONAL_ID: Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ResourceKind.CLUSTER: Code.CLUSTER_AUTHORIZATION_FAILED,
 }
-"""The code of a denied request, by the kind of resource."""
+"""The error code for missing permissions, by the kind of resource."""
 
 _LATER: dict[Code, tuple[Code, dict[int, int]]] = {
     Code.STALE_MEMBER_EPOCH: (
@@ -107,7 +107,9 @@ _LATER: dict[Code, tuple[Code, dict[int, int]]] = {
         },
     ),
 }
-"""Newer codes: the code sent instead, and per API the first version that knows them."""
+"""Error codes that older versions do not know: the code sent to them instead, and the first version
+per API that knows the code.
+"""
 
 _COORDINATED = frozenset(
     api.key
@@ -134,7 +136,7 @@ retry COORDINATOR_NOT_AVAILABLE, so a full disk is reported as the latter."""
 
 
 def code_in(header: RequestHeader, error: MainstemError) -> Code:
-    """Return an error's code, or an older one if the request's version does not know it."""
+    """Return the error code for a response; older versions get one that they know."""
     code = code_of(error)
     if code is Code.KAFKA_STORAGE_ERROR and header.api_key in _COORDINATED:
         return Code.COORDINATOR_NOT_AVAILABLE
@@ -147,7 +149,7 @@ def code_in(header: RequestHeader, error: MainstemError) -> Code:
 
 
 def code_of(error: MainstemError) -> Code:
-    """Return the code of an error."""
+    """Return Kafka's error code for a broker error."""
     if isinstance(error, errors.InvalidName) and error.kind != "topic":
         return Code.INVALID_GROUP_ID if error.kind == "group" else Code.INVALID_REQUEST
     if isinstance(error, errors.Denied):

@@ -1,4 +1,4 @@
-"""Partitions in requests: collects a result for each, and checks that they exist."""
+"""Partitions in requests: applies a function to each, and checks that they exist."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -15,7 +15,7 @@ R = TypeVar("R")
 def each_partition(
     topics: Iterable[ByName[P]], result: Callable[[str, P], R]
 ) -> tuple[ByName[R], ...]:
-    """Return a result for each partition, by topic, in the order of the request."""
+    """Call ``result`` for each partition of a request; return the results grouped by topic."""
     return tuple(
         ByName(topic.name, tuple(result(topic.name, each) for each in topic.partitions))
         for topic in topics
@@ -23,7 +23,7 @@ def each_partition(
 
 
 def missing_partition(service: Service, topic: str, number: int) -> int:
-    """Return 0 for an existing partition, else the error code."""
+    """Return 0 if the partition exists, else the error code."""
     try:
         service.broker.bounds(topic, number)
     except MainstemError as error:

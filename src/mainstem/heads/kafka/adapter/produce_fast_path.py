@@ -2,10 +2,12 @@
 
 How this works: the requests of a producer for one topic differ only in correlation id, partition
 and records, and so do the responses. After two requests in a row for one partition of the same
-topic, the bytes in between are remembered. A request with the same bytes need not be decoded, nor
-its response encoded. Requests of one read are appended together, so that the log writes once for
-each partition, and their responses are sent together. All other requests (another topic, several
-partitions, a transaction) take the slow path, through ``produce``.
+topic, all other bytes are remembered (``_Shape``). A request with the same bytes need not be
+decoded, nor its response encoded. Requests of one read are appended together, so that the log
+writes once for each partition, and their responses are sent together.
+
+All other requests (another topic, several partitions, a transaction) take the slow path, through
+``produce``.
 """
 
 from collections.abc import Sequence
@@ -28,25 +30,28 @@ from mainstem.kafka_protocol.primitives import read_uvarint
 from mainstem.kafka_protocol.server_codec import RequestHeader, encode_response
 
 MOST_TOGETHER = 128
-"""Maximum requests handled in one turn, so that other connections get theirs."""
+"""Maximum number of requests appended together, so that other connections do not wait long."""
 _FIRST = 5
-"""First version of Produce responses with the log start offset."""
+"""First version of Produce whose response contains the log start offset."""
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 _PRODUCED = Struct(">ihqqq")
-"""Partition, error code, base offset, append time, start of the log."""
+"""Layout of a partition in a response: number, error code, base offset, append time, log start
+offset.
+"""
 _NO_TAGS = b"\0\0\0"
-"""The empty tagged fields of the partition, the topic and the request."""
+"""Empty tagged fields at the end of a request: those of the partition, the topic and the request.
+"""
 _MARK = (-2, 0, -2, -1, -2)
 _UVARINT_BYTES = 5
 
 _Asked = tuple[int, int]
-"""Correlation id and partition."""
+"""Correlation id and partition of a request."""
 _Batch = tuple[int, memoryview]
-"""Partition and records."""
+"""Partition number and records of a request."""
 
 
 class _Shape:
-    """The common bytes of requests for one topic, and of their responses."""
+    """The bytes that a producer's requests for one topic share, and those of the responses."""
 
     __slots__ = (
         "_after",
@@ -72,7 +77,7 @@ class _Shape:
         self._max_bytes = max_bytes
         self._key = _INT16.pack(header.api_key) + _INT16.pack(header.api_version)
         self.topic = request.topic_data[0].name
-        """Empty if it is named by its id."""
+        """The topic's name; empty if requests name it by its id."""
         self.topic_id = request.topic_data[0].topic_id
         self._flexible = PRODUCE.flexible(header.api_version)
         self._prefix = _prefix(header, request, self._flexible)
@@ -85,11 +90,14 @@ class _Shape:
         self._answer = Struct(f">ii{len(self._before)}sihqqq{len(self._after)}s")
 
     def body(self, partition: ProducedPartition) -> ProduceResponse:
-        """Return the response to a request, before it is encoded."""
+        """Return the response for a partition, not encoded yet."""
         return ProduceResponse((ProducedTopic(self.topic_id, self.topic, (partition,)),))
 
     def request_at(self, view: memoryview, at: int) -> tuple[int, int, memoryview, int] | None:
-        """Return correlation id, partition, records and end of a request of this shape."""
+        """Match the request at a position; return its variable parts, None if the bytes differ.
+
+        The parts are correlation id, partition, records, and the position after the request.
+        """
         head = self._head
         begin = at + head.size
         if begin + _UVARINT_BYTES > len(view):
@@ -121,7 +129,7 @@ class _Shape:
         return correlation_id, partition, view[begin:stop], end
 
     def answer(self, asked: _Asked, arrived: AppendedBatch) -> bytes:
-        """Return the encoded response to a request that was appended."""
+        """Return the encoded response to a request whose batch was appended."""
         return self._answer.pack(
             self._answer_size,
             asked[0],
@@ -136,7 +144,7 @@ class _Shape:
 
 
 class _Pending:
-    """Requests that are answered together, when everything they appended is durable."""
+    """Requests appended together, which are answered when all their batches are durable."""
 
     __slots__ = ("asked", "later", "outcomes", "shape")
 
@@ -150,7 +158,7 @@ class _Pending:
 
 
 class ProduceFastPath:
-    """The fast path of one connection."""
+    """The fast path for the produce requests of one connection."""
 
     __slots__ = ("_durable", "_gathered", "_last", "_service", "_shape")
 
@@ -160,10 +168,10 @@ class ProduceFastPath:
         self._shape: _Shape | None = None
         self._durable: Durable | None = None
         self._gathered: list[_Pending] | None = None
-        """Requests to be answered when that commit is durable."""
+        """Requests that wait for ``_durable``, to be answered together."""
 
     def learn(self, header: RequestHeader, request: ProduceRequest) -> None:
-        """Remember the common bytes of a request that took the slow path."""
+        """Remember the bytes of a request from the slow path, if it is like the one before it."""
         topics = request.topic_data
         self._shape = None
         if len(topics) != 1 or len(topics[0].partition_data) != 1:
@@ -179,11 +187,10 @@ class ProduceFastPath:
             self._shape = _Shape(header, request, self._service.settings.max_frame_bytes)
 
     def take(self, view: memoryview) -> tuple[Answer | Later, int] | None:
-        """Append the first requests if they have the remembered form.
+        """Append the leading requests whose bytes match; return their answer and total size.
 
-        None if there are not several.
-
-        Also None if the topic may have to wait for room, or rewrites batches.
+        None if fewer than two match, or if the topic may be full (backpressure) or rewrites
+        batches.
         """
         shape = self._shape
         if shape is None:
@@ -199,9 +206,10 @@ class ProduceFastPath:
         return None if done is None else (done, at)
 
     def answer(self, frame: memoryview) -> Answer | Later | HeldPublish | None:
-        """Append a request if it has the remembered form; None if it does not.
+        """Append one request whose bytes match; None if they do not match.
 
-        Returns HeldPublish if the topic is full: nothing was appended; continue on the slow path.
+        Returns HeldPublish if the topic is full: nothing was appended, and the slow path must
+        retry.
         """
         shape = self._shape
         found = None if shape is None else shape.request_at(frame, 0)
@@ -216,7 +224,10 @@ class ProduceFastPath:
     def _carry_out(
         self, shape: _Shape, asked: Sequence[_Asked], batches: Sequence[_Batch]
     ) -> Answer | Later | None:
-        """Append to a topic without backlog limit or rewriting; None for other topics."""
+        """Append batches to a topic that stores them unchanged and has no backlog limit.
+
+        Returns None for other topics, without appending.
+        """
         try:
             topic = shape.topic or self._name(shape.topic_id)
             outcomes = self._service.broker.append_batches(
@@ -264,7 +275,7 @@ class ProduceFastPath:
         batches: Sequence[_Batch],
         outcomes: Sequence[AppendOutcome],
     ) -> Answer | Later:
-        """Answer when all batches are durable, together with others of the same commit."""
+        """Return the answer if all batches are durable, else one that is settled once they are."""
         counts = self._service.counts
         counts.requests[PRODUCE.key] += len(asked)
         waits = None
@@ -287,7 +298,7 @@ class ProduceFastPath:
         return pending.later
 
     def _gather(self, pending: _Pending) -> bool:
-        """Add requests to those waiting for the same commit; False if none is pending."""
+        """Wait for the first batch that is not durable yet; return False if all are."""
         for outcome in pending.outcomes:
             if isinstance(outcome, AppendedBatch) and not outcome.durable.done:
                 self._await(outcome.durable, pending)
@@ -322,7 +333,10 @@ class ProduceFastPath:
     def _encoded(
         self, shape: _Shape, asked: Sequence[_Asked], outcomes: Sequence[AppendOutcome]
     ) -> Answer:
-        """Return the responses; raises ProtocolError if a batch with acks=0 was refused."""
+        """Return the encoded responses.
+
+        Raises ProtocolError if a batch was refused and its producer expects no response (acks=0).
+        """
         answers: list[bytes] = []
         for each, outcome in zip(asked, outcomes, strict=True):
             try:
@@ -354,7 +368,7 @@ def _encoded(header: RequestHeader, correlation_id: int, body: ProduceResponse) 
 
 
 def _prefix(header: RequestHeader, request: ProduceRequest, flexible: bool) -> bytes:
-    """Return the bytes between correlation id and partition, as most clients write them."""
+    """Encode the bytes of a request between correlation id and partition, as most clients do."""
     client = b"" if header.client_id is None else header.client_id.encode()
     name = request.topic_data[0].name.encode()
     head = _INT16.pack(-1 if header.client_id is None else len(client)) + client

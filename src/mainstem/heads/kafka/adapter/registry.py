@@ -1,4 +1,4 @@
-"""The table of served APIs: each module in ``apis`` registers its own with ``serves``."""
+"""The table of supported APIs: each module in ``apis`` registers its own with ``serves``."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -16,7 +16,7 @@ A = TypeVar("A", bound=Callable[..., None])
 
 
 class Served(NamedTuple):
-    """A served API: its versions and its function."""
+    """A supported API: its versions, and the function that answers its requests."""
 
     first: int
     last: int
@@ -24,11 +24,11 @@ class Served(NamedTuple):
 
 
 SERVED: dict[int, Served] = {}
-"""Every API by its key; complete once ``apis`` is imported. ApiVersions is this table."""
+"""Supported APIs by API key; complete once ``apis`` is imported. ApiVersions returns this table."""
 
 
 def serves(api: Api, first: int, last: int) -> Callable[[A], A]:
-    """Register a function as the implementation of an API, in these versions."""
+    """Register the decorated function for an API, from version ``first`` to ``last``."""
 
     def register(answer: A) -> A:
         assert api.key not in SERVED, f"{api.name} is served twice"
@@ -42,7 +42,10 @@ def serves(api: Api, first: int, last: int) -> Callable[[A], A]:
 def requires(
     action: Action, resource: Resource, refused: Callable[..., Wire]
 ) -> Callable[[Callable[[Asked, W, Reply], None]], Callable[[Asked, W, Reply], None]]:
-    """Check a permission first, for APIs that are answered without calling the broker."""
+    """Check a permission before the decorated function is called; for APIs that use no broker call.
+
+    ``refused``: creates the response if the permission is missing.
+    """
 
     def wrap(answer: Callable[[Asked, W, Reply], None]) -> Callable[[Asked, W, Reply], None]:
         @wraps(answer)

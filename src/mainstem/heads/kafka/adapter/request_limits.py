@@ -1,4 +1,4 @@
-"""The limit on names in a request."""
+"""The limit on the number of names in a request."""
 
 from collections.abc import Sequence
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""What the APIs have access to: the broker, settings, clock and event loop."""
+"""What the functions of the APIs get: the broker, settings, clock and event loop."""
 
 import asyncio
 import copy
@@ -19,11 +19,11 @@ from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.server_codec import RequestHeader
 
 Reply = Callable[[Wire | None], None]
-"""Sends the response, one time, now or later, in the loop's thread; None for no response."""
+"""Sends the response to a request; called once, in the loop's thread. None for no response."""
 
 
 class Service:
-    """Shared by all conversations of the head."""
+    """What all conversations of the Kafka head share."""
 
     def __init__(
         self, context: HeadContext, settings: KafkaSettings, cluster_id: str = "mainstem"
@@ -31,7 +31,8 @@ class Service:
         self._context = context
         self.broker = context.broker
         self.may: Callable[[Action, Resource], None] = _everything
-        """Checks a permission and raises Denied; for requests that do not reach the broker."""
+        """Raises Denied if the peer lacks a permission; for requests that do not reach the broker.
+        """
         self.now_ms = context.now_ms
         self.defaults = context.defaults
         """Default settings of new topics."""
@@ -39,7 +40,7 @@ class Service:
         self.cluster_id = cluster_id
         self.counts = Counts()
         self.host, self.port = "127.0.0.1", 0
-        """The advertised address; known once the head listens."""
+        """The advertised host and port; set once the head listens."""
         self.run_id = context.run_id
         loop = asyncio.get_running_loop()
         self.fetch_sessions = FetchSessions(
@@ -59,7 +60,7 @@ class Service:
         self.dispatcher = context.dispatcher
 
     def as_seen_by(self, peer: Peer) -> "Service":
-        """Return the service for a peer, with the broker restricted to the peer's permissions."""
+        """Return a copy whose broker allows only what the peer may do."""
         broker = self._context.door(peer)
         if broker is self.broker:
             return self
@@ -70,12 +71,12 @@ class Service:
 
     @property
     def draining(self) -> bool:
-        """Whether the server stops: waiting requests are answered, new ones told to retry."""
+        """Whether the server is stopping: waiting requests are answered, new ones refused."""
         return self._context.draining
 
     @property
     def auto_create(self) -> bool:
-        """Whether unknown topics are created when named."""
+        """Whether a topic that does not exist is created when a client names it."""
         return self._context.auto_create
 
     @property
@@ -91,16 +92,17 @@ class Service:
 
 
 def _everything(_action: Action, _resource: Resource) -> None:
-    """Allow everything."""
+    """Allow every action: used when there is no authorization."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A request's context."""
+    """The context of a request: the service, its header, its peer."""
 
     service: Service
     header: RequestHeader
     peer: str
     waiting: set[Callable[[], None]]
-    """Called when the peer disconnects, to stop waiting on its behalf."""
+    """Callbacks for the peer's disconnect, which end the waits of its requests."""
     later: Later
-    """The pending response: can hold further reads, or close the connection."""
+    """The answer to the request, if it is delayed; can stop further reads, or disconnect the peer.
+    """

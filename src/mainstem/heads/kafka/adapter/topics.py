@@ -1,4 +1,4 @@
-"""Topics in requests: found by name or id, created on first use, checked for duplicates."""
+"""Topics in requests: finds them by name or id, creates them on first use, rejects duplicates."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ NAMED_TWICE = "it is named more than once"
 T = TypeVar("T")
 K = TypeVar("K")
 Wrong = tuple[Code, str] | None
-"""Error code and message; None if the request is valid."""
+"""The error code and message of an invalid request; None if the request is valid."""
 
 
 def name_of(service: Service, topic_id: bytes) -> str | None:
@@ -27,12 +27,12 @@ def name_of(service: Service, topic_id: bytes) -> str | None:
 
 
 def id_of(topic: Topic) -> bytes:
-    """Return the id of a topic as bytes; internal topics may have none."""
+    """Return the id of a topic as bytes; NO_ID for an internal topic without an id."""
     return bytes.fromhex(topic.id) if topic.id else NO_ID
 
 
 def id_or_none(service: Service, topic: str) -> bytes:
-    """Return the id of a topic by its name, NO_ID if there is none."""
+    """Return the id of the topic of this name, NO_ID if it does not exist."""
     try:
         return id_of(service.broker.topic(topic))
     except MainstemError:
@@ -40,7 +40,7 @@ def id_or_none(service: Service, topic: str) -> bytes:
 
 
 def find_or_create(service: Service, name: str, *, create: bool) -> TopicDone:
-    """Return a topic; creates an unknown one if auto-creation is on."""
+    """Return the topic of this name; create it if it does not exist and auto-creation is on."""
     try:
         return TopicDone(service.broker.topic(name), AT_ONCE)
     except UnknownTopic:
@@ -54,13 +54,13 @@ def find_or_create(service: Service, name: str, *, create: bool) -> TopicDone:
 
 
 def named_once(asked: Sequence[T], name: Callable[[T], K]) -> tuple[list[T], list[K]]:
-    """Return the items named once, and the names given more than once."""
+    """Return the items whose name occurs once, and the names that occur more than once."""
     counts = Counter(map(name, asked))
     return [it for it in asked if counts[name(it)] == 1], [it for it in counts if counts[it] > 1]
 
 
 def misplaced(places: Iterable[Sequence[int]]) -> Wrong:
-    """Return what is wrong with a replica assignment; None if it is valid."""
+    """Return what is wrong with a replica assignment; None if it names one broker per partition."""
     # Any broker id is accepted: there is one broker, and scripts need not know its id.
     if any(len(each) != 1 or min(each) < 0 for each in places):
         return Code.INVALID_REPLICA_ASSIGNMENT, "every partition has one copy, on one broker"

@@ -1,7 +1,8 @@
-"""One STOMP client: executes its requests on the broker, and answers them.
+"""One STOMP client: carries out its requests on the broker, and answers them.
 
-How this works: ACKs that arrive together are appended together, at the end of the turn; a COMMIT is
-one append. When a client disconnects, for whatever reason, its unsettled messages are released.
+How this works: ACKs that arrive together are appended together, at the end of the loop iteration; a
+COMMIT is one append. When a client disconnects, for whatever reason, its unsettled messages are
+released, to be redelivered.
 """
 
 import logging
@@ -54,11 +55,11 @@ _logger = logging.getLogger("mainstem.heads.stomp")
 
 SERVER = "mainstem"
 UPKEEP_MS = 5_000
-"""The interval of checks for new partitions of subscribed topics."""
+"""Maximum interval of ``upkeep``: lock renewals, and checks for new partitions of topics."""
 _PREFETCHES = ("prefetch-count", "activemq.prefetchSize")
 _PRIORITIES = ("x-priority", "activemq.priority")
 MAX_PREFETCH = 100_000
-"""The largest prefetch of a subscription, whatever it asks for."""
+"""Maximum prefetch of a subscription; larger requested values are reduced to it."""
 
 
 class StompConversation:
@@ -77,7 +78,7 @@ class StompConversation:
         self._act_as(self._context.auth.peer(outbox.peer, tls=outbox.is_tls))
         self._subscriptions: dict[str, Subscription] = {}
         self._unsubscribed: list[Subscription] = []
-        """Cancelled subscriptions whose messages the client may still settle."""
+        """Ended subscriptions of queues, whose messages the client may still acknowledge."""
         self._acks: dict[QueueConsumer, list[Settlement]] = {}
         self._waiting: set[Callable[[], None]] = set()
         self._next_upkeep_ms: int | None = None
@@ -86,14 +87,14 @@ class StompConversation:
     # Called by the transport
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Return the size of a frame once it is known."""
+        """Return the size of the frame that begins here, None if more bytes are needed."""
         try:
             return self._session.frame_size(view)
         except Refused as error:
             raise self._refusal(error) from None
 
     def handle(self, frame: memoryview) -> Answer | Later:
-        """Execute the request of a frame."""
+        """Carry out the request in a frame."""
         try:
             request = self._session.receive(frame)
             if request is None:
@@ -109,7 +110,7 @@ class StompConversation:
         return answer
 
     def deadline(self) -> int | None:
-        """Return when the next heart-beat or renewal of locks is due."""
+        """Return when ``tick`` is due: for a heart-beat, a timeout, or the renewal of locks."""
         self._session.heard_ms = self._outbox.heard_ms
         due_ms = self._session.deadline()
         if self._next_upkeep_ms is None and (every := self._every_subscription()):
@@ -122,7 +123,7 @@ class StompConversation:
         )
 
     def tick(self, now_ms: int) -> Answer:
-        """Send a heart-beat or renew locks, as due."""
+        """Send a heart-beat and renew locks, whichever is due."""
         self._session.heard_ms = self._outbox.heard_ms
         try:
             beat = self._session.tick(now_ms)
@@ -135,12 +136,12 @@ class StompConversation:
         return (beat,) if beat else ()
 
     def drain(self) -> Answer:
-        """Return an ERROR frame that says that the server stops."""
+        """Return the ERROR frame that tells the client that the server stops."""
         error = self._session.refused("Server is stopping", "connect again soon\n")
         return (error.farewell,)
 
     def stop_waiting(self) -> None:
-        """Make the last attempt at publishes that wait for room in a topic."""
+        """Retry one last time all publishes that wait for room in a topic."""
         for give_up in list(self._waiting):
             give_up()
 
@@ -193,7 +194,10 @@ class StompConversation:
     def _confirm(
         self, receipts: Sequence[str | None], later: Later | None = None
     ) -> Answer | Later:
-        """Answer with receipts once all is durable; ``later``: the pending answer, if any."""
+        """Answer with RECEIPT frames once all appends so far are durable.
+
+        ``later``: the request's pending answer, if it has one.
+        """
         frames = self._receipts(receipts)
         if later is None and (self._confirmations.is_all_durable or not frames):
             return frames
@@ -214,7 +218,7 @@ class StompConversation:
         return (self._session.connected(self._session_id, SERVER),)
 
     def _act_as(self, peer: Peer) -> None:
-        """Use the broker with the permissions of a peer."""
+        """Set the authenticated peer, with whose permissions the broker is used from now on."""
         self._peer = peer
         self._door = self._context.door(peer)
         self._declarations = Declarations(
@@ -319,7 +323,7 @@ class StompConversation:
         return self._confirm([request.receipt])
 
     def _settlements(self, request: Settle) -> tuple[Subscription, list[Settlement]]:
-        """Return the settlements of an ACK or NACK, and remove its messages."""
+        """Return the settlements for an ACK or NACK; its messages are no longer unsettled."""
         found = self._messages.settle(request.message_id)
         if found is None:
             text = f"no message {request.message_id!r:.200} is to be acknowledged by this session\n"
@@ -337,7 +341,7 @@ class StompConversation:
         return Outcome.NACK if requeue else Outcome.REJECT
 
     def _append_acks(self) -> None:
-        """Settle the ACKs collected since the last call, in one append per queue."""
+        """Append the ACKs collected since the last call, in one append per queue."""
         acks, self._acks = self._acks, {}
         for queue, settled in acks.items():
             found = queue.settle(settled)
@@ -374,7 +378,10 @@ class StompConversation:
         self._consume(request, destination)
 
     def _step(self, later: Later, call: Callable[[], None]) -> None:
-        """Continue a request once all earlier ones are durable; an error is its answer."""
+        """Carry out a step of a request once all earlier requests are durable.
+
+        An error of the step ends the session with an ERROR frame.
+        """
 
         def carry_out() -> None:
             try:
@@ -411,14 +418,14 @@ class StompConversation:
         return self._confirm([request.receipt])
 
     def _cancelled(self, subscription: Subscription, error: MainstemError) -> None:
-        """End the session, as a subscribed queue or topic was deleted or cannot be read."""
+        """End the session, because a subscribed queue or topic was deleted or cannot be read."""
         text = f"no more messages of {subscription.destination.shown!r:.200}: {error}\n"
         self._end(self._session.refused("Server cancelled subscription", text))
 
     # Refusals
 
     def _refusal(self, error: Refused | BadDestination | MainstemError) -> Refused:
-        """Return the ERROR frame for an error, and count it."""
+        """Return an error as an ERROR frame, and count it."""
         if isinstance(error, BadDestination):
             error = self._session.refused(error.summary, error.detail)
         elif isinstance(error, MainstemError):
@@ -427,7 +434,7 @@ class StompConversation:
         return error
 
     def _fail(self, error: MainstemError) -> None:
-        """End the session, as a request failed that the client may consider done."""
+        """End the session, because a request failed after the client may have taken it for done."""
         self._end(refusal(self._session, error))
 
     def _end(self, error: Refused) -> None:
@@ -435,7 +442,7 @@ class StompConversation:
 
 
 def prefetch_of(headers: Mapping[str, str], default: int) -> int:
-    """Return a subscription's prefetch: how many messages it may have unsettled."""
+    """Return a subscription's prefetch, the maximum number of its unsettled messages."""
     # In RabbitMQ 0 means no limit, but unsettled messages take memory.
     return min(_number(headers, _PREFETCHES, default) or MAX_PREFETCH, MAX_PREFETCH)
 

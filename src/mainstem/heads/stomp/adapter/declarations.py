@@ -1,4 +1,4 @@
-"""Finds or creates the topics and queues behind a client's destinations."""
+"""Finds or creates the topics and queues for a client's destinations."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from mainstem.heads.stomp.adapter.destinations import (
 
 
 class Declarations:
-    """The topics and queues of one client."""
+    """The topics and queues that one client uses."""
 
     def __init__(
         self,
@@ -30,12 +30,12 @@ class Declarations:
         self._session_id = session_id
         self._max_temporary = max_temporary
         self._not_before = not_before
-        """Called with the durable of each creation."""
+        """Called when a topic or queue is created, with its durability: receipts wait for it."""
         self.temporary: dict[str, str] = {}
-        """Topics of temporary queues, by the client's name for them."""
+        """Topics of the client's temporary queues, by the destination that the client uses."""
 
     def to_send(self, destination: Destination) -> str:
-        """Return the topic of a SEND."""
+        """Return the topic to which a SEND publishes, created if needed."""
         if destination.kind is not Kind.TEMPORARY:
             self._declare(destination)
             return destination.topic
@@ -48,7 +48,7 @@ class Declarations:
         return self.temporary[destination.shown]
 
     def to_subscribe(self, destination: Destination, durable: str) -> Destination:
-        """Return the topic, or topic and queue, of a SUBSCRIBE.
+        """Return the topic, or topic and queue, to subscribe to, created if needed.
 
         ``durable``: the queue of a durable subscription, "" if it is not durable.
         """
@@ -67,7 +67,7 @@ class Declarations:
         return found
 
     def reply_queue(self, name: str) -> str:
-        """Return the destination to which others send replies for a temporary queue."""
+        """Return the destination by which other clients send to a client's temporary queue."""
         return f"/{Kind.REPLY}/{self._temporary_topic(name).removeprefix(TEMPORARY)}"
 
     def delete_queue(self, destination: Destination) -> None:
@@ -75,7 +75,7 @@ class Declarations:
         self._not_before(self._door.queues.delete(destination.topic, destination.queue))
 
     def delete_temporary(self) -> list[MainstemError]:
-        """Delete the temporary queues; returns the errors."""
+        """Delete the client's temporary queues; return the errors of failed deletions."""
         errors: list[MainstemError] = []
         for topic in self.temporary.values():
             try:

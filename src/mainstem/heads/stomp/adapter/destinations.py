@@ -1,4 +1,4 @@
-"""Parses destinations into topics and queues."""
+"""Parses destinations (such as ``/queue/orders``) into topics and queues."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import msgspec
 
 TEMPORARY = "stomp.temp."
-"""The prefix of the topics of temporary queues."""
+"""Prefix of the names of temporary queues' topics."""
 
 _KIND = re.compile(r"/(topic|queue|temp-queue|reply-queue|amq/queue|exchange|temp-topic)(?=/|\Z)")
 _UNSAFE = re.compile(r"[^a-zA-Z0-9._-]|_(?=x[0-9A-F]{4,6}_)")
@@ -22,23 +22,23 @@ class Kind(StrEnum):
     TOPIC = "topic"
     QUEUE = "queue"
     EXISTING = "amq/queue"
-    """A queue that must exist, and is not created on use."""
+    """A queue that must exist, so is not created on first use."""
     TEMPORARY = "temp-queue"
     REPLY = "reply-queue"
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """A destination as topic and queue."""
+    """A destination, with its topic and its queue ("" for none)."""
 
     kind: Kind
     shown: str
-    """As clients name it."""
+    """The destination as the client wrote it."""
     topic: str = ""
     queue: str = ""
 
 
 class BadDestination(Exception):
-    """An invalid or unsupported destination: a summary and a detail for the ERROR frame."""
+    """A destination is invalid or unsupported: a summary and a detail for the ERROR frame."""
 
     def __init__(self, summary: str, detail: str) -> None:
         super().__init__(detail)
@@ -46,7 +46,7 @@ class BadDestination(Exception):
 
 
 def topic_name(name: str) -> str:
-    """Return a topic name for any text: characters not allowed in topics become ``_xHHHH_``.
+    """Return a topic name for any text: characters that topics cannot have become ``_xHHHH_``.
 
     This is the escape of Excel and SQL Server for XML names; ``plain_name`` reverses it.
     """
@@ -56,12 +56,12 @@ def topic_name(name: str) -> str:
 
 
 def plain_name(topic: str) -> str:
-    """Return the text from which ``topic_name`` made a topic's name."""
+    """Return the text of which ``topic_name`` made this topic name."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), topic)
 
 
 def parse(text: str) -> Destination:
-    """Read a destination; raises BadDestination."""
+    """Parse a destination; raises BadDestination."""
     found = _KIND.match(text)
     if found is None:
         raise BadDestination(
@@ -92,7 +92,7 @@ def parse(text: str) -> Destination:
 
 
 def durable_name(headers: Mapping[str, str], named: str | None, client_id: str | None) -> str:
-    """Return the name of a durable subscription's queue, "" if it is not durable.
+    """Return the queue name of a durable subscription, "" if it is not durable.
 
     ``named``: the subscription's id. Raises BadDestination.
     """
@@ -111,7 +111,7 @@ def durable_name(headers: Mapping[str, str], named: str | None, client_id: str |
 
 
 def is_durable(headers: Mapping[str, str]) -> bool:
-    """Tell whether a SUBSCRIBE or UNSUBSCRIBE is about a durable subscription."""
+    """Tell whether the headers are those of a durable subscription."""
     return (
         headers.get("durable", "").lower() == "true"
         or headers.get("persistent", "").lower() == "true"
@@ -124,7 +124,7 @@ _SUBSCRIPTION_NAMES = (
     "durable-subscription-name",
     "durable-subscriber-name",
 )
-"""The second and third header are ActiveMQ Artemis' own."""
+"""Headers that name a durable subscription; the second and third are ActiveMQ Artemis' own."""
 
 
 def _name(kind: str, rest: str) -> str:

@@ -1,4 +1,4 @@
-"""The ``message`` header of ERROR frames, by class of failure."""
+"""Maps broker errors to ERROR frames: their ``message`` header, by class of failure."""
 
 from mainstem.core.errors import Failure, MainstemError
 from mainstem.heads.stomp.session import Refused, Session
@@ -18,9 +18,9 @@ SUMMARIES = {
     Failure.UNSUPPORTED: "not_implemented",
     Failure.CORRUPT: "internal_error",
 }
-"""As RabbitMQ words them, where it has such an error."""
+"""The ``message`` header by class of failure, in RabbitMQ's words where it has such an error."""
 
 
 def refusal(session: Session, error: MainstemError, receipt: str | None = None) -> Refused:
-    """Return the ERROR frame for an error of the broker."""
+    """Return the ERROR frame for a broker error."""
     return session.refused(SUMMARIES[error.failure], f"{error}\n", receipt)

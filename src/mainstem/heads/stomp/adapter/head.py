@@ -20,7 +20,7 @@ _logger = logging.getLogger("mainstem.heads.stomp")
 
 
 async def start(context: HeadContext, settings: StompSettings, listener: "socket.socket") -> Server:
-    """Serve STOMP clients on a bound socket."""
+    """Start the STOMP head on a bound socket; return its server."""
     service = Service(context, settings, lambda: int(time.monotonic() * 1000))
     _forget_temporary(context)
 
@@ -32,7 +32,7 @@ async def start(context: HeadContext, settings: StompSettings, listener: "socket
 
 
 def _forget_temporary(context: HeadContext) -> None:
-    """Delete temporary queues that the previous run of the server left."""
+    """Delete the temporary queues that an earlier run of the server left behind."""
     for topic in context.broker.topics(f"{TEMPORARY}*"):
         try:
             context.broker.delete_topic(topic.name)

@@ -1,4 +1,4 @@
-"""Conversion between events and STOMP messages, with their headers."""
+"""Converts SEND frames to events, and events to the headers of MESSAGE frames."""
 
 from collections.abc import Iterator, Mapping
 
@@ -25,7 +25,7 @@ _OWN = frozenset(
         NATIVE_HEADER,
     )
 )
-"""Headers of MESSAGE that describe the delivery; an event's headers of these names are dropped."""
+"""Headers of MESSAGE that the server sets; headers of events with these names are not sent."""
 
 _QUEUE_ARGUMENTS = (
     "x-message-ttl",
@@ -80,7 +80,7 @@ def delay_of(send: Send) -> int:
 
 
 def carried(event: Event) -> Iterator[tuple[str, str]]:
-    """Return the headers of a MESSAGE that come from its event."""
+    """Yield the headers of a MESSAGE that come from its event."""
     if event.key is not None:
         yield KEY, event.key.decode("utf-8", "replace")
     yield POSITION, f"{event.partition}:{event.offset}"
@@ -94,7 +94,7 @@ def carried(event: Event) -> Iterator[tuple[str, str]]:
 
 
 def unsupported(command: str, headers: Mapping[str, str]) -> str | None:
-    """Return a header that asks for an unsupported feature, None if there is none."""
+    """Return a header that requests an unsupported feature, None if there is none."""
     for name in _ON_SEND if command == "SEND" else _ON_SUBSCRIBE:
         if name in headers:
             return name

@@ -1,4 +1,4 @@
-"""State shared by all STOMP clients."""
+"""What all STOMP clients share."""
 
 from collections.abc import Callable
 
@@ -15,11 +15,11 @@ class Service:
     ) -> None:
         self.context, self.settings = context, settings
         self.clock_ms = clock_ms
-        """The monotonic clock."""
+        """Returns the time of the monotonic clock in ms."""
         self.counts = Counts()
         self._sessions = 0
 
     def new_session_id(self) -> str:
-        """Return a session id that is unique, also over restarts of the server."""
+        """Return an id for a new session, unique also across restarts of the server."""
         self._sessions += 1
         return f"{self.context.run_id}-{self._sessions}"

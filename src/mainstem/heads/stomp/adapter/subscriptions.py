@@ -21,7 +21,7 @@ from mainstem.heads.topic_consumer import TopicConsumer
 
 
 class Messages:
-    """The MESSAGE frames of one client."""
+    """Sends one client's MESSAGE frames, and remembers those that are not acknowledged."""
 
     def __init__(self, service: Service, outbox: Outbox, session: Session, session_id: str) -> None:
         self.service, self.outbox = service, outbox
@@ -32,7 +32,7 @@ class Messages:
     def send(
         self, subscription: "Subscription", batch: Iterable[tuple[Event, Settlement, bool]]
     ) -> None:
-        """Send events, each with its settlement and whether it is a redelivery."""
+        """Send events as messages, each with its settlement and whether it is a redelivery."""
         session, named, is_auto = self._session, subscription.request.id, subscription.is_auto
         has_ack = session.version is Version.V1_2 and not is_auto
         frames: list[bytes] = []
@@ -58,9 +58,10 @@ class Messages:
         self.service.counts.messages += len(frames)
 
     def settle(self, message_id: str) -> "tuple[Subscription, list[Settlement]] | None":
-        """Remove and return the messages of an ACK or NACK, None if there is no such message.
+        """Remove and return the settlements of the messages that an ACK or NACK covers.
 
-        With ack mode client these include all earlier messages of the subscription.
+        None if there is no such message. In ack mode client these include all earlier messages of
+        the subscription.
         """
         session_id, _, digits = message_id.rpartition("-")
         if session_id != self.session_id or not digits.isdecimal() or len(digits) > 18:
@@ -78,7 +79,7 @@ class Messages:
 
 
 class Subscription:
-    """Sends the messages of a queue, or those of a topic from its end on, until it is closed."""
+    """A client's subscription: sends the messages of a queue, or of a topic from its end on."""
 
     def __init__(
         self,
@@ -127,18 +128,18 @@ class Subscription:
 
     @property
     def queue(self) -> QueueConsumer | None:
-        """The queue consumer; None for a topic, whose messages are not settled."""
+        """The consumer of a queue; None for a topic, whose messages the broker does not settle."""
         return self.source if isinstance(self.source, QueueConsumer) else None
 
     def upkeep(self) -> None:
-        """Renew the locks of unsettled messages, or add new partitions of a topic."""
+        """Renew the locks of unsettled messages; for a topic, add its new partitions instead."""
         if isinstance(self.source, TopicConsumer):
             self.source.look()
         elif self.unsettled:
             self.source.renew(self.unsettled.values())
 
     def settle_followed(self, settled: Sequence[Settlement]) -> None:
-        """Redeliver nacked messages of a topic, unless retention has deleted them."""
+        """Send nacked messages of a topic again, unless retention has deleted them."""
         assert isinstance(self.source, TopicConsumer)
         nacked = [each for each in settled if each.outcome is Outcome.NACK]
         found = [self.source.again(each.partition, each.offset) for each in nacked]
@@ -147,7 +148,7 @@ class Subscription:
         self.add_credit(len(settled) - len(events))
 
     def close(self) -> None:
-        """Send nothing more; the client may still settle its messages."""
+        """Send no more messages; the client may still acknowledge those sent."""
         if isinstance(self.source, TopicConsumer):
             self._messages.service.counts.missed += self.source.missed
         self.source.close()

@@ -10,15 +10,15 @@ from mainstem.heads.amqp091.codec import ack_frame, nack_frame
 
 
 class Confirms:
-    """Numbers the published messages of a channel, and confirms them."""
+    """Numbers a channel's published messages, and encodes their confirms."""
 
     def __init__(self, channel: int) -> None:
         self._channel = channel
         self._last = 0
         self._first_open = 1
-        """The lowest tag that is not confirmed."""
+        """The lowest delivery tag that is not confirmed yet."""
         self._ahead: set[int] = set()
-        """Tags above ``_first_open`` that are already confirmed."""
+        """Tags above ``_first_open`` that were confirmed out of order."""
 
     def next(self) -> int:
         """Return the delivery tag of the next published message."""
@@ -26,7 +26,7 @@ class Confirms:
         return self._last
 
     def ack(self, numbers: Sequence[int]) -> list[bytes]:
-        """Return the frames that confirm messages, given in ascending order."""
+        """Return the frames that confirm the messages with these tags, which must be ascending."""
         if not numbers:
             return []
         first, last = numbers[0], numbers[-1]
@@ -39,7 +39,7 @@ class Confirms:
         return [ack_frame(self._channel, each) for each in numbers]
 
     def nack(self, numbers: Sequence[int]) -> list[bytes]:
-        """Return the frames that report messages as not stored."""
+        """Return the frames (BasicNack) for messages that were not stored."""
         self._note(numbers)
         return [nack_frame(self._channel, each) for each in numbers]
 

@@ -37,13 +37,13 @@ def delay_of(headers: fields.Table) -> int:
 
 
 def delayed_event(vhost: str, exchange: str, event: Event, due_ms: int) -> DelayedEvent:
-    """Return the delayed event for a message to a delayed exchange."""
+    """Return the delayed event for a message to an ``x-delayed-message`` exchange."""
     route = _encode_route((vhost, exchange)).decode()
     return DelayedEvent(event, due_ms, head=HEAD, route=route)
 
 
 class DelayedRouter:
-    """Finds the queues of messages that are due.
+    """Routes delayed messages when they are due.
 
     The broker calls it under the lock of the delayed events, so it only reads the topology.
     """
@@ -52,7 +52,7 @@ class DelayedRouter:
         self._service = service
 
     def __call__(self, route: str, event: Event) -> Sequence[RoutedEvent]:
-        """Return one event for each queue that a due message is routed to."""
+        """Return one event per queue that a delayed message is routed to, now that it is due."""
         service = self._service
         vhost, exchange = _decode_route(route)
         content, raw = content_of(event, "")
@@ -71,7 +71,7 @@ class DelayedRouter:
 
 
 def _number(value: object) -> int:
-    """Return a delay as the plugin parses it: fractions are truncated, and text may be a number."""
+    """Parse a delay as the plugin does: fractions are truncated, and text may be a number."""
     if isinstance(value, bool | fields.Timestamp):
         return 0
     if isinstance(value, str | bytes) and len(value) <= _MAX_DIGITS:

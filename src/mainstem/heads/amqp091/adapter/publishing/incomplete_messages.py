@@ -9,8 +9,8 @@ from mainstem.heads.conversation import Later, Outbox
 from mainstem.heads.transport.receive_budget import ReceiveBudget
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Limit for all connections together; a single connection may have more
-(``amqp.max_unfinished_bytes``).
+"""Limit on the incomplete messages of all connections together; a single connection may use more
+(up to ``amqp.max_unfinished_bytes``).
 """
 
 
@@ -24,7 +24,11 @@ class Unfinished:
         self._wait: Later | None = None
 
     def keep(self, size: int) -> Later | None:
-        """Set the memory in use; stop reading from the client until a returned Later is settled."""
+        """Set the number of bytes in use.
+
+        If the budget does not allow that many, return a Later: the client is not read from until it
+        is settled.
+        """
         before, self._size = self._size, size
         if not size:
             if before:
@@ -37,7 +41,7 @@ class Unfinished:
 
     @property
     def waits(self) -> bool:
-        """Whether the client is not read from, because the budget is used up."""
+        """Whether reading from the client is stopped, because the budget is used up."""
         return self._wait is not None
 
     def release(self) -> None:
@@ -48,11 +52,11 @@ class Unfinished:
     # Called by the receive budget.
 
     def room_again(self) -> None:
-        """Resume reading if the budget has room again."""
+        """Resume reading from the client if the budget now allows its bytes."""
         if self._wait is not None and self._budget.hold(self, self._size):
             wait, self._wait = self._wait, None
             wait.settle(())
 
     def close(self, reason: str) -> None:
-        """Disconnect, because other connections wait for this one's memory."""
+        """Disconnect the client, because other connections wait for the memory that it uses."""
         self._outbox.close(reason)

@@ -1,11 +1,11 @@
 """Publishes the messages of one connection: routes each, appends them together, confirms them.
 
 How this works: messages that were read together are routed one by one and appended together, for
-all channels and queues. So one append, and one wait for its sync, serves many. A message is in all
-queues that it is routed to, or in none. The exception is a message too large for so many queues: it
-is appended to some of them after others, and confirmed after the last. Methods that must see
-earlier messages of the connection (BasicGet, the message count of a queue) wait until everything
-published before is durable.
+all channels and queues. So many messages share one append, and one wait for its sync. A message is
+in all queues that it is routed to, or in none. The exception is a message whose copies for all its
+queues are too large for one append: they are appended in several steps, and the message is
+confirmed after the last. Methods that must see earlier messages of the connection (BasicGet, the
+message count of a queue) wait until everything published before is durable.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,35 +64,36 @@ _FINAL = frozenset(
         Failure.UNSUPPORTED,
     }
 )
-"""Errors that a retry would not avoid; they close the channel."""
+"""Errors that a retry of the publish would repeat; they close the channel instead of a BasicNack.
+"""
 _EXPIRY_DIGITS = 15
 _PLACE_BYTES = 1000
-"""Estimated bytes per message and queue besides its body."""
+"""Estimated bytes per message and queue in addition to the body."""
 PORTION_BYTES = 2 * 1024 * 1024
-"""Bytes appended at once; other connections are served before the next portion."""
+"""Maximum number of bytes in one append; other connections are served between two appends."""
 MAX_TOGETHER_BYTES = 8 * 1024 * 1024
-"""A message whose copies exceed this in total is appended to its queues one part after another, not
-all or nothing.
+"""If the copies of a message for all its queues exceed this size in total, they are appended in
+several steps, not all or nothing.
 """
 
 
 class Routed(NamedTuple):
-    """A routed message, to be appended."""
+    """A routed message that is to be appended."""
 
     channel: "AmqpChannel"
     number: int
-    """Delivery tag to confirm; 0 if the channel has no publisher confirms."""
+    """The delivery tag to confirm; 0 if the channel has not selected publisher confirms."""
     event: Event
     places: Sequence[tuple[str, int]]
     """Topics and partitions to append it to."""
     waits: bool
-    """Whether it is confirmed only after it is durable."""
+    """Whether the message is confirmed only when it is durable, rather than once it is appended."""
     delayed: Sequence[DelayedEvent] = ()
-    """The delayed events for exchanges that delay the message."""
+    """The delayed copies of the message, one per exchange that delays it."""
 
     @property
     def size(self) -> int:
-        """Approximate number of bytes to append."""
+        """Approximate number of bytes to append, for all queues together."""
         return (len(self.places) + len(self.delayed)) * (
             len(self.event.value or b"") + _PLACE_BYTES
         )
@@ -108,12 +109,12 @@ class Publisher:
         self._later: Later | None = None
         """Settled when all pending messages are appended; None if none are pending."""
         self.last: Durable = AT_ONCE
-        """The latest append; when it is durable, all earlier ones are too."""
+        """The latest append; when it is durable, all earlier appends are too."""
 
     # Receiving
 
     def publish(self, channel: "AmqpChannel", message: Publish) -> None:
-        """Route a message and keep it until ``flush``; an AmqpError closes the channel."""
+        """Route a message, to be appended by ``flush``; an AmqpError closes the channel."""
         number = 0 if channel.confirms is None else channel.confirms.next()
         routed = self.route(channel, number, message)
         if routed is not None:
@@ -121,9 +122,9 @@ class Publisher:
             self._pending_bytes += routed.size
 
     def route(self, channel: "AmqpChannel", number: int, message: Publish) -> Routed | None:
-        """Return a message with its destinations.
+        """Return a message with the queues that it is routed to.
 
-        None if it needs no append, as it is handled already.
+        None if there is nothing to append: it was a direct reply, unroutable, or refused.
         """
         connection = self._connection
         target, properties = message.target, message.properties
@@ -156,7 +157,7 @@ class Publisher:
     def _targets(
         self, message: Publish, said: Properties, properties: bytes
     ) -> tuple[list[DeclaredQueue], list[DelayedEvent]]:
-        """Return the queues of a message, and what is delayed; AmqpError without an exchange."""
+        """Return the queues of a message, and its delayed copies; raises AmqpError."""
         headers = said.headers
         delay_ms = delay_of(headers) if headers is not None and DELAY in headers else 0
         if headers is None or not delay_ms:
@@ -175,7 +176,7 @@ class Publisher:
     def _queues(self, target: Target, said: Properties) -> list[DeclaredQueue]:
         """Return the queues that a message is routed to.
 
-        AmqpError if the exchange does not exist.
+        Raises AmqpError if the exchange does not exist.
         """
         connection = self._connection
         service, vhost = connection.service, connection.vhost
@@ -189,7 +190,7 @@ class Publisher:
         return [each for each in found if each is not None]
 
     def _full(self, queues: Sequence[DeclaredQueue], event: Event) -> list[DeclaredQueue]:
-        """Return the queues that have no space for a message."""
+        """Return those of the queues that refuse messages and have no space for this one."""
         # Earlier messages count towards the limit, so they are appended first.
         self.flush()
         door, full_queues = self._connection.door, self._connection.service.full_queues
@@ -199,9 +200,10 @@ class Publisher:
     def _reject(
         self, channel: "AmqpChannel", number: int, full: Sequence[DeclaredQueue], event: Event
     ) -> Routed | None:
-        """Refuse a message for all its queues because some are full.
+        """Refuse a message for all its queues, because the queues ``full`` have no space.
 
-        Return the dead letter of the first full queue with ``reject-publish-dlx``, if any.
+        Return the dead letter of the first of them with ``reject-publish-dlx``, None if there is
+        none.
         """
         service = self._connection.service
         service.counts.refused += 1
@@ -216,7 +218,7 @@ class Publisher:
         return None
 
     def _with_reply_name(self, channel: "AmqpChannel", said: Properties) -> Properties:
-        """Return properties whose reply_to is the channel's own direct-reply name."""
+        """Return the properties with the channel's unique direct-reply name as reply_to."""
         name = self._connection.service.replies.name_of(channel)
         if name is None:
             detail = "fast reply consumer does not exist"
@@ -224,7 +226,7 @@ class Publisher:
         return msgspec.structs.replace(said, reply_to=name)
 
     def _reply(self, channel: "AmqpChannel", number: int, message: Publish) -> None:
-        """Send a reply to the channel that waits for it, without a queue."""
+        """Send a direct reply to the channel that waits for it; it is not stored in a queue."""
         if not self._connection.service.replies.send(message.target.routing_key, message):
             self._unroutable(channel, number, message)
         elif number and channel.confirms is not None:
@@ -251,7 +253,10 @@ class Publisher:
     # Appending
 
     def flush(self) -> Later | None:
-        """Append the pending messages; return a Later if some could not be appended yet."""
+        """Append the pending messages.
+
+        Returns a Later if some must wait for space; it is settled when they are appended.
+        """
         if self._later is None and self._pending:
             self._append(self._portion(), None)
         return self._later
@@ -273,9 +278,9 @@ class Publisher:
         return pending[:count]
 
     def _first_places(self) -> Routed:
-        """Return the first message for some of its many queues.
+        """Return the first pending message for as many of its queues as one append may have.
 
-        It is confirmed with its last part.
+        The message stays pending for its other queues, and is confirmed after the last of them.
         """
         first = self._pending[0]
         count = max(1, len(first.places) * MAX_TOGETHER_BYTES // first.size)
@@ -314,7 +319,10 @@ class Publisher:
             self._end_wait()
 
     def _append_more(self) -> None:
-        """Append the next portion when the last one is durable, so that memory holds only one."""
+        """Append the next portion of pending messages once the last one is durable.
+
+        So at most one portion that is not durable is in memory.
+        """
         context = self._connection.service.context
         if self.last.done:
             context.after(0, self._go_on)
@@ -325,7 +333,7 @@ class Publisher:
         self._append(self._portion(), None)
 
     def _hold(self) -> None:
-        """Stop reading from the client: newer messages would overtake the pending ones."""
+        """Stop reading from the client, so that no newer message overtakes the pending ones."""
         if self._later is None:
             self._later = Later()
             self._later.hold()
@@ -368,14 +376,17 @@ class Publisher:
         self._connection.service.context.when_room(self._connection.waiting, held, again)
 
     def _wait_for_space(self, part: Sequence[Routed], error: StorageFull) -> bool:
-        """Append messages when the disk has space; False if the connection cannot wait."""
+        """Retry the append when the disk has space; return False if the connection cannot wait."""
         waits = self._connection.wait_for_space(error, lambda: self._append(part, None))
         if waits:
             self._hold()
         return waits
 
     def _refuse(self, routed: Routed, error: MainstemError) -> None:
-        """Report that a message was not stored: by BasicNack if a retry may help, or an error."""
+        """Report that a message was not stored.
+
+        Sends BasicNack if a retry may help; any other error closes the channel.
+        """
         channel = routed.channel
         may_pass = error.failure not in _FINAL
         if routed.number and channel.confirms is not None and may_pass:
@@ -418,9 +429,9 @@ class Publisher:
     # Waiting for durability
 
     def when_durable(self, call: Callable[[], None], durable: Durable | None = None) -> None:
-        """Call ``call`` when all publishes so far and ``durable`` are durable.
+        """Call ``call`` when ``durable`` and all publishes of the connection so far are durable.
 
-        An error closes the connection.
+        A failed append closes the connection.
         """
         promises = [each for each in (self.last, durable) if each is not None and not each.done]
         if not promises:
@@ -448,7 +459,7 @@ class Publisher:
     ) -> Durable | HeldPublish:
         """Append the messages and acknowledgements of a transaction, all or nothing.
 
-        Raises StorageFull; then it may be committed later.
+        Raises StorageFull, after which the same commit may be tried again.
         """
         entries = _entries(routed)
         found = self._connection.door.publish_all(entries, settled, delayed=_delayed(routed))
@@ -475,7 +486,7 @@ def _check_expiration(said: str) -> None:
 
 
 def _entries(routed: Sequence[Routed]) -> list[TopicEvents]:
-    """Return messages grouped by topic and partition."""
+    """Group messages by topic and partition, for one append."""
     entries: dict[tuple[str, int], list[Event]] = {}
     for each in routed:
         for place in each.places:
@@ -484,5 +495,5 @@ def _entries(routed: Sequence[Routed]) -> list[TopicEvents]:
 
 
 def _delayed(routed: Sequence[Routed]) -> list[DelayedEvent]:
-    """Return the delayed events of the messages."""
+    """Return the delayed copies of all the messages."""
     return [late for each in routed for late in each.delayed]

@@ -14,7 +14,7 @@ from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueue
 
 
 class _Unseen(NamedTuple):
-    """Messages of one append, which become visible together."""
+    """Messages of one append that are not visible yet; they all become visible at the same time."""
 
     partition: int
     offset: int
@@ -23,21 +23,21 @@ class _Unseen(NamedTuple):
 
 
 class FullQueues:
-    """Tells whether queues are full; for the messages of all connections."""
+    """Tells whether queues that refuse messages are full; shared by all connections."""
 
     def __init__(self) -> None:
         self._unseen: dict[str, deque[_Unseen]] = {}
-        """Appended messages that are not visible yet, by topic; for queues that are limited by
-        bytes.
+        """By topic: messages that were appended and are not visible yet; only for queues with a
+        limit in bytes.
         """
 
     @property
     def is_counting(self) -> bool:
-        """Whether there are queues limited by bytes, for which ``appended`` must be called."""
+        """Whether there are queues with a limit in bytes, so that ``appended`` must be called."""
         return bool(self._unseen)
 
     def is_full(self, queue: DeclaredQueue, door: Door, size: int) -> bool:
-        """Tell whether a queue that refuses messages has no space for one of this size."""
+        """Tell whether a queue has no space for a message of ``size`` bytes."""
         limits = queue.record.settings
         if limits.max_length is not None and _waiting(queue, door) >= limits.max_length:
             return True
@@ -49,7 +49,7 @@ class FullQueues:
         return waiting + unseen + size > limits.max_length_bytes
 
     def appended(self, entries: Sequence[TopicEvents], published: Sequence[Published]) -> None:
-        """Record the messages of an append."""
+        """Record messages that were just appended, which count towards the limit in bytes."""
         for entry, done in zip(entries, published, strict=True):
             unseen = self._unseen.get(entry.topic)
             if unseen is not None:
@@ -57,7 +57,7 @@ class FullQueues:
                 unseen.append(_Unseen(*done.position, size))
 
     def forget(self, topic: str) -> None:
-        """Forget a topic whose queue was deleted."""
+        """Remove the records of a topic whose queue was deleted."""
         self._unseen.pop(topic, None)
 
     def _unseen_bytes(self, topic: str, door: Door) -> int:
@@ -68,7 +68,7 @@ class FullQueues:
 
 
 def _waiting(queue: DeclaredQueue, door: Door) -> int:
-    """Return the number of waiting messages, including those that are not visible yet."""
+    """Return the queue's number of waiting messages, including those not visible yet."""
     topic, name = queue.place
     return sum(
         door.bounds(topic, each.partition).end - each.next + each.waiting

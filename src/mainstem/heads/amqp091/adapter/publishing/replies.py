@@ -21,15 +21,17 @@ REPLY_PREFIX = f"{REPLY_TO}."
 
 
 class Replies:
-    """The channels that wait for replies, by their reply name."""
+    """The channels that consume direct replies, by their unique reply name."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, AmqpChannel] = {}
         self._tags: dict[AmqpChannel, tuple[str, bytes, str]] = {}
-        """By channel: its consumer's tag, as text and encoded, and its reply name."""
+        """By channel: the tag of its reply consumer (as text and encoded), and its unique reply
+        name.
+        """
 
     def consume(self, channel: "AmqpChannel", tag: str, name: str, *, no_ack: bool) -> None:
-        """Start a channel's consumer of replies."""
+        """Start a channel's consumer of direct replies, with this consumer tag."""
         if not no_ack:
             detail = "reply consumer cannot acknowledge"
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, 60, 20)
@@ -40,32 +42,32 @@ class Replies:
         self._tags[channel] = (tag, short_string(tag), name)
 
     def name_of(self, channel: "AmqpChannel") -> str | None:
-        """Return a channel's reply name, None if it does not consume replies."""
+        """Return a channel's unique reply name, None if it does not consume direct replies."""
         found = self._tags.get(channel)
         return None if found is None else found[2]
 
     def has(self, channel: "AmqpChannel", tag: str) -> bool:
-        """Tell whether a channel's consumer of replies has this tag."""
+        """Tell whether the channel's consumer of direct replies has this tag."""
         found = self._tags.get(channel)
         return found is not None and found[0] == tag
 
     def cancel(self, channel: "AmqpChannel", tag: str) -> None:
-        """End a channel's consumer of replies, if it has this tag."""
+        """End the channel's consumer of direct replies if it has this tag."""
         if self.has(channel, tag):
             self.forget(channel)
 
     def forget(self, channel: "AmqpChannel") -> None:
-        """End a channel's consumer of replies."""
+        """End the channel's consumer of direct replies, if it has one."""
         found = self._tags.pop(channel, None)
         if found is not None:
             del self._by_name[found[2]]
 
     def knows(self, name: str) -> bool:
-        """Tell whether a channel waits for replies under this name."""
+        """Tell whether a channel consumes direct replies under this name."""
         return name in self._by_name
 
     def send(self, name: str, message: Publish) -> bool:
-        """Send a reply; return False if no channel waits for it."""
+        """Send a direct reply; return False if no channel consumes replies under this name."""
         channel = self._by_name.get(name)
         if channel is None:
             return False

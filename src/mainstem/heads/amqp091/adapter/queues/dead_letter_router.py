@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class DeadLetterRouter:
-    """Finds the queues that a dead letter is routed to."""
+    """Routes the dead letters of a queue through its dead-letter exchange."""
 
     def __init__(self, service: "Service") -> None:
         self._service = service
 
     def __call__(self, route: str, dead: DeadEvent) -> Sequence[RoutedEvent]:
-        """Return one event for each queue that a dead letter is routed to."""
+        """Return one event per queue that a dead letter is routed to."""
         service = self._service
         queue = service.queues.at(dead.topic, dead.queue)
         if queue is None:

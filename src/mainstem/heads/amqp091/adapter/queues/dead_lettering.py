@@ -1,10 +1,11 @@
 """Dead letters as AMQP clients see them: exchange, routing keys and headers.
 
-How this works: a queue with ``x-dead-letter-exchange`` publishes the messages that it gives up on
-to that exchange. The header ``x-death`` of a message is an array of tables, the latest death first,
-with one entry per queue and reason; a message that dies again in the same way increases the entry's
-count. The header also reveals cycles: a message that would return to a queue, and that no client
-has rejected since, is dropped there.
+How this works: if a message of a queue with ``x-dead-letter-exchange`` is rejected, expires or is
+dropped, it is published to that exchange. The header ``x-death`` of a message is an array of
+tables, the latest death first, with one entry per queue and reason; a message that dies again in
+the same queue for the same reason increases the entry's count. The header also reveals cycles: a
+message that would return to a queue where it died, and that no client has rejected since, is
+dropped there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     exchange: str
     routing_keys: Names
-    """It is routed by all of them; the first replaces the message's own routing key."""
+    """Keys with which the message is routed; the first replaces its own routing key."""
     properties: Properties
     """The message's properties with the ``x-death`` headers and without an expiration."""
 
@@ -38,11 +39,9 @@ def dead_letter(
     reason: Cause,
     now_ms: int,
 ) -> DeadLetter | None:
-    """Return the dead letter for a message of a queue.
+    """Return the dead letter for a message of a queue; None without a dead-letter exchange.
 
     ``exchange`` and ``routing_key``: those it was last published or dead-lettered with.
-
-    ``exchange`` and ``routing_key``: what it was published with, or dead-lettered with since.
     """
     target = queue.settings.dead_letter_exchange
     if target is None:
@@ -71,7 +70,7 @@ def dead_letter(
 
 
 def without_deaths(properties: Properties) -> Properties:
-    """Return the properties without an ``x-death`` header that a publisher has set.
+    """Return the properties without the ``x-death`` header, which a publisher must not set.
 
     "RabbitMQ 4.x will not interpret this x-death header anymore when clients (re-)publish a
     message" [RabbitMQ 4.0 release notes].
@@ -83,7 +82,7 @@ def without_deaths(properties: Properties) -> Properties:
 
 
 def without_cycles(queues: Names, letter: DeadLetter, reason: Cause) -> Names:
-    """Return the queues without those that the message died in and was not rejected since."""
+    """Return ``queues`` without those where the message already died since its last rejection."""
     if reason is Cause.REJECTED:
         return queues
     deaths = _deaths(letter.properties.headers or {})
@@ -91,7 +90,7 @@ def without_cycles(queues: Names, letter: DeadLetter, reason: Cause) -> Names:
 
 
 def _is_cycle(queue: str, deaths: Sequence[fields.Table]) -> bool:
-    """Tell whether a message died in a queue before, and was not rejected since."""
+    """Tell whether the message already died in this queue since its last rejection."""
     for death in deaths:
         if death.get("reason") == Cause.REJECTED:
             return False
@@ -123,7 +122,7 @@ def _new_death(
 
 
 def _deaths(headers: fields.Table) -> list[fields.Table]:
-    """Return the valid entries of the ``x-death`` header, which clients may also have written."""
+    """Return the valid entries of the ``x-death`` header, which a client may have written."""
     found = headers.get(DEATHS)
     if isinstance(found, str | bytes) or not isinstance(found, Sequence):
         return []

@@ -1,4 +1,4 @@
-"""Removes the AMQP definitions of a queue that was deleted while the AMQP head was off."""
+"""Deletes the AMQP definitions of queues that other protocols delete while the AMQP head is off."""
 
 import logging
 from contextlib import suppress
@@ -14,7 +14,7 @@ _logger = logging.getLogger("mainstem.heads.amqp091")
 
 
 def forget_queue(door: Door, name: str) -> None:
-    """Delete the definition and the bindings of a deleted queue, and its own topic."""
+    """Delete the definition, the bindings and the own topic of a queue that was deleted."""
     try:
         _forget(door, name)
     except MainstemError as error:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 MAX_UNREAD_REPLIES = 16 * 1024 * 1024
-"""Limit for replies that a client has not read, as no queue stores them."""
+"""Limit on direct replies that a client has not read, because no queue stores them."""
 
 
 class Consumer:
@@ -37,7 +37,7 @@ class Consumer:
         self.source: QueueConsumer
 
     def add_credit(self, count: int) -> None:
-        """Allow this many more deliveries to the consumer, if it has a prefetch limit."""
+        """Allow ``count`` more deliveries to the consumer; no effect without a prefetch limit."""
         self.source.add_credit(count)
 
 
@@ -48,30 +48,31 @@ class Unacked(NamedTuple):
     queue: "DeclaredQueue"
     settlement: Settlement
     consumer: Consumer | None
-    """None for BasicGet."""
+    """The consumer that got the delivery; None for BasicGet."""
 
 
 class Deliveries:
-    """The delivery tags of one channel."""
+    """Unacknowledged deliveries of one channel, by delivery tag."""
 
     def __init__(self, connection: "AmqpConversation", channel: int, owner: str) -> None:
         self._connection = connection
         self._channel = channel
         self.owner = owner
-        """The broker's owner name for all deliveries of this channel."""
+        """The owner of all this channel's deliveries, as the broker knows it."""
         self.session: SessionCredit = connection.service.context.dispatcher.session()
-        """The prefetch limit that the channel's consumers share."""
+        """The prefetch limit that all consumers of the channel share (BasicQos with global=true).
+        """
         self._last_tag = 0
         self._unacked: dict[int, Unacked] = {}
         self._unread_replies = 0
-        """Bytes of replies since the client stopped reading."""
+        """Bytes of direct replies that were queued since the client stopped reading."""
         self.used: dict[DeclaredQueue, None] = {}
-        """Queues that delivered messages which need an acknowledgement."""
+        """Queues whose deliveries on this channel need acknowledgements; used as an ordered set."""
 
     # Sending
 
     def send(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
-        """Send the deliveries that a consumer acquired."""
+        """Send the deliveries that a consumer acquired from its queue."""
         connection = self._connection
         frame_max, channel, queue = connection.session.frame_max, self._channel, consumer.queue
         tag, unacked = self._last_tag, None if consumer.no_ack else self._unacked
@@ -106,7 +107,7 @@ class Deliveries:
         connection.send(frames)
 
     def send_reply(self, tag: bytes, message: Publish) -> None:
-        """Send a direct reply; a client that does not read its replies is disconnected."""
+        """Send a direct reply; disconnect a client that leaves too many unread."""
         self._last_tag += 1
         outbox = self._connection.outbox
         if outbox.is_full:
@@ -133,7 +134,7 @@ class Deliveries:
         self._unread_replies = 0
 
     def get(self, queue: "DeclaredQueue", *, no_ack: bool) -> list[Piece] | None:
-        """Return the frames of the next message, None if there is none."""
+        """Acquire the queue's next message and return its frames; None if there is no message."""
         connection = self._connection
         queue.serve_consumers(connection.service.context)
         taken = connection.door.queues.acquire(*queue.place, self.owner, max_events=1, locked=False)
@@ -168,7 +169,7 @@ class Deliveries:
     def take(self, tag: int, *, multiple: bool) -> list[Unacked]:
         """Remove and return the deliveries that an acknowledgement covers.
 
-        0 with ``multiple``: all.
+        Tag 0 with ``multiple`` covers all deliveries of the channel.
         """
         if not multiple:
             found = self._unacked.pop(tag, None)
@@ -187,7 +188,7 @@ class Deliveries:
         self._unacked = dict(sorted(found.items()))
 
     def limit(self, prefetch: int | None) -> None:
-        """Limit the unacknowledged deliveries of all the channel's consumers together."""
+        """Limit the unacknowledged deliveries of all consumers of the channel together."""
         used = sum(each.consumer is not None for each in self._unacked.values())
         self.session.limit(None if prefetch is None else prefetch - used)
 
@@ -195,7 +196,10 @@ class Deliveries:
         return list(takewhile(lambda each: each <= tag, self._unacked))
 
     def settle(self, deliveries: Sequence[Unacked], outcome: Outcome) -> None:
-        """Settle deliveries, acknowledged ones a little later, and free their prefetch credit."""
+        """Settle deliveries and free their prefetch credit.
+
+        Acknowledgements are collected and appended a little later, other outcomes at once.
+        """
         if outcome is Outcome.ACK:
             for _, queue, said, _ in deliveries:
                 self._settle(queue, said)
@@ -207,14 +211,14 @@ class Deliveries:
     def settlements(
         self, deliveries: Sequence[Unacked], outcome: Outcome
     ) -> list[QueueSettlements]:
-        """Return the settlements of deliveries, for a transaction's append."""
+        """Return the settlements of deliveries, to be appended with their transaction."""
         return [
             QueueSettlements(*queue.place, self.owner, [said._replace(outcome=outcome)])
             for _, queue, said, _ in deliveries
         ]
 
     def credit(self, deliveries: Sequence[Unacked]) -> None:
-        """Free the prefetch credit of settled deliveries."""
+        """Free the prefetch credit that settled deliveries have used."""
         if len(deliveries) == 1:
             if (only := deliveries[0].consumer) is not None:
                 self.session.add_credit(1)
@@ -235,11 +239,11 @@ class Deliveries:
         )
 
     def _refused(self, error: MainstemError) -> None:
-        """Count a settlement without effect: the queue or the delivery no longer exists."""
+        """Count a settlement that had no effect: its queue or delivery no longer exists."""
         self._connection.service.counts.stale += 1
 
     def give_back(self) -> None:
-        """Requeue all unacknowledged deliveries, because the channel has ended."""
+        """Requeue all unacknowledged deliveries, because the channel is closed."""
         self._connection.service.context.settlements.flush()
         self._unacked.clear()
         used, self.used = list(self.used), {}

@@ -33,54 +33,54 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mainstem.heads.amqp091")
 
 MAX_UNSETTLED = 100_000
-"""Limit on unacknowledged messages per priority, high because RabbitMQ has no limit."""
+"""Limit on unacknowledged messages per priority; high, because RabbitMQ has no such limit."""
 EXPIRATION = "expiration"
-"""The header with a message's own time to live."""
+"""The event header that holds a message's own time to live."""
 TRANSIENT = "transient-topic"
-"""Kind of definition that names the topics of non-durable queues."""
+"""Kind of stored definition that names the topic of a non-durable queue, deleted at restart."""
 SHARED = "shared-topic"
-"""Kind of definition that names topics which existed before a queue was declared on them."""
+"""Kind of stored definition that names a topic older than its AMQP queue, never deleted here."""
 _LONGEST_WAIT_MS = 3_600_000
 _SEGMENT_BYTES = 16 * 1024 * 1024
 _OVERHEAD_BYTES = 256 * 1024
-"""Space that properties and headers may take beyond the maximum message size."""
+"""Bytes that properties and headers may use beyond the maximum message size."""
 
 Unseen = tuple[str, int, int]
-"""A topic, a partition, and the last offset in it that is not visible yet."""
+"""A topic, a partition, and the last offset that was appended there but is not visible yet."""
 
 
 class DeclaredQueue:
-    """A declared queue while the server runs."""
+    """An AMQP queue as it is used: its definition, its topic and broker queue, its consumers."""
 
     def __init__(self, record: Queue) -> None:
         self.record = record
         self.name = record.name
         own = topic_of(record.vhost, record.name)
         self.place = (record.topic, own)
-        """Its topic, and the name of its broker queue."""
+        """The topic of the queue, and the name of the broker queue on it."""
         self.owns_topic = record.topic == own
-        """Whether the topic is deleted with the queue."""
+        """Whether the topic belongs to this queue alone, and so is deleted with it."""
         self.most_priority = record.settings.max_priority or 0
         self.consumers: dict[Consumer, None] = {}
         self.used_ms = 0
-        """When it was last used, on the head's monotonic clock."""
+        """When the queue was last used, in ms of the monotonic clock (for ``x-expires``)."""
         said = record.settings
         has_length = said.max_length is not None or said.max_length_bytes is not None
         self.refuses = has_length and said.overflow is not Overflow.DROP_HEAD
-        """Whether it refuses messages while it is full."""
+        """Whether the queue refuses messages while it is full, rather than dropping its oldest."""
 
     def serve_consumers(self, context: "HeadContext") -> None:
-        """Deliver available messages to consumers, before others take or count messages."""
+        """Deliver available messages to consumers, before others acquire or count messages."""
         context.dispatcher.go_first(*self.place)
 
     def ready(self, door: Door) -> int:
-        """Return the number of messages that are not in flight."""
+        """Return the number of messages that are waiting: not delivered to any consumer."""
         state = door.queues.show(*self.place)
         return sum(each.unsettled - each.out for each in state.windows)
 
     @property
     def settings(self) -> QueueSettings:
-        """The settings of the broker queue."""
+        """The settings of the broker queue, from the AMQP queue's arguments."""
         said = self.record.settings
         limit = said.delivery_limit
         drops = said.overflow is Overflow.DROP_HEAD
@@ -98,9 +98,9 @@ class DeclaredQueue:
 
     @property
     def _dead_letter_route(self) -> str:
-        """Route name under which the dead-letter router handles this queue.
+        """The name under which the broker finds the router of this queue's dead letters.
 
-        Empty without an exchange.
+        Empty if the queue has no dead-letter exchange.
         """
         return "" if self.record.settings.dead_letter_exchange is None else "amqp"
 
@@ -113,17 +113,17 @@ class DeclaredQueues:
         self._definitions = service.definitions
         self._queues: dict[tuple[str, str], DeclaredQueue] = {}
         self._by_own_name: dict[str, DeclaredQueue] = {}
-        """Queues by the name of their broker queue, which is unique over all topics."""
+        """Queues by the name of their broker queue; these names are unique over all topics."""
         self._gone: dict[str, Durable] = {}
-        """Deletions that are not durable yet, by topic; until then the name cannot be used
-        again.
+        """Deletions of topics that are not durable yet, by topic; until then no queue of that name
+        can be declared.
         """
         self._shared = set(self._definitions.items(SHARED))
         service.context.broker.queues.watch_deletions("amqp", self._deleted_elsewhere)
         self._load()
 
     def _load(self) -> None:
-        """Open the stored queues, and delete the topics of non-durable queues of an earlier run."""
+        """Open the stored queues; delete the topics of the previous run's non-durable queues."""
         topology, broker = self._service.topology, self._service.context.broker
         for vhost in topology.vhosts():
             for record in topology.queues(vhost):
@@ -143,7 +143,7 @@ class DeclaredQueues:
                 _logger.warning("topic %s of a deleted queue is not deleted: %s", topic, error)
 
     def _open(self, broker: Door, queue: DeclaredQueue) -> None:
-        """Create missing topics and queues: a crash may have come after storing the definition."""
+        """Create the queue's topic and broker queue if they are missing, as after a crash."""
         settings, found = queue.settings, None
         try:
             found = broker.queues.settings(*queue.place)
@@ -162,7 +162,7 @@ class DeclaredQueues:
     # Expiry
 
     def _await_expiry(self, queue: DeclaredQueue) -> None:
-        """Delete a queue with ``x-expires`` when it was not used for that long."""
+        """Schedule the deletion of a queue with ``x-expires``, unless it is used before."""
         expires_ms = queue.record.settings.expires_ms
         if expires_ms is not None:
             due_ms = queue.used_ms + expires_ms - self._service.clock_ms()
@@ -190,7 +190,7 @@ class DeclaredQueues:
     # Lookup
 
     def get(self, vhost: str, name: str) -> DeclaredQueue | None:
-        """Return a queue, None if it does not exist."""
+        """Return the queue of this name, None if it does not exist."""
         return self._queues.get((vhost, name))
 
     def at(self, topic: str, name: str) -> DeclaredQueue | None:
@@ -201,7 +201,7 @@ class DeclaredQueues:
     def copies(
         self, vhost: str, names: Iterable[str], event: Event, priority: int | None
     ) -> list[RoutedEvent]:
-        """Return an event's entries for those of the queues that exist."""
+        """Return one append entry with the event for each named queue that exists."""
         found = [self.get(vhost, name) for name in names]
         return [
             RoutedEvent(each.place[0], min(priority or 0, each.most_priority), event)
@@ -210,16 +210,16 @@ class DeclaredQueues:
         ]
 
     def find(self, connection: "AmqpConversation", name: str) -> DeclaredQueue:
-        """Return a queue that a connection may use; AmqpError if there is none."""
+        """Return a queue that the connection may use; raises AmqpError if there is none."""
         self._service.topology.find_queue(connection.vhost, name, connection.id)
         return self._queues[connection.vhost, name]
 
     def gone(self, vhost: str, name: str) -> Durable:
-        """Return when the deletion of a queue is durable; then its name can be used again."""
+        """Return the pending deletion of a queue; once durable, the name can be used again."""
         return self._gone.get(topic_of(vhost, name), AT_ONCE)
 
     def unseen(self, vhost: str, name: str) -> list[Unseen]:
-        """Return where a queue has messages that are not visible, as they are not durable yet."""
+        """Return the places where a queue has messages that are not durable yet, so not visible."""
         queue, broker = self._queues.get((vhost, name)), self._service.context.broker
         if queue is None:
             return []
@@ -231,11 +231,11 @@ class DeclaredQueues:
         return found
 
     def _deleted_elsewhere(self, name: str) -> None:
-        """Handle the deletion of a broker queue by any protocol; called from any thread."""
+        """React to the deletion of a broker queue through any protocol; called from any thread."""
         self._service.context.on_loop(partial(self._remove_lost, name))
 
     def _remove_lost(self, name: str) -> None:
-        """Remove a queue whose broker queue was deleted by another protocol or an operator."""
+        """Remove an AMQP queue whose broker queue another protocol or an operator deleted."""
         queue = self._by_own_name.get(name)
         if queue is None:
             return
@@ -249,7 +249,7 @@ class DeclaredQueues:
             _logger.warning("queue %r was deleted, and its definition stays: %s", queue.name, error)
 
     def _deleted(self, topic: str, durable: Durable) -> None:
-        """Keep the name of a topic reserved until its deletion is durable."""
+        """Reserve the name of a deleted topic until the deletion is durable."""
         self._gone[topic] = durable
         on_loop = self._service.context.on_loop
         durable.then(lambda _: on_loop(partial(self._forget, topic, durable)))
@@ -263,9 +263,9 @@ class DeclaredQueues:
     def declare(
         self, connection: "AmqpConversation", method: methods.QueueDeclare
     ) -> tuple[DeclaredQueue, Durable]:
-        """Declare a queue, or return the existing one.
+        """Declare a queue, or return the existing one of this name.
 
-        AmqpError if that was declared differently.
+        Raises AmqpError if the existing one was declared differently.
         """
         topology = self._service.topology
         record, is_new = topology.decide_queue(
@@ -306,10 +306,11 @@ class DeclaredQueues:
             self._definitions.delete(SHARED, topic)
 
     def _share(self, door: Door, queue: DeclaredQueue) -> None:
-        """Use an existing topic for a queue; AmqpError if it has no broker queue of this name.
+        """Put a new queue on the existing topic of its name.
 
-        Such a broker queue was created by another protocol, or by a declaration that a crash
-        interrupted. So an exclusive or auto-delete queue is not possible on it.
+        Raises AmqpError if that topic has no broker queue of this name. If it has, another protocol
+        or a declaration interrupted by a crash created it; so the AMQP queue must not be exclusive
+        or auto-delete.
         """
         topic = queue.place[0]
         if not queue.owns_topic:
@@ -349,7 +350,7 @@ class DeclaredQueues:
     def delete(
         self, connection: "AmqpConversation", name: str, *, if_unused: bool, if_empty: bool
     ) -> tuple[int, Durable]:
-        """Delete a queue; return its number of waiting messages, 0 if it does not exist."""
+        """Delete a queue; return how many messages were waiting in it (0 if it does not exist)."""
         topology = self._service.topology
         if topology.queue(connection.vhost, name) is None:
             return 0, connection.publisher.last
@@ -367,7 +368,7 @@ class DeclaredQueues:
         return ready, self._remove(connection.door, queue)
 
     def _remove(self, door: Door, queue: DeclaredQueue) -> Durable:
-        """Delete a queue with its bindings and messages, and cancel its consumers."""
+        """Delete a queue with its bindings and messages; its consumers are cancelled."""
         record = queue.record
         del self._queues[record.vhost, record.name]
         del self._by_own_name[queue.place[1]]
@@ -384,7 +385,7 @@ class DeclaredQueues:
         return durable
 
     def delete_exclusive(self, connection: "AmqpConversation") -> list[MainstemError]:
-        """Delete the exclusive queues of a connection that has ended; return the errors."""
+        """Delete the exclusive queues of an ended connection; return errors of these deletions."""
         errors: list[MainstemError] = []
         for record in self._service.topology.owned_queues(connection.vhost, connection.id):
             queue = self._queues[record.vhost, record.name]
@@ -397,7 +398,7 @@ class DeclaredQueues:
     # Consumers
 
     def check_exclusive(self, queue: DeclaredQueue, consumer: "Consumer") -> None:
-        """Raise if either the new consumer or an existing one is exclusive."""
+        """Raise if the queue has a consumer, and that one or the new one is exclusive."""
         first = next(iter(queue.consumers), None)
         # An exclusive consumer is the only one, so checking the first is enough.
         if first is not None and (first.exclusive or consumer.exclusive):
@@ -405,19 +406,19 @@ class DeclaredQueues:
             raise AmqpError(ReplyCode.ACCESS_REFUSED, detail, *methods.BasicConsume.ids)
 
     def consume(self, queue: DeclaredQueue, consumer: "Consumer") -> None:
-        """Add a consumer to its queue."""
+        """Record a new consumer of its queue."""
         queue.consumers[consumer] = None
         self._service.counts.consumers += 1
 
     def forget_consumer(self, consumer: "Consumer") -> None:
-        """Remove a consumer from its queue."""
+        """Remove a consumer from the records of its queue."""
         if consumer in consumer.queue.consumers:
             del consumer.queue.consumers[consumer]
             consumer.queue.used_ms = self._service.clock_ms()
             self._service.counts.consumers -= 1
 
     def end_consumer(self, connection: "AmqpConversation", consumer: "Consumer") -> None:
-        """Remove a consumer from its queue; delete an auto-delete queue with its last consumer."""
+        """Remove a consumer from its queue; if it was the last one, delete an auto-delete queue."""
         self.forget_consumer(consumer)
         queue = consumer.queue
         is_there = self._by_own_name.get(queue.place[1]) is queue

@@ -33,11 +33,11 @@ class ExchangeType(StrEnum):
     TOPIC = "topic"
     HEADERS = "headers"
     DELAYED = "x-delayed-message"
-    """As its ``x-delayed-type``, but with a delay."""
+    """An exchange of the type in its argument ``x-delayed-type`` that can delay messages."""
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """An exchange."""
+    """The definition of an exchange."""
 
     kind: ClassVar[str] = "exchange"
     vhost: str
@@ -50,25 +50,25 @@ class Exchange(msgspec.Struct, frozen=True):
 
     @property
     def matching(self) -> ExchangeType:
-        """How messages are matched with bindings; for delayed exchanges the ``x-delayed-type``."""
+        """The exchange's type for matching; of a delayed exchange its ``x-delayed-type``."""
         if self.type is ExchangeType.DELAYED:
             return ExchangeType(str(self.arguments[DELAYED_TYPE]))
         return self.type
 
     @property
     def alternate(self) -> str | None:
-        """The alternate exchange, which gets messages that match no binding."""
+        """Name of the alternate exchange, which gets the messages that match no binding."""
         found = self.arguments.get(ALTERNATE)
         return found if isinstance(found, str) else None
 
     @property
     def key(self) -> str:
-        """The key of its stored definition."""
+        """The key under which the exchange is stored."""
         return _key(self.vhost, self.name)
 
     @property
     def stored(self) -> bytes:
-        """Its definition as stored."""
+        """The definition as stored bytes."""
         return _encode(
             _StoredExchange(
                 self.vhost,
@@ -85,34 +85,34 @@ class Exchange(msgspec.Struct, frozen=True):
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """A queue."""
+    """The definition of a queue."""
 
     kind: ClassVar[str] = "queue"
     vhost: str
     name: str
     topic: str
-    """The topic that stores its messages."""
+    """The topic that stores the queue's messages."""
     durable: bool = True
     exclusive: str | None = None
-    """Id of the connection that it is exclusive to and is deleted with."""
+    """Id of the only connection that may use the queue; the queue is deleted when it ends."""
     auto_delete: bool = False
     arguments: fields.Table = NO_ARGUMENTS
     settings: QueueArguments = QueueArguments()
-    """Its arguments, parsed."""
+    """The queue's arguments, parsed."""
 
     @property
     def priorities(self) -> int:
-        """The number of priorities; 1 if messages have none."""
+        """The number of priorities, which is the number of partitions; 1 without priorities."""
         return 1 + (self.settings.max_priority or 0)
 
     @property
     def key(self) -> str:
-        """The key of its stored definition."""
+        """The key under which the queue is stored."""
         return _key(self.vhost, self.name)
 
     @property
     def stored(self) -> bytes:
-        """Its definition as stored."""
+        """The definition as stored bytes."""
         arguments = fields.table(self.arguments)
         return _encode(_StoredQueue(self.vhost, self.name, self.topic, self.auto_delete, arguments))
 
@@ -121,14 +121,14 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 class DestinationKind(StrEnum):
-    """The destinations that a binding can have."""
+    """What the destination of a binding is: a queue or an exchange."""
 
     QUEUE = "queue"
     EXCHANGE = "exchange"
 
 
 class Binding(msgspec.Struct, frozen=True):
-    """A binding of a queue, or another exchange, to an exchange."""
+    """The definition of a binding: from an exchange to a queue or to another exchange."""
 
     kind: ClassVar[str] = "binding"
     vhost: str
@@ -138,18 +138,18 @@ class Binding(msgspec.Struct, frozen=True):
     routing_key: str = ""
     arguments: fields.Table = NO_ARGUMENTS
     durable: bool = False
-    """Whether it is stored: only if both its source and its destination are durable."""
+    """Whether the binding is stored, which needs a durable source and a durable destination."""
 
     @property
     def identity(self) -> "Identity":
-        """What identifies the binding in its virtual host."""
+        """The fields that distinguish this binding from others in its virtual host."""
         ordered = dict(sorted(self.arguments.items()))
         written = fields.table(ordered) if ordered else b""
         return (self.source, self.destination_kind, self.destination, self.routing_key, written)
 
     @property
     def properties_key(self) -> str:
-        """The name for it in RabbitMQ's management API, besides source and destination."""
+        """The binding's id in RabbitMQ's management API, unique for one source and destination."""
         key = self.routing_key or "~"
         if not self.arguments:
             return key
@@ -157,13 +157,13 @@ class Binding(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The key of its stored definition."""
+        """The key under which the binding is stored."""
         *names, arguments = self.identity
         return _key(self.vhost, *names, arguments.hex())
 
     @property
     def stored(self) -> bytes:
-        """Its definition as stored."""
+        """The definition as stored bytes."""
         return _encode(
             _StoredBinding(
                 self.vhost,
@@ -247,7 +247,7 @@ def load(value: bytes) -> Declared:
 
 
 def predeclared(vhost: str) -> Mapping[str, Exchange]:
-    """Return the exchanges that every virtual host has."""
+    """Return the exchanges that exist in every virtual host without declaration (``amq.*``)."""
     return {name: Exchange(vhost, name, kind) for name, kind in _PREDECLARED.items()}
 
 

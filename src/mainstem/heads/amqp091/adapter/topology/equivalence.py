@@ -8,17 +8,17 @@ from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 
 
 def named(kind: str, name: str, vhost: str) -> str:
-    """Return how error texts name an exchange or a queue."""
+    """Return the words for an exchange or a queue in error texts."""
     return f"{kind} '{name}' in vhost '{vhost}'"
 
 
 def refused(detail: str, code: ReplyCode = ReplyCode.PRECONDITION_FAILED) -> AmqpError:
-    """Return an AmqpError, of code PRECONDITION_FAILED by default."""
+    """Return an AmqpError with this text; its code is PRECONDITION_FAILED by default."""
     return AmqpError(code, detail)
 
 
 def comparable(value: object) -> Hashable:
-    """Return a comparable form: numbers of any width are equal, but not 1, True and "1"."""
+    """Convert a value so that equal numbers of any width are equal, but 1, True and "1" differ."""
     match value:
         case str():
             return value.encode()
@@ -34,7 +34,7 @@ def comparable(value: object) -> Hashable:
 
 
 def type_name(value: object) -> str:
-    """Return RabbitMQ's name for the type of a value."""
+    """Return RabbitMQ's name for the AMQP type of a value."""
     if type(value) is int and not -(2**31) <= value < 2**31:
         return "long"
     return next(name for kind, name in _TYPE_NAMES if isinstance(value, kind))
@@ -63,7 +63,7 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
 
 
 def check_property(what: str, name: str, current: object, received: object) -> None:
-    """Raise AmqpError if a property differs from the one declared before."""
+    """Raise AmqpError if a declared property differs from that of the existing object."""
     if current != received:
         raise _inequivalent(what, name, _bare(current), _bare(received))
 
@@ -71,7 +71,7 @@ def check_property(what: str, name: str, current: object, received: object) -> N
 def check_arguments(
     what: str, current: fields.Table, received: fields.Table, names: Iterable[str]
 ) -> None:
-    """Raise AmqpError if one of the named arguments differs from the one declared before."""
+    """Raise AmqpError if any of the named arguments differs from that of the existing one."""
     for name in names:
         is_there, is_given = name in current, name in received
         if not (is_there or is_given):

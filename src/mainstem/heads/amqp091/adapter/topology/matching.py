@@ -20,14 +20,14 @@ from mainstem.heads.amqp091.adapter.topology.equivalence import comparable, refu
 
 X_MATCH = "x-match"
 MAX_PLACES = 50_000
-"""Maximum number of trie nodes that one routing key may visit; reached only with hundreds of
-``#``.
+"""Maximum number of trie nodes that one routing key may visit; more raise an error. Only hundreds
+of ``#`` reach it.
 """
 _MATCH_VALUES = frozenset({"all", "any", "all-with-x", "any-with-x"})
 
 
 class Bucket:
-    """The destinations of bindings that match the same messages, with their number of bindings."""
+    """Destinations of all bindings that match the same messages, with their numbers of bindings."""
 
     __slots__ = ("exchanges", "queues")
 
@@ -39,12 +39,12 @@ class Bucket:
         return bool(self.queues or self.exchanges)
 
     def add(self, binding: Binding) -> None:
-        """Count a binding for its destination."""
+        """Add a binding's destination, or count one more binding for it."""
         names = self._names(binding)
         names[binding.destination] = names.get(binding.destination, 0) + 1
 
     def remove(self, binding: Binding) -> None:
-        """Remove a binding, and its destination if that has no other binding here."""
+        """Remove a binding; its destination goes with its last binding in this bucket."""
         names = self._names(binding)
         names[binding.destination] -= 1
         if not names[binding.destination]:
@@ -56,7 +56,7 @@ class Bucket:
 
 
 class Matcher(Protocol):
-    """The bindings of one exchange."""
+    """Finds the bindings of one exchange that match a message."""
 
     @property
     def by_key(self) -> bool:
@@ -73,11 +73,11 @@ class Matcher(Protocol):
         """Remove a binding that was added before."""
 
     def match(self, keys: Sequence[str], headers: fields.Table) -> Iterable[Bucket]:
-        """Return non-empty buckets with the destinations for these routing keys and headers."""
+        """Yield the non-empty buckets of destinations for these routing keys and headers."""
 
 
 class DirectMatcher:
-    """Matches bindings whose routing key equals the message's."""
+    """Matches bindings whose routing key equals the message's routing key."""
 
     by_key = True
     by_headers = False
@@ -97,7 +97,7 @@ class DirectMatcher:
             del self._buckets[binding.routing_key]
 
     def match(self, keys: Sequence[str], headers: fields.Table) -> Iterable[Bucket]:
-        """Return the destinations that are bound with one of the keys."""
+        """Return the destinations that are bound with one of these routing keys."""
         return [self._buckets[key] for key in keys if key in self._buckets]
 
 
@@ -119,12 +119,12 @@ class FanoutMatcher:
         self._bucket.remove(binding)
 
     def match(self, keys: Sequence[str], headers: fields.Table) -> Iterable[Bucket]:
-        """Return all destinations."""
+        """Return the destinations of all bindings."""
         return (self._bucket,) if self._bucket else ()
 
 
 class _Place:
-    """A node of the trie: the following words, and the destinations bound here."""
+    """A node of the trie of topic bindings: its child nodes, and the destinations bound here."""
 
     __slots__ = ("any_word", "any_words", "bucket", "is_any_words", "words")
 
@@ -133,7 +133,9 @@ class _Place:
         self.any_word: _Place | None = None
         self.any_words: _Place | None = None
         self.is_any_words = is_any_words
-        """Whether the last word is ``#``, so that any further word leads here too."""
+        """Whether this node's word is ``#``, so that every further word of a routing key stays
+        here.
+        """
         self.bucket = Bucket()
 
     @property
@@ -141,7 +143,7 @@ class _Place:
         return bool(self.words or self.any_word or self.any_words or self.bucket)
 
     def next(self, word: str) -> "_Place | None":
-        """Return the child for a word of a binding, None if there is none."""
+        """Return the child node for a word of a binding key, None if there is none."""
         match word:
             case "*":
                 return self.any_word
@@ -150,7 +152,7 @@ class _Place:
         return self.words.get(word)
 
     def grow(self, word: str) -> "_Place":
-        """Return the child for a word of a binding; creates it if needed."""
+        """Return the child node for a word of a binding key; create it if needed."""
         found = self.next(word)
         if found is not None:
             return found
@@ -165,7 +167,7 @@ class _Place:
         return grown
 
     def cut(self, word: str) -> None:
-        """Remove the child for a word of a binding."""
+        """Remove the child node for a word of a binding key."""
         match word:
             case "*":
                 self.any_word = None
@@ -192,7 +194,7 @@ class TopicMatcher:
         place.bucket.add(binding)
 
     def remove(self, binding: Binding) -> None:
-        """Remove a binding, and nodes that are no longer needed."""
+        """Remove a binding, and the nodes that no other binding needs."""
         path: list[tuple[_Place, str]] = []
         place = self._root
         for word in _pattern(binding.routing_key):
@@ -206,7 +208,7 @@ class TopicMatcher:
             place = parent
 
     def match(self, keys: Sequence[str], headers: fields.Table) -> Iterable[Bucket]:
-        """Return the destinations whose pattern matches one of the keys."""
+        """Return the destinations whose binding key, with wildcards, matches a routing key."""
         if len(keys) == 1:
             return [place.bucket for place in self._walk(keys[0]) if place.bucket]
         places = dict.fromkeys(place for key in keys for place in self._walk(key))
@@ -233,25 +235,25 @@ class TopicMatcher:
 
 
 def _enter(places: dict[_Place, None], place: _Place | None) -> None:
-    """Add a node and, since ``#`` also matches no word, the nodes after its ``#``."""
+    """Add a node to ``places``, with its ``#`` child, since ``#`` matches zero words too."""
     while place is not None and place not in places:
         places[place] = None
         place = place.any_words
 
 
 def _words(key: str) -> list[str]:
-    """Split a routing key into words; an empty key has none, as in RabbitMQ."""
+    """Split a routing key into words; an empty key has no words, as in RabbitMQ."""
     return key.split(".") if key else []
 
 
 def _pattern(key: str) -> list[str]:
-    """Split a binding's key into words; repeated ``#`` are merged."""
+    """Split a binding key into words; consecutive ``#`` become one."""
     words = _words(key)
     return [word for at, word in enumerate(words) if word != "#" or words[at - 1 : at] != ["#"]]
 
 
 class _Condition:
-    """The headers that a binding requires."""
+    """What a headers binding requires of a message's headers."""
 
     __slots__ = ("bucket", "is_any", "present", "values")
 
@@ -272,12 +274,12 @@ class _Condition:
         self.bucket.add(binding)
 
     def is_met(self, values: set[tuple[str, Hashable]], names: Iterable[str]) -> bool:
-        """Tell whether a message's headers satisfy the binding."""
+        """Tell whether a message's headers satisfy this condition."""
         return self.values <= values and self.present.issubset(names)
 
 
 class HeadersMatcher:
-    """Matches bindings by the headers that their arguments require."""
+    """Matches bindings whose arguments the message's headers satisfy."""
 
     by_key = False
     by_headers = True
@@ -332,7 +334,7 @@ class HeadersMatcher:
 
 
 def check_binding(matching: ExchangeType, arguments: fields.Table) -> None:
-    """Raise AmqpError for invalid arguments of a binding to an exchange of this type."""
+    """Raise AmqpError if a binding's arguments are invalid for an exchange of this type."""
     if matching is not ExchangeType.HEADERS or X_MATCH not in arguments:
         return
     how = arguments[X_MATCH]

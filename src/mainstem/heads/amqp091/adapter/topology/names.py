@@ -1,9 +1,9 @@
 """Maps a virtual host and queue name to a topic name, and back.
 
 How this works: a queue's name may be any text of 255 bytes, a topic's name up to 249 of
-``[A-Za-z0-9._-]``. What a topic cannot be called is written as ``._`` and two hex digits for each
-byte of UTF-8, and so is the dot of a literal ``._``; whatever else follows ``._`` is therefore free
-to be a mark of our own:
+``[A-Za-z0-9._-]``. A character that topic names cannot contain is written as ``._`` and two hex
+digits for each byte of UTF-8, and so is the dot of a literal ``._``. All other characters after
+``._`` are therefore free for separators of our own:
 
 | virtual host, queue | topic |
 |---|---|
@@ -28,7 +28,7 @@ _ESCAPES = re.compile(r"(?:\._[0-9a-f]{2})+")
 
 
 def topic_of(vhost: str, queue: str) -> str:
-    """Return the topic of a queue; different queues have different topics."""
+    """Return the topic name for a queue; different queues get different names."""
     topic = _escaped(queue)
     if vhost != DEFAULT_VHOST:
         topic = f"{_escaped(vhost)}{_SEPARATOR}{topic}"
@@ -39,7 +39,10 @@ def topic_of(vhost: str, queue: str) -> str:
 
 
 def queue_of(topic: str) -> tuple[str, str] | None:
-    """Return the virtual host and queue name that a topic name encodes; None if it encodes none."""
+    """Return the virtual host and queue name that a topic name encodes.
+
+    None if it is the topic of no queue, or one whose name was too long to encode.
+    """
     vhost, separator, queue = topic.partition(_SEPARATOR)
     try:
         found = (_plain(vhost), _plain(queue)) if separator else (DEFAULT_VHOST, _plain(topic))

@@ -1,13 +1,13 @@
 """Queue arguments: their names, valid values, and effects.
 
-| argument | |
+| argument | value or effect |
 |---|---|
 | x-message-ttl, x-expires | milliseconds |
 | x-max-length, x-max-length-bytes, x-overflow | limits, and what happens at them |
 | x-dead-letter-exchange, x-dead-letter-routing-key, x-delivery-limit | dead letters |
-| x-max-priority, x-single-active-consumer | order |
+| x-max-priority, x-single-active-consumer | order of deliveries |
 | x-queue-type | ``classic`` or ``quorum``: stored alike; ``quorum`` has a delivery limit of 20 |
-| x-mainstem-topic, x-mainstem-durability | the topic behind the queue, and what it survives |
+| x-mainstem-topic, x-mainstem-durability | the topic that stores the queue, and its durability |
 | the rest of RabbitMQ's own | accepted, stored and shown, without effect |
 """
 
@@ -23,7 +23,7 @@ from mainstem.heads.amqp091 import fields
 from mainstem.heads.amqp091.adapter.topology.equivalence import check_arguments, refused, type_name
 
 MAX_EXPIRY_MS = 315_360_000_000
-"""Ten years, RabbitMQ's maximum for times to live."""
+"""The maximum of ``x-message-ttl`` and ``x-expires``: ten years, as in RabbitMQ."""
 MAX_PRIORITY = 255
 QUORUM_DELIVERY_LIMIT = 20
 """Default delivery limit of quorum queues since RabbitMQ 4.0."""
@@ -38,14 +38,14 @@ class Overflow(StrEnum):
 
 
 class QueueType(StrEnum):
-    """Values of ``x-queue-type``."""
+    """Values of ``x-queue-type``; both types are stored alike."""
 
     CLASSIC = "classic"
     QUORUM = "quorum"
 
 
 class QueueArguments(msgspec.Struct, frozen=True):
-    """A queue's arguments, parsed; None for those not given."""
+    """A queue's parsed arguments; None for each one that was not given."""
 
     message_ttl_ms: int | None = None
     expires_ms: int | None = None
@@ -57,14 +57,17 @@ class QueueArguments(msgspec.Struct, frozen=True):
     max_priority: int | None = None
     single_active_consumer: bool = False
     delivery_limit: int | None = None
-    """None for no limit."""
+    """Redeliveries after which a message is dead-lettered or dropped; None for no limit."""
     queue_type: QueueType = QueueType.CLASSIC
     topic: str | None = None
     durability: Durability | None = None
 
 
 def parse(what: str, arguments: fields.Table) -> QueueArguments:
-    """Parse a queue's arguments; raises AmqpError. ``what`` names the queue in error texts."""
+    """Parse a queue's arguments; raises AmqpError.
+
+    ``what`` names the queue in error texts.
+    """
     if "x-dead-letter-exchange" in arguments:
         _check_dead_letter_exchange(what, arguments["x-dead-letter-exchange"])
     found: dict[str, object] = {}
@@ -83,12 +86,12 @@ def parse(what: str, arguments: fields.Table) -> QueueArguments:
 
 
 def check_equivalent(what: str, current: fields.Table, received: fields.Table) -> None:
-    """Raise AmqpError if the arguments differ from those that the queue was declared with."""
+    """Raise AmqpError if arguments differ from those with which the queue was declared."""
     check_arguments(what, _typed(current), _typed(received), _COMPARED)
 
 
 def _typed(arguments: fields.Table) -> fields.Table:
-    """Return the arguments with an explicit ``x-queue-type``; the default is classic."""
+    """Return the arguments with ``x-queue-type`` added if it is missing: classic is the default."""
     return {**arguments, "x-queue-type": arguments.get("x-queue-type") or QueueType.CLASSIC.value}
 
 
@@ -107,7 +110,7 @@ def _check_dead_letter_exchange(what: str, value: object) -> None:
 
 
 class _Bad(Exception):
-    """An invalid argument value, with RabbitMQ's text."""
+    """An argument value is invalid; carries RabbitMQ's error text."""
 
 
 def _integer(value: object) -> int:

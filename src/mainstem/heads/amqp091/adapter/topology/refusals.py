@@ -1,4 +1,4 @@
-"""Checks that refuse declarations, with RabbitMQ's error texts."""
+"""Checks of declarations; they raise AmqpError with RabbitMQ's texts."""
 
 from mainstem.heads.amqp091.adapter.topology import equivalence
 from mainstem.heads.amqp091.adapter.topology.declared import (
@@ -16,12 +16,12 @@ RESERVED = "amq."
 
 
 def stripped(name: str) -> str:
-    """Return a name without line breaks, as RabbitMQ does."""
+    """Return a name without line breaks, which RabbitMQ removes, too."""
     return name.replace("\n", "").replace("\r", "")
 
 
 def exchange_type(text: str) -> ExchangeType:
-    """Return an exchange type by its name; raises AmqpError."""
+    """Return the exchange type of this name; raises AmqpError."""
     try:
         return ExchangeType(text)
     except ValueError:
@@ -43,7 +43,7 @@ def check_not_reserved(kind: str, name: str) -> None:
 
 
 def check_exchange_arguments(exchange: Exchange) -> None:
-    """Raise AmqpError for invalid arguments of an exchange."""
+    """Raise AmqpError if an exchange's arguments are invalid."""
     if not isinstance(exchange.arguments.get(ALTERNATE, ""), str):
         kind = type_name(exchange.arguments[ALTERNATE])
         raise refused(f"invalid type '{kind}' for arg '{ALTERNATE}' in {exchange}")
@@ -57,7 +57,7 @@ def check_exchange_arguments(exchange: Exchange) -> None:
 
 
 def check_exchange_equivalent(current: Exchange, declared: Exchange) -> None:
-    """Raise AmqpError if an exchange was declared before with other properties."""
+    """Raise AmqpError if the existing exchange has other properties than the declared one."""
     what = str(current)
     equivalence.check_property(what, "type", current.type, declared.type)
     equivalence.check_property(what, "durable", current.durable, declared.durable)
@@ -70,7 +70,7 @@ def check_exchange_equivalent(current: Exchange, declared: Exchange) -> None:
 
 
 def check_quorum(queue: Queue, *, is_named: bool) -> None:
-    """Raise AmqpError for a quorum queue that is exclusive, not durable, or named by the server."""
+    """Raise AmqpError for a quorum queue that is exclusive, not durable, or not named."""
     if not is_named:
         raise refused("Cannot declare a server-named queue for type rabbit_quorum_queue")
     if queue.exclusive is not None:
@@ -80,13 +80,13 @@ def check_quorum(queue: Queue, *, is_named: bool) -> None:
 
 
 def check_access(queue: Queue, connection: str) -> None:
-    """Raise AmqpError if the queue is exclusive to another connection."""
+    """Raise AmqpError if the queue is exclusive to another connection than this one."""
     if queue.exclusive not in (None, connection):
         raise locked(queue)
 
 
 def locked(queue: Queue) -> AmqpError:
-    """Return the AmqpError for an exclusive queue of another connection."""
+    """Return the AmqpError (RESOURCE_LOCKED) for an exclusive queue of another connection."""
     return refused(
         f"cannot obtain exclusive access to locked {queue}. It could be originally declared on "
         "another connection or the exclusive property value does not match that of the original "
@@ -96,5 +96,5 @@ def locked(queue: Queue) -> AmqpError:
 
 
 def not_found(kind: str, name: str, vhost: str) -> AmqpError:
-    """Return the AmqpError for an exchange or queue that does not exist."""
+    """Return the AmqpError (NOT_FOUND) for an exchange or queue that does not exist."""
     return refused(f"no {named(kind, name, vhost)}", ReplyCode.NOT_FOUND)

@@ -23,7 +23,7 @@ from mainstem.heads.amqp091.adapter.topology.matching import Matcher, new_matche
 
 CC, BCC = "CC", "BCC"
 MAX_REMEMBERED = 100_000
-"""Maximum size of the route cache of one virtual host, in routes and queue names."""
+"""Maximum size of a virtual host's route cache: the number of routes and of queue names in them."""
 
 Names = tuple[str, ...]
 
@@ -51,18 +51,18 @@ class Router:
         self._matchers[binding.source].remove(binding)
 
     def forget_exchange(self, name: str) -> None:
-        """Remove the matcher of an exchange that has no bindings left."""
+        """Remove the matcher of an exchange that is deleted."""
         self._matchers.pop(name, None)
 
     def forget_routes(self) -> None:
-        """Clear the route cache, as a definition has changed."""
+        """Clear the route cache, because an exchange, queue or binding has changed."""
         if self._remembered:
             self._remembered = {}
             self._by_exchange = {}
             self._room = MAX_REMEMBERED
 
     def remembered(self, route: bytes) -> Names | None:
-        """Return the cached queues for an encoded exchange and routing key, None if not cached."""
+        """Return the cached queues for an encoded exchange and routing key; None if not cached."""
         return self._remembered.get(route)
 
     def route(
@@ -72,9 +72,10 @@ class Router:
         headers: fields.Table | None = None,
         raw: bytes | None = None,
     ) -> Names:
-        """Return the queues of a message, sorted; raises AmqpError for malformed CC or BCC.
+        """Return the sorted names of the queues that get a message.
 
-        ``raw``: the encoded exchange and routing key, the key under which the route is cached.
+        Raises AmqpError if its headers CC or BCC are malformed. ``raw``: the encoded exchange and
+        routing key, under which the route is cached.
         """
         copies = copy_keys(headers) if headers else ()
         if copies:
@@ -97,15 +98,15 @@ class Router:
     def route_keys(
         self, exchange: str, keys: Sequence[str], headers: fields.Table = NO_ARGUMENTS
     ) -> Names:
-        """Return the queues of a message with these routing keys; CC and BCC are ignored."""
+        """Return the queues for these routing keys; the headers CC and BCC are ignored."""
         return self._routed(exchange, keys, headers)[0]
 
     def route_delayed(
         self, exchange: str, routing_key: str, headers: fields.Table
     ) -> tuple[Names, Names]:
-        """Return the queues of a message with a delay, and the exchanges that delay it.
+        """Return the queues that get a delayed message at once, and the exchanges that delay it.
 
-        Raises AmqpError for malformed CC or BCC.
+        Raises AmqpError if its headers CC or BCC are malformed.
         """
         delaying: set[str] = set()
         keys = (routing_key, *copy_keys(headers))
@@ -118,9 +119,10 @@ class Router:
         headers: fields.Table,
         delaying: set[str] | None = None,
     ) -> tuple[Names, bool, bool]:
-        """Return the queues, and whether they depend on the routing keys, and on the headers.
+        """Return the queues, whether they depend on the routing keys, and whether on the headers.
 
-        ``delaying``: is given the exchanges that delay messages, and these route nothing.
+        ``delaying``: if given, exchanges of type ``x-delayed-message`` are added to it, and not
+        routed through.
         """
         queues: set[str] = set()
         by_key = by_headers = False
@@ -159,14 +161,14 @@ class Router:
 
 
 def copy_keys(headers: fields.Table) -> Names:
-    """Return the additional routing keys in the headers CC and BCC; raises AmqpError."""
+    """Return the further routing keys in the headers CC and BCC; raises AmqpError."""
     if CC not in headers and BCC not in headers:
         return ()
     return (*_keys(headers, CC), *_keys(headers, BCC))
 
 
 def without_bcc(headers: fields.Table) -> fields.Table:
-    """Return the headers for consumers, which must not see BCC."""
+    """Return the headers without BCC, which consumers must not see."""
     return {name: value for name, value in headers.items() if name != BCC}
 
 

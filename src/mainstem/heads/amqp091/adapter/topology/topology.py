@@ -2,9 +2,9 @@
 
 How this works: a request is checked (``AmqpError`` if refused, with nothing changed), stored and
 applied, without waiting in between; the caller sends the response when the returned ``Durable`` is
-done. Durable ones are stored as definitions of this head. The others (transient and exclusive
-queues, and their bindings) are in memory only. A new ``Topology`` on the same definitions has
-everything durable. Error texts and codes are RabbitMQ's.
+done. Durable exchanges, queues and bindings are stored as definitions of this head. Transient and
+exclusive ones, and their bindings, are in memory only. A ``Topology`` that is created after a
+restart has all durable ones. Error texts and codes are RabbitMQ's.
 
 This module has only the record of a queue: the caller creates its topic between ``decide_queue``
 and ``add_queue``, and deletes it after ``remove_queue``.
@@ -55,11 +55,11 @@ from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 
 
 class DecidedQueue(NamedTuple):
-    """The result of a queue declaration: the queue, and whether it is new."""
+    """The result of ``decide_queue``: a queue, and whether it is new."""
 
     queue: Queue
     is_new: bool
-    """Whether the queue must be created and added."""
+    """Whether the queue does not exist yet, so that the caller must create and add it."""
 
 
 class Topology:
@@ -79,7 +79,7 @@ class Topology:
         return True
 
     def vhosts(self) -> list[str]:
-        """Return the virtual hosts with definitions, and the default one."""
+        """Return the virtual hosts that have definitions, and the default one."""
         return sorted({DEFAULT_VHOST, *self._vhosts})
 
     def exchanges(self, vhost: str) -> list[Exchange]:
@@ -91,7 +91,10 @@ class Topology:
         return list(self._vhost(vhost).queues.values())
 
     def bindings(self, vhost: str, *, implicit: bool = False) -> list[Binding]:
-        """Return all bindings; ``implicit``: also those of the default exchange to each queue."""
+        """Return all bindings.
+
+        ``implicit``: include those from the default exchange to each queue.
+        """
         state = self._vhost(vhost)
         found = [_implicit(each) for each in state.queues.values()] if implicit else []
         return [*found, *state.bindings.values()]
@@ -108,22 +111,22 @@ class Topology:
         return self._vhost(vhost).bindings_to(kind, name)
 
     def exchange(self, vhost: str, name: str) -> Exchange | None:
-        """Return an exchange, None if it does not exist."""
+        """Return the exchange of this name, None if it does not exist."""
         return self._vhost(vhost).exchanges.get(name)
 
     def queue(self, vhost: str, name: str) -> Queue | None:
-        """Return a queue, None if it does not exist."""
+        """Return the queue of this name, None if it does not exist."""
         return self._vhost(vhost).queues.get(name)
 
     def find_exchange(self, vhost: str, name: str) -> Exchange:
-        """Return an exchange; AmqpError if it does not exist."""
+        """Return the exchange of this name; raises AmqpError if it does not exist."""
         found = self.exchange(vhost, name)
         if found is None:
             raise not_found(Exchange.kind, name, vhost)
         return found
 
     def find_queue(self, vhost: str, name: str, connection: str | None = None) -> Queue:
-        """Return a queue; AmqpError if it does not exist or is exclusive to another connection."""
+        """Return a queue; AmqpError if it does not exist, or is exclusive to another connection."""
         found = self.queue(vhost, name)
         if found is None:
             raise not_found(Queue.kind, name, vhost)
@@ -132,7 +135,7 @@ class Topology:
         return found
 
     def owned_queues(self, vhost: str, connection: str) -> list[Queue]:
-        """Return the exclusive queues of a connection, which are deleted with it."""
+        """Return the exclusive queues of a connection, which are deleted when it ends."""
         return self._vhost(vhost).owned_by(connection)
 
     # Exchanges.
@@ -195,9 +198,10 @@ class Topology:
         auto_delete: bool = False,
         arguments: fields.Table = NO_ARGUMENTS,
     ) -> DecidedQueue:
-        """Return the existing queue for a declaration, or the one to create and add.
+        """Return the existing queue for a declaration, or the new one that the caller must add.
 
-        ``name``: "" for a generated name. Changes nothing; raises AmqpError.
+        ``name``: "" for a generated name. Changes nothing. Raises AmqpError if the declaration is
+        invalid or differs from the existing queue.
         """
         name = stripped(name)
         if passive:
@@ -232,7 +236,7 @@ class Topology:
         return DecidedQueue(queue, is_new=True)
 
     def add_queue(self, queue: Queue) -> Durable:
-        """Add a queue that ``decide_queue`` returned as new."""
+        """Add a queue that ``decide_queue`` returned as new; durable when the result is."""
         return self._commit(added=[queue])
 
     def remove_queue(self, vhost: str, name: str) -> Durable:
@@ -275,9 +279,10 @@ class Topology:
     # Routing.
 
     def remembered_route(self, vhost: str, route: bytes) -> Names | None:
-        """Return the cached queues for a message without CC and BCC, None if not cached.
+        """Return the cached queues for a route, None if not cached.
 
-        ``route``: the encoded exchange and routing key, as in BasicPublish.
+        Only for a message without CC and BCC. ``route``: the encoded exchange and routing key, as
+        in BasicPublish.
         """
         state = self._vhosts.get(vhost)
         return None if state is None else state.router.remembered(route)
@@ -290,7 +295,7 @@ class Topology:
         headers: fields.Table | None = None,
         raw: bytes | None = None,
     ) -> Names:
-        """Return the queues that a message is published to, sorted; raises AmqpError.
+        """Return the sorted names of the queues that get a published message; raises AmqpError.
 
         ``raw``: the encoded exchange and routing key; if given, the route is cached for
         ``remembered_route``, unless it depends on headers.
@@ -301,12 +306,12 @@ class Topology:
     def route_delayed(
         self, vhost: str, exchange: str, routing_key: str, headers: fields.Table
     ) -> tuple[Names, Names]:
-        """Return the queues of a message with a delay, and the exchanges that delay it."""
+        """Return the queues that get a delayed message at once, and the exchanges that delay it."""
         self._check_open(vhost, exchange)
         return self._vhost(vhost).router.route_delayed(exchange, routing_key, headers)
 
     def _check_open(self, vhost: str, exchange: str) -> None:
-        """Raise if clients may not publish to an exchange."""
+        """Raise AmqpError if the exchange does not exist or is internal."""
         found = self.find_exchange(vhost, exchange)
         if found.internal:
             raise refused(f"cannot publish to internal {found}", ReplyCode.ACCESS_REFUSED)
@@ -314,9 +319,9 @@ class Topology:
     def route_again(
         self, vhost: str, exchange: str, keys: Iterable[str], headers: fields.Table
     ) -> Names:
-        """Return the queues of a dead letter, or of a message that was delayed.
+        """Return the queues of a dead letter, or of a delayed message that is due.
 
-        None if there is no such exchange, or route.
+        Empty if the exchange does not exist, or no binding matches.
         """
         state = self._vhost(vhost)
         if exchange not in state.exchanges:
@@ -368,13 +373,13 @@ class Topology:
             del self._vhosts[declared.vhost]
 
     def _vhost(self, vhost: str) -> VirtualHost:
-        """Return a virtual host for reading; one without definitions is not kept."""
+        """Return a virtual host, to be read only; an empty one if it has no definitions."""
         if self._is_stale:
             self._reload()
         return self._vhosts.get(vhost) or VirtualHost(vhost)
 
     def _check_kept(self, error: MainstemError | None) -> None:
-        """Mark the state for reloading if storing a change failed; called from any thread."""
+        """If storing a change failed, reload the state before its next use; from any thread."""
         if error is not None:
             self._is_stale = True
 
@@ -384,9 +389,9 @@ class Topology:
                 self._put_if_whole(load(value))
 
     def _reload(self) -> None:
-        """Reload the stored definitions.
+        """Replace the state by the stored definitions.
 
-        Keep those in memory whose queues and exchanges still exist.
+        Definitions in memory only are kept, except bindings whose queue or exchange is gone.
         """
         self._is_stale = False
         before, self._vhosts = self._vhosts, {}

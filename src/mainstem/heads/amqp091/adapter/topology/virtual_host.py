@@ -1,4 +1,4 @@
-"""One virtual host: its exchanges, queues and bindings, and what is deleted together."""
+"""One virtual host: its exchanges, queues and bindings, and what a deletion deletes with it."""
 
 from typing import TypeVar
 
@@ -35,7 +35,7 @@ class VirtualHost:
 
     @property
     def is_used(self) -> bool:
-        """Whether it has any definitions of clients."""
+        """Whether clients have defined anything in this virtual host."""
         return bool(self.queues or self.bindings or len(self.exchanges) > self._predeclared)
 
     def bindings_from(self, exchange: str) -> list[Binding]:
@@ -47,15 +47,15 @@ class VirtualHost:
         return list(self._to.get((kind, name), {}).values())
 
     def owned_by(self, connection: str) -> list[Queue]:
-        """Return the exclusive queues of a connection."""
+        """Return the queues that are exclusive to a connection."""
         return list(self._owned.get(connection, {}).values())
 
     def declared(self) -> list[Declared]:
-        """Return all exchanges, queues and bindings, in this order."""
+        """Return all definitions: first exchanges, then queues, then bindings."""
         return [*self.exchanges.values(), *self.queues.values(), *self.bindings.values()]
 
     def has_end(self, kind: DestinationKind, name: str) -> bool:
-        """Tell whether the destination of a binding exists."""
+        """Tell whether the queue or exchange that a binding leads to exists."""
         return name in (self.queues if kind is DestinationKind.QUEUE else self.exchanges)
 
     def put(self, declared: Declared) -> None:
@@ -76,7 +76,7 @@ class VirtualHost:
         self.router.forget_routes()
 
     def drop(self, declared: Declared) -> None:
-        """Remove an exchange, queue or binding; bindings must be removed before their ends."""
+        """Remove an exchange, queue or binding; its bindings must be removed before it."""
         match declared:
             case Exchange():
                 del self.exchanges[declared.name]
@@ -94,18 +94,18 @@ class VirtualHost:
         self.router.forget_routes()
 
     def with_bindings(self, gone: Exchange | Queue) -> list[Declared]:
-        """Return all that is deleted with an exchange or queue: the bindings first, itself last."""
+        """Return what a deletion of this exchange or queue deletes: first bindings, itself last."""
         first = list[Binding]()
         if isinstance(gone, Exchange):
             first += self.bindings_from(gone.name)
         return self._cascade(first, gone)
 
     def with_sources(self, binding: Binding) -> list[Declared]:
-        """Return all that is deleted with a binding, which may include auto-delete exchanges."""
+        """Return what a removal of this binding deletes: itself, and auto-delete exchanges."""
         return self._cascade([binding], None)
 
     def _cascade(self, bindings: list[Binding], last: Exchange | Queue | None) -> list[Declared]:
-        """Add auto-delete exchanges that lose their last binding, and so on with their bindings."""
+        """Return bindings, and the auto-delete exchanges that lose their last binding with them."""
         gone = {each.identity: each for each in bindings}
         ends: dict[End, Exchange | Queue] = {}
         # Bindings from a deleted exchange delete no further sources.

@@ -1,6 +1,6 @@
-"""One module per API, named after it, headed by its versions and behaviour, and self-registering.
+"""One module per API, with the API's name; each one registers its API and supported versions.
 
-Importing this package imports them all, which fills ``SERVED``.
+Importing this package imports all of them, which fills ``SERVED``.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls, DeleteAcls, versions 1 to 3: refused, as without an authorizer."""
+"""DescribeAcls, CreateAcls, DeleteAcls, versions 1 to 3: refused, as by Kafka without ACLs."""
 
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
@@ -10,19 +10,19 @@ _WHY = "there are no access control lists here yet: whoever can connect may do e
 
 @serves(messages.DESCRIBE_ACLS, 1, 3)
 def describe(_asked: Asked, request: messages.DescribeAclsRequest, reply: Reply) -> None:
-    """Return no ACLs."""
+    """Refuse to list ACLs: there are none."""
     reply(messages.DescribeAclsResponse(error_code=Code.SECURITY_DISABLED, error_message=_WHY))
 
 
 @serves(messages.CREATE_ACLS, 1, 3)
 def create(_asked: Asked, request: messages.CreateAclsRequest, reply: Reply) -> None:
-    """Refuse each rule."""
+    """Refuse to create each of the ACLs."""
     results = [messages.AclResult(Code.SECURITY_DISABLED, _WHY) for _ in request.creations]
     reply(messages.CreateAclsResponse(results=results))
 
 
 @serves(messages.DELETE_ACLS, 1, 3)
 def delete(_asked: Asked, request: messages.DeleteAclsRequest, reply: Reply) -> None:
-    """Return for each filter that no ACL matches."""
+    """Refuse each filter for ACLs to delete."""
     results = [messages.DeletedAcls(Code.SECURITY_DISABLED, _WHY) for _ in request.filters]
     reply(messages.DeleteAclsResponse(filter_results=results))

@@ -11,7 +11,7 @@ from mainstem.kafka_protocol.messages import transactions as messages
 
 @serves(messages.ADD_OFFSETS_TO_TXN, 0, 4)
 def answer(asked: Asked, request: messages.AddOffsetsToTxnRequest, reply: Reply) -> None:
-    """Add a group's offsets to a transaction."""
+    """Add a consumer group to a transaction, so that its offsets can be committed with it."""
     who = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         durable = asked.service.broker.transactions.add_group(

@@ -18,7 +18,7 @@ from mainstem.kafka_protocol.messages import transactions as messages
 
 @serves(messages.ADD_PARTITIONS_TO_TXN, 0, 3)
 def answer(asked: Asked, request: messages.AddPartitionsToTxnRequest, reply: Reply) -> None:
-    """Add partitions to a transaction."""
+    """Add partitions to a producer's transaction."""
     topics = request.v3_and_below_topics
     who = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
     places = [(topic.name, number) for topic in topics for number in topic.partitions]

@@ -1,4 +1,4 @@
-"""AlterConfigs, versions 0 to 2: replace all configs of topics or groups."""
+"""AlterConfigs, versions 0 to 2: replaces all configs of topics or groups."""
 
 from mainstem.heads.kafka.adapter.configs.config_changes import attempt_change
 from mainstem.heads.kafka.adapter.durable_replies import Results
@@ -9,7 +9,7 @@ from mainstem.kafka_protocol.messages import configs as messages
 
 @serves(messages.ALTER_CONFIGS, 0, 2)
 def answer(asked: Asked, request: messages.AlterConfigsRequest, reply: Reply) -> None:
-    """Replace all configs of topics or groups: those not named are reset."""
+    """Replace all configs of topics or groups: configs not named are reset to their defaults."""
     results = Results[messages.AlteredConfigs](asked.service)
     for each in request.resources:
         resource = (each.resource_type, each.resource_name)

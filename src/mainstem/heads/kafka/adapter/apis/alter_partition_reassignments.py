@@ -15,7 +15,7 @@ from mainstem.kafka_protocol.messages import replicas as messages
 def answer(
     asked: Asked, request: messages.AlterPartitionReassignmentsRequest, reply: Reply
 ) -> None:
-    """Accept assignments that change nothing, refuse all others."""
+    """Accept reassignments to the only broker, which change nothing; refuse all others."""
     responses = each_partition(request.topics, partial(_reassigned, asked.service))
     reply(
         messages.AlterPartitionReassignmentsResponse(

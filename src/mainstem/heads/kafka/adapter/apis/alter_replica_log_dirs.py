@@ -10,7 +10,7 @@ from mainstem.kafka_protocol.messages import replicas as messages
 
 @serves(messages.ALTER_REPLICA_LOG_DIRS, 1, 2)
 def answer(asked: Asked, request: messages.AlterReplicaLogDirsRequest, reply: Reply) -> None:
-    """Accept assignments that change nothing, refuse all others."""
+    """Accept moves to the only log directory, which change nothing; refuse all others."""
     service = asked.service
     results = []
     for directory in request.dirs:

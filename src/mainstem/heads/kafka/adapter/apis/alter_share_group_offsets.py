@@ -14,7 +14,7 @@ from mainstem.kafka_protocol.messages import share_groups as messages
 
 @serves(messages.ALTER_SHARE_GROUP_OFFSETS, 0, 0)
 def answer(asked: Asked, request: messages.AlterShareGroupOffsetsRequest, reply: Reply) -> None:
-    """Move the start offsets of a group without members; answered when durable."""
+    """Move the start offsets of a share group without members; answered when durable."""
     share, durables = asked.service.broker.share, []
     try:
         share.check_movable(request.group_id)

@@ -8,9 +8,11 @@ from mainstem.kafka_protocol.messages import connection as messages
 KEY = 18
 _TRANSACTIONS = "transaction.version"
 _NEWER_RULES = 2
-"""Transactions V2: every transaction end bumps the epoch; Produce adds partitions [KIP-890]."""
+"""Level of the feature ``transaction.version`` where every transaction end bumps the producer
+epoch, and Produce adds partitions [KIP-890].
+"""
 _FROM_ZERO = 4
-"""The first version whose clients can decode a feature that begins at 0."""
+"""First version of ApiVersions whose clients can decode a feature range that begins at 0."""
 
 
 @serves(messages.API_VERSIONS, 0, 4)
@@ -32,12 +34,12 @@ def answer(asked: Asked, request: messages.ApiVersionsRequest, reply: Reply) -> 
 
 
 def served() -> tuple[messages.ServedApi, ...]:
-    """Return every API that has an entry in the table, with its versions."""
+    """Return every registered API with its supported versions."""
     return tuple(
         messages.ServedApi(key, each.first, each.last) for key, each in sorted(SERVED.items())
     )
 
 
 def too_new() -> messages.ApiVersionsResponse:
-    """Return the response to an unknown version; clients then retry with a lower one."""
+    """Return the response to an unknown version of ApiVersions; clients retry with a lower one."""
     return messages.ApiVersionsResponse(Code.UNSUPPORTED_VERSION, served())

@@ -17,7 +17,7 @@ from mainstem.kafka_protocol.messages import consumer_groups as messages
 from mainstem.kafka_protocol.messages.group_common import AssignedPartitions, DescribedAssignment
 
 _CLASSIC, _CONSUMER = 0, 1
-"""The protocol that a member speaks."""
+"""The protocol of a group member: that of classic groups, or that of KIP-848."""
 
 
 @serves(messages.CONSUMER_GROUP_DESCRIBE, 0, 1)

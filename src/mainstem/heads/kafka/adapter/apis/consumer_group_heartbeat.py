@@ -2,9 +2,9 @@
 
 | theirs | ours |
 |---|---|
-| member epoch 0, -1, -2 | a heartbeat that joins; leaving; leaving temporarily |
+| member epoch 0, -1, -2 | the member joins, leaves, leaves temporarily |
 | assignment | the partitions that a member should own |
-| topic partitions | the partitions that it reports to own |
+| topic partitions | the partitions that the member reports to own |
 """
 
 from mainstem.broker.door import (
@@ -35,7 +35,7 @@ _CHOOSES_ITS_ID = 1
 
 @serves(messages.CONSUMER_GROUP_HEARTBEAT, 0, 1)
 def answer(asked: Asked, request: messages.ConsumerGroupHeartbeatRequest, reply: Reply) -> None:
-    """Handle a heartbeat or a leave; answered when the assignment is durable."""
+    """Carry out a join, heartbeat or leave; answered when the assignment is durable."""
     service = asked.service
     wrong = _wrong(request, asked.header.api_version)
     if wrong is not None:
@@ -75,7 +75,7 @@ def answer(asked: Asked, request: messages.ConsumerGroupHeartbeatRequest, reply:
 
 
 def _is_of_others(service: Service, group: str) -> bool:
-    """Tell whether a group of another type has this name and members."""
+    """Tell whether a group of another type has this name, and has members."""
     found = service.broker.classic.describe(group)
     is_live = found.phase not in (Phase.EMPTY, Phase.DEAD)
     is_other = is_live and found.protocol_type != CONSUMER
@@ -83,7 +83,7 @@ def _is_of_others(service: Service, group: str) -> bool:
 
 
 def _wrong(request: messages.ConsumerGroupHeartbeatRequest, version: int) -> str | None:
-    """Return what makes a heartbeat invalid, apart from the group's state; None if it is valid."""
+    """Return what is wrong with a heartbeat itself, whatever the group's state; None if nothing."""
     epoch, is_join = request.member_epoch, request.member_epoch == _JOIN
     owned, names = request.topic_partitions, request.subscribed_topic_names
     rules = (

@@ -1,4 +1,4 @@
-"""CreatePartitions, versions 0 to 3: more partitions for topics; answered when durable."""
+"""CreatePartitions, versions 0 to 3: adds partitions to topics; answered when durable."""
 
 from functools import partial
 
@@ -14,7 +14,7 @@ from mainstem.kafka_protocol.messages import topics as messages
 
 @serves(messages.CREATE_PARTITIONS, 0, 3)
 def answer(asked: Asked, request: messages.CreatePartitionsRequest, reply: Reply) -> None:
-    """Add partitions to topics; answered when all are durable or refused."""
+    """Add partitions to topics; answered when each change is durable or refused."""
     results = Results[messages.CreatedPartitions](asked.service)
     once, twice = named_once(request.topics, lambda topic: topic.name)
     for name in twice:

@@ -24,7 +24,7 @@ _BY_DEFAULT = -1
 
 @serves(messages.CREATE_TOPICS, 2, 7)
 def answer(asked: Asked, request: messages.CreateTopicsRequest, reply: Reply) -> None:
-    """Create topics independently of each other; answered when all are durable or refused."""
+    """Create topics independently of each other; answered when each is durable or refused."""
     results = Results[messages.CreatedTopic](asked.service)
     once, twice = named_once(request.topics, lambda topic: topic.name)
     for name in twice:

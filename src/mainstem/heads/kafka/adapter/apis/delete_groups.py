@@ -1,4 +1,4 @@
-"""DeleteGroups, versions 0 to 2: delete groups without members, share groups too."""
+"""DeleteGroups, versions 0 to 2: deletes groups without members, also share groups."""
 
 from functools import partial
 
@@ -14,7 +14,7 @@ from mainstem.kafka_protocol.messages import groups as messages
 
 @serves(messages.DELETE_GROUPS, 0, 2)
 def answer(asked: Asked, request: messages.DeleteGroupsRequest, reply: Reply) -> None:
-    """Delete groups without members; answered when durable."""
+    """Delete groups without members; answered when the deletions are durable."""
     results = Results[messages.DeletedGroup](asked.service)
     for name in dict.fromkeys(limited(asked, request.groups_names)):
         delete_it = partial(_delete, asked.service, name)
@@ -27,7 +27,7 @@ def _not_deleted(asked: Asked, name: str, error: MainstemError) -> messages.Dele
 
 
 def _delete(service: Service, name: str) -> Durable:
-    """Delete a consumer group and a share group of the same name, as tools show one group."""
+    """Delete the consumer group and the share group of this name, which tools show as one group."""
     broker = service.broker
     try:
         durable = broker.classic.delete(name)

@@ -1,4 +1,4 @@
-"""DeleteRecords, versions 0 to 2: delete everything before an offset."""
+"""DeleteRecords, versions 0 to 2: deletes all records of partitions before an offset."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ _TO_THE_TAIL = -1
 
 @serves(messages.DELETE_RECORDS, 0, 2)
 def answer(asked: Asked, request: messages.DeleteRecordsRequest, reply: Reply) -> None:
-    """Delete the records before offsets."""
+    """Delete all records before the given offset of each partition."""
     topics = each_partition(request.topics, partial(_deleted, asked.service))
     reply(messages.DeleteRecordsResponse(topics=topics))
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets, version 0: deletes a share group's offsets in topics."""
+"""DeleteShareGroupOffsets, version 0: deletes the offsets of a share group in some topics."""
 
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.durable_replies import reply_later
@@ -13,7 +13,7 @@ from mainstem.kafka_protocol.messages import share_groups as messages
 
 @serves(messages.DELETE_SHARE_GROUP_OFFSETS, 0, 0)
 def answer(asked: Asked, request: messages.DeleteShareGroupOffsetsRequest, reply: Reply) -> None:
-    """Delete the offsets of a group without members in some topics."""
+    """Delete the offsets in some topics of a share group without members."""
     names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
     try:
         durable, refused = asked.service.broker.share.forget(request.group_id, names)

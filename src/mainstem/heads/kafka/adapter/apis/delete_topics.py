@@ -1,4 +1,4 @@
-"""DeleteTopics, versions 1 to 6: by name, since version 6 also by id; answered when durable."""
+"""DeleteTopics, versions 1 to 6: deletes topics by name or, since version 6, by id."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ from mainstem.kafka_protocol.messages import topics as messages
 
 @serves(messages.DELETE_TOPICS, 1, 6)
 def answer(asked: Asked, request: messages.DeleteTopicsRequest, reply: Reply) -> None:
-    """Delete topics independently of each other; answered when all are durable or refused."""
+    """Delete topics independently of each other; answered when each is durable or refused."""
     service = asked.service
     results = Results[messages.DeletedTopic](service)
     found: list[messages.DeletedTopic] = []
@@ -36,7 +36,7 @@ def answer(asked: Asked, request: messages.DeleteTopicsRequest, reply: Reply) ->
 
 
 def _found(service: Service, asked: messages.DeleteTopic) -> messages.DeletedTopic:
-    """Return the topic's name and id as its entry of the response."""
+    """Return the response entry of a topic, with its name and id."""
     if asked.name is None:
         topic = service.broker.topic_by_id(asked.topic_id.hex())
         if topic is None:

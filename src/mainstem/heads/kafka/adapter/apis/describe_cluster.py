@@ -8,7 +8,7 @@ from mainstem.kafka_protocol.messages import metadata as messages
 
 @serves(messages.DESCRIBE_CLUSTER, 0, 2)
 def answer(asked: Asked, request: messages.DescribeClusterRequest, reply: Reply) -> None:
-    """Return the only broker."""
+    """Return this broker as the only one, and as the controller."""
     service = asked.service
     reply(
         messages.DescribeClusterResponse(

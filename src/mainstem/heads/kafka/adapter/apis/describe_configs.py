@@ -81,7 +81,7 @@ def _shown(service: Service, kind: int, name: str) -> list[messages.DescribedCon
 
 
 def _of_broker(service: Service) -> dict[str, int | str]:
-    """Return the broker's static configs by their Kafka names."""
+    """Return the configs of the broker by their Kafka names; they cannot be changed here."""
     own, limits = service.settings, service.broker.limits
     ours: dict[str, int | str] = {"mainstem.run.id": service.run_id}
     if service.admin is not None:

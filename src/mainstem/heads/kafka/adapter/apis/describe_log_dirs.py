@@ -1,4 +1,4 @@
-"""DescribeLogDirs, versions 1 to 5: one directory, which holds everything."""
+"""DescribeLogDirs, versions 1 to 5: one directory, which holds all partitions."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ LOG_DIR = "/mainstem"
 @serves(messages.DESCRIBE_LOG_DIRS, 1, 5)
 @requires(Action.DESCRIBE, CLUSTER, messages.DescribeLogDirsResponse)
 def answer(asked: Asked, request: messages.DescribeLogDirsRequest, reply: Reply) -> None:
-    """Return the sizes of partitions."""
+    """Return the only log directory with the sizes of the requested partitions."""
     service = asked.service
     wanted: Iterable[tuple[str, Iterable[int]]]
     if request.topics is None:

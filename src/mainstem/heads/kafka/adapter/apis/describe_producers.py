@@ -11,7 +11,7 @@ _NONE = -1
 
 @serves(messages.DESCRIBE_PRODUCERS, 0, 0)
 def answer(asked: Asked, request: messages.DescribeProducersRequest, reply: Reply) -> None:
-    """Return the active producers of partitions, and where their transactions begin."""
+    """Return the active producers of partitions, and the first offsets of their transactions."""
     places: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         places.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))

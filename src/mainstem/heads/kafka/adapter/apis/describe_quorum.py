@@ -8,7 +8,7 @@ from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import quorum as messages
 
 _METADATA = "__cluster_metadata"
-"""Kafka's name for its metadata log; here it stands for the journal of topics."""
+"""Kafka's name of its metadata log; here it stands for the journal of topics."""
 
 
 @serves(messages.DESCRIBE_QUORUM, 0, 2)

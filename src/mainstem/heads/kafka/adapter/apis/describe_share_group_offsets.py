@@ -10,12 +10,12 @@ from mainstem.heads.kafka.adapter.topics import id_or_none
 from mainstem.kafka_protocol.messages import share_groups as messages
 
 _NOT_BEGUN = -1
-"""The start offset of a partition that the group has not read yet."""
+"""The start offset sent for a partition that the share group has not read yet."""
 
 
 @serves(messages.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1)
 def answer(asked: Asked, request: messages.DescribeShareGroupOffsetsRequest, reply: Reply) -> None:
-    """Return the start offsets of groups, in the requested topics or in all of theirs."""
+    """Return the start offsets of share groups, in the requested topics or in all."""
     groups = []
     for each in request.groups:
         try:

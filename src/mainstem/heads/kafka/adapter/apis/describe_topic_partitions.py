@@ -11,12 +11,12 @@ from mainstem.heads.kafka.adapter.topics import id_of
 from mainstem.kafka_protocol.messages import topic_partitions as messages
 
 _MOST = 2000
-"""Maximum partitions per page, whatever the request says."""
+"""Maximum partitions per page, even if the request allows more."""
 
 
 @serves(messages.DESCRIBE_TOPIC_PARTITIONS, 0, 0)
 def answer(asked: Asked, request: messages.DescribeTopicPartitionsRequest, reply: Reply) -> None:
-    """Describe topics by name, continuing where the last page ended."""
+    """Describe topics by name, from the request's cursor on, up to one page."""
     service = asked.service
     names = sorted({each.name for each in request.topics})
     if not names:
@@ -46,7 +46,7 @@ def answer(asked: Asked, request: messages.DescribeTopicPartitionsRequest, reply
 def _described(
     service: Service, name: str, first: int, room: int
 ) -> tuple[messages.DescribedTopic, bool]:
-    """Return a topic with some of its partitions, and whether there are more."""
+    """Return a topic with at most ``room`` partitions from ``first`` on, and whether more exist."""
     try:
         topic = _find(service, name)
         numbers = range(first, min(len(topic.partitions), first + room))

@@ -11,7 +11,7 @@ from mainstem.kafka_protocol.messages import producers as messages
 
 @serves(messages.DESCRIBE_TRANSACTIONS, 0, 0)
 def answer(asked: Asked, request: messages.DescribeTransactionsRequest, reply: Reply) -> None:
-    """Describe transactions by their ids, each once."""
+    """Describe transactions by their transactional ids; a repeated id is described once."""
     ids = dict.fromkeys(limited(asked, request.transactional_ids))
     found = tuple(_described(asked.service, each) for each in ids)
     reply(messages.DescribeTransactionsResponse(transaction_states=found))

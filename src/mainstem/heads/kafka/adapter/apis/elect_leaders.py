@@ -11,7 +11,10 @@ from mainstem.kafka_protocol.messages import replicas as messages
 @serves(messages.ELECT_LEADERS, 0, 2)
 @requires(Action.ALTER, CLUSTER, messages.ElectLeadersResponse)
 def answer(asked: Asked, request: messages.ElectLeadersRequest, reply: Reply) -> None:
-    """Return ELECTION_NOT_NEEDED; a request for all partitions gets an empty list, as in Kafka."""
+    """Return ELECTION_NOT_NEEDED for each partition.
+
+    A request for all partitions gets an empty list, as in Kafka.
+    """
     results = [
         messages.ElectedTopic(
             each.topic, [_elected(asked.service, each.topic, n) for n in each.partitions]

@@ -12,7 +12,7 @@ from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.messages import transactions as messages
 
 _BUMPS_EPOCH = 5
-"""The first version of EndTxn that bumps the epoch."""
+"""First version of EndTxn that bumps the producer's epoch."""
 
 
 @serves(messages.END_TXN, 0, 5)

@@ -1,7 +1,7 @@
 """Fetch, versions 4 to 18: returns stored record batches, at once or when min_bytes is reached.
 
-How a fetch waits: it watches every partition from the tail that it has read up to, so that no
-append is missed, and reads only the partitions that have grown since.
+How a fetch waits: it watches each partition from the tail of its last read, so that no append is
+missed, and reads only the partitions that have grown since.
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ from mainstem.kafka_protocol.messages.fetch import (
 )
 
 _SAYS_WHY = 7
-"""The first version with an error code for the whole request."""
+"""First version whose response has an error code for the whole request."""
 _NAMES_BY_ID = 13
 _NOTHING = b""
 _READ_COMMITTED = 1
@@ -37,7 +37,7 @@ _READ_COMMITTED = 1
 
 @serves(FETCH, 4, 18)
 def answer(asked: Asked, request: FetchRequest, reply: Reply) -> None:
-    """Answer with the available records; wait if they are less than min_bytes."""
+    """Return the available records; if they are fewer than min_bytes, wait for more."""
     count = sum(len(topic.partitions) for topic in request.topics)
     most = asked.service.settings.max_fetch_partitions
     if count > most:
@@ -55,7 +55,7 @@ def answer(asked: Asked, request: FetchRequest, reply: Reply) -> None:
 
 
 def _session(asked: Asked, request: FetchRequest) -> FetchSession | Code | None:
-    """Return the session that a fetch opens or resumes, or the error code."""
+    """Return the session that the fetch begins or continues, None without one, or an error code."""
     sessions = asked.service.fetch_sessions
     topics, by_id = request.topics, asked.header.api_version >= _NAMES_BY_ID
     if request.session_epoch not in (BEGIN, FULL):
@@ -68,7 +68,7 @@ def _session(asked: Asked, request: FetchRequest) -> FetchSession | Code | None:
 
 
 class _Fetch:
-    """One request: it reads again whenever one of its partitions grows.
+    """A fetch request: reads its partitions, and again when any has grown, until min_bytes.
 
     The state of a partition is keyed by the ``id`` of its request object, because a request may
     name a partition twice.
@@ -89,15 +89,15 @@ class _Fetch:
         # Batches are sent whole, so the limit may not be filled exactly.
         self._enough = min(request.min_bytes, self._most // 2)
         self._seen: dict[int, tuple[str, int, int]] = {}
-        """Topic, number and tail of each partition when it was last read."""
+        """Per partition: topic, number, and the tail when it was last read."""
         self._quiet: dict[int, FetchedPartition] = {}
-        """The responses of partitions without new records, reused until they grow."""
+        """The responses for partitions that had no records; reused until the partition grows."""
         self._grown: deque[int] = deque()
-        """Partitions that have grown since the last read; other threads add to it."""
+        """Keys of partitions that have grown since the last read; other threads append to it."""
         self._parked: Parked | None = None
 
     def look(self, *, last: bool = False) -> None:
-        """Read the available records; answer if there are enough, or if ``last`` is set."""
+        """Read the available records; answer if they reach min_bytes, or if ``last`` is set."""
         parked = self._parked
         while parked is not None and self._grown:
             key = self._grown.popleft()
@@ -199,7 +199,7 @@ class _Fetch:
                 wake()
 
     def _wake(self, key: int) -> None:
-        """Note that a partition has grown; called from any thread."""
+        """Record that a partition has grown, and schedule a read; called from any thread."""
         self._grown.append(key)
         if self._parked is not None:
             self._parked.wake()

@@ -8,12 +8,12 @@ from mainstem.kafka_protocol.messages import membership as messages
 
 _GROUPS, _TRANSACTIONS = 0, 1
 _NOBODY = (-1, "", -1)
-"""Node id, host and port of an unknown coordinator."""
+"""Node id, host and port in the response if there is no coordinator."""
 
 
 @serves(messages.FIND_COORDINATOR, 0, 6)
 def answer(asked: Asked, request: messages.FindCoordinatorRequest, reply: Reply) -> None:
-    """Return this broker as the coordinator."""
+    """Return this broker as the coordinator of each requested group or transaction."""
     service = asked.service
     if request.key_type in (_GROUPS, _TRANSACTIONS):
         node, host, port = service.settings.node_id, service.host, service.port

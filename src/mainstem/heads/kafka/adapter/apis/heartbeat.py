@@ -10,7 +10,7 @@ from mainstem.kafka_protocol.messages import membership as messages
 
 @serves(messages.HEARTBEAT, 0, 4)
 def answer(asked: Asked, request: messages.HeartbeatRequest, reply: Reply) -> None:
-    """Extend the session of a group member."""
+    """Restart the session timeout of a group member."""
     code = Code.NONE
     if asked.service.draining:
         reply(messages.HeartbeatResponse(error_code=code_in(asked.header, STOPPING)))

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs, versions 0 to 1: change the configs that are named."""
+"""IncrementalAlterConfigs, versions 0 to 1: changes only the configs that are named."""
 
 from collections import Counter
 
@@ -16,7 +16,7 @@ _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 @serves(messages.INCREMENTAL_ALTER_CONFIGS, 0, 1)
 def answer(asked: Asked, request: messages.IncrementalAlterConfigsRequest, reply: Reply) -> None:
-    """Change the named configs."""
+    """Change the named configs of topics or groups, and no others."""
     results = Results[messages.AlteredConfigs](asked.service)
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     for each in request.resources:
@@ -43,7 +43,7 @@ def _lacks_value(entry: messages.IncrementalAlter) -> bool:
 def _change(
     service: Service, resource: tuple[int, str], entry: messages.IncrementalAlter
 ) -> tuple[str, str | None]:
-    """Return the new value of a config; None resets it to its default."""
+    """Return the name and new value of a config; None for the value resets it to its default."""
     if entry.config_operation == _DELETE:
         return entry.name, None
     if entry.config_operation == _SET:

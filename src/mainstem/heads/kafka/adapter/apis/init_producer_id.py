@@ -17,7 +17,7 @@ from mainstem.kafka_protocol.messages import transactions as messages
 
 @serves(messages.INIT_PRODUCER_ID, 0, 6)
 def answer(asked: Asked, request: messages.InitProducerIdRequest, reply: Reply) -> None:
-    """Return a producer id; a transactional id fences its former producer."""
+    """Return a producer id; with a transactional id, fence the earlier producer of that id."""
     service = asked.service
     if request.enable_2pc or request.keep_prepared_txn:
         # The error that Kafka returns where two-phase commit is not allowed.

@@ -15,7 +15,7 @@ _NULL_PROTOCOL = 7
 
 @serves(messages.JOIN_GROUP, 0, 9)
 def answer(asked: Asked, request: messages.JoinGroupRequest, reply: Reply) -> None:
-    """Join the next generation of a group; answered when it begins."""
+    """Add a member to a group; answered when the next generation of the group begins."""
     service, version = asked.service, asked.header.api_version
     wish = Join(
         group=request.group_id,

@@ -1,4 +1,4 @@
-"""LeaveGroup, versions 0 to 5: removes a member from a classic group, since version 3 several."""
+"""LeaveGroup, versions 0 to 5: removes members (before version 3 one) from a classic group."""
 
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.errors import code_in
@@ -11,7 +11,7 @@ from mainstem.kafka_protocol.messages import membership as messages
 
 @serves(messages.LEAVE_GROUP, 0, 5)
 def answer(asked: Asked, request: messages.LeaveGroupRequest, reply: Reply) -> None:
-    """Remove members from a group."""
+    """Remove the named members from a group."""
     members = limited(asked, request.members)
     leavers = [(each.member_id, each.group_instance_id) for each in members]
     if asked.header.api_version < 3:

@@ -16,7 +16,10 @@ from mainstem.kafka_protocol.messages import configs as messages
 @serves(messages.LIST_CONFIG_RESOURCES, 0, 1)
 @requires(Action.DESCRIBE, CLUSTER, messages.ListConfigResourcesResponse)
 def answer(asked: Asked, request: messages.ListConfigResourcesRequest, reply: Reply) -> None:
-    """List config resources of the requested types; version 0 lists client metrics only."""
+    """List the topics, groups and broker of the requested types.
+
+    Version 0 lists client metrics only, which do not exist here.
+    """
     service = asked.service
     if asked.header.api_version == 0:
         reply(messages.ListConfigResourcesResponse())

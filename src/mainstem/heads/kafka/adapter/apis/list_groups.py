@@ -24,7 +24,7 @@ def answer(asked: Asked, request: messages.ListGroupsRequest, reply: Reply) -> N
 
 
 def _listed(service: Service) -> Iterator[messages.ListedGroup]:
-    """Return groups of all types."""
+    """Yield the groups of all types."""
     for name in service.broker.classic.names():
         found = service.broker.classic.describe(name)
         yield messages.ListedGroup(name, found.protocol_type, found.phase.value, "classic")
@@ -36,7 +36,7 @@ def _listed(service: Service) -> Iterator[messages.ListedGroup]:
 
 
 def _share_groups(service: Service) -> Iterator[messages.ListedGroup]:
-    """Return share groups for the list of groups; queues of other protocols are included."""
+    """Yield share groups; the queues of other protocols are among them."""
     share = service.broker.share
     for name in share.names():
         yield messages.ListedGroup(

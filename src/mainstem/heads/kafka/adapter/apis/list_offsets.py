@@ -15,9 +15,9 @@ from mainstem.kafka_protocol.messages import offsets as messages
 
 _LATEST, _EARLIEST, _OF_LATEST_TIME, _EARLIEST_HERE = -1, -2, -3, -4
 _ELSEWHERE = (-5, -6)
-"""Timestamps that ask for offsets in tiered storage, which does not exist here."""
+"""Special timestamps that mean offsets in tiered storage, which does not exist here."""
 _SINCE = {_OF_LATEST_TIME: 7, _EARLIEST_HERE: 8, -5: 9, -6: 11}
-"""First version that supports each special timestamp (below 0)."""
+"""The first version of ListOffsets that supports each special (negative) timestamp."""
 _NO_VERSION = 2**15
 _END_OF_TIME = 2**63 - 1
 _READ_COMMITTED = 1
@@ -25,7 +25,7 @@ _READ_COMMITTED = 1
 
 @serves(messages.LIST_OFFSETS, 1, 11)
 def answer(asked: Asked, request: messages.ListOffsetsRequest, reply: Reply) -> None:
-    """Return offsets by timestamp, or the ends of the log."""
+    """Return the offset for a timestamp, or an end of the log, per partition."""
     committed = request.isolation_level == _READ_COMMITTED
     version, broker = asked.header.api_version, asked.service.broker
 
@@ -72,7 +72,7 @@ def _listed(
 
 
 def _latest_time(broker: Door, topic: str, number: int) -> int:
-    """Return the latest timestamp, which may not be the last event's, by binary search."""
+    """Find the latest timestamp of a partition by binary search; it may not be the last event's."""
     latest, none_from = -1, _END_OF_TIME
     while latest + 1 < none_from:
         middle = (latest + 1 + none_from) // 2

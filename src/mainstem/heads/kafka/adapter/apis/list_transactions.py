@@ -1,4 +1,4 @@
-"""ListTransactions, versions 0 to 2: by state, producer, age and name."""
+"""ListTransactions, versions 0 to 2: transactions, filtered by state, producer id, age and name."""
 
 from collections.abc import Iterable
 
@@ -10,14 +10,14 @@ from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.messages import producers as messages
 
 _STATES = {*TransactionPhase, "PrepareCommit", "PrepareAbort", "PrepareEpochFence", "Dead"}
-"""All transaction states of the protocol; Prepare states never occur, as a transaction ends in one
-step.
+"""All transaction states of the protocol; the Prepare states never occur, as a commit or abort is
+one step here.
 """
 
 
 @serves(messages.LIST_TRANSACTIONS, 0, 2)
 def answer(asked: Asked, request: messages.ListTransactionsRequest, reply: Reply) -> None:
-    """List transactional ids, or those of some states, producers, ages or names only."""
+    """List transactions, filtered by state, producer id, age and transactional id."""
     every: Iterable[TransactionDescription] = asked.service.broker.transactions.every()
     if request.transactional_id_pattern:
         try:
@@ -36,7 +36,7 @@ def answer(asked: Asked, request: messages.ListTransactionsRequest, reply: Reply
 
 
 def _named(every: Iterable[TransactionDescription], pattern: str) -> list[TransactionDescription]:
-    """Return the transactions whose ids match the whole regular expression."""
+    """Return the transactions whose transactional id matches the regular expression completely."""
     by_id = {each.id: each for each in every}
     return [by_id[each] for each in TopicRegex(pattern).among(by_id, MATCH_BUDGET)]
 

@@ -1,4 +1,4 @@
-"""Metadata, versions 0 to 13: one broker and its topics; topics may be created by naming them."""
+"""Metadata, versions 0 to 13: returns the only broker and topics; may create named topics."""
 
 from msgspec.structs import replace
 
@@ -16,14 +16,14 @@ from mainstem.kafka_protocol.fields import NO_ID
 from mainstem.kafka_protocol.messages import metadata as messages
 
 _IDS_SINCE = 12
-"""First version with topic ids; 10 and 11 have them in requests only, so the response cannot use
-them [KIP-516].
+"""First version with topic ids here; 10 and 11 have ids in requests only, so they are not used for
+responses [KIP-516].
 """
 
 
 @serves(messages.METADATA, 0, 13)
 def answer(asked: Asked, request: messages.MetadataRequest, reply: Reply) -> None:
-    """Return the broker and its topics."""
+    """Return the only broker and the requested topics."""
     service = asked.service
     everything = request.topics is None or (asked.header.api_version == 0 and not request.topics)
     results = Results[messages.MetadataTopic](service)

@@ -19,7 +19,9 @@ from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import commits as messages
 
 _OF_EPOCHS = 9
-"""First version for members of consumer groups: before, the epoch field had another meaning."""
+"""First version that members of KIP-848 groups may use; before, the epoch field meant the
+generation.
+"""
 _BY_ID = 10
 
 

@@ -15,14 +15,14 @@ from mainstem.kafka_protocol.messages.consumer_protocol import SubscribedTopics
 from mainstem.kafka_protocol.primitives import MAX_ELEMENTS
 
 _CONSUMERS = "consumer"
-"""The protocol type of consumers, whose subscriptions can be decoded."""
+"""Protocol type of groups of Kafka consumers, whose subscriptions can be decoded."""
 _ALIKE = 16
-"""Number of cached subscriptions: most groups have the same one for all members."""
+"""Size of the cache of decoded subscriptions: mostly all members of a group have the same one."""
 
 
 @serves(messages.OFFSET_DELETE, 0, 0)
 def answer(asked: Asked, request: messages.OffsetDeleteRequest, reply: Reply) -> None:
-    """Delete committed offsets, except in topics that members read."""
+    """Delete committed offsets, except of topics to which a member is subscribed."""
     classic, consumers = asked.service.broker.classic, asked.service.broker.consumers
     refused: dict[TopicPartition, Code] = {}
     try:
@@ -66,9 +66,9 @@ def answer(asked: Asked, request: messages.OffsetDeleteRequest, reply: Reply) ->
 
 
 def read_by(group: GroupDescription, most: int = MAX_ELEMENTS) -> set[str] | None:
-    """Return the topics that a group's members subscribe to; None if unknown.
+    """Return the topics to which a group's members are subscribed; None if that is unknown.
 
-    Also None if there are more names than ``most``.
+    Also None if there are more than ``most`` names.
     """
     if group.phase in (Phase.EMPTY, Phase.DEAD):
         return set()

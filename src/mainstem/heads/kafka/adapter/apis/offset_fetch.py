@@ -52,7 +52,10 @@ def _fetched_of_one(
 
 
 def _not_fetched(request: messages.OffsetFetchRequest, code: Code) -> messages.OffsetFetchResponse:
-    """Return the response for one refused group; version 1 has error codes per partition only."""
+    """Return the error response for a single group.
+
+    Version 1 has error codes per partition only.
+    """
     topics = [
         messages.FetchedOffsetsTopic(
             each.topic_id,
@@ -85,12 +88,13 @@ class _Look:
     def __init__(self, service: Service, needs_stable: bool) -> None:
         self._service = service
         self._needs_stable = needs_stable
-        """Whether offsets with a pending transactional commit are refused."""
+        """Whether to refuse offsets for which a transactional commit is pending (require_stable).
+        """
 
     def at(
         self, group: str, topics: Iterable[messages.OffsetFetchTopic] | None, *, by_id: bool = False
     ) -> tuple[messages.FetchedOffsetsTopic, ...]:
-        """Return a group's offsets in the given topics, or in all topics."""
+        """Return a group's committed offsets, in the given topics or in all topics."""
         cursors = self._service.broker.committed(group)
         if topics is None:
             topics = self._all(cursors)

@@ -10,7 +10,7 @@ from mainstem.kafka_protocol.messages import offsets as messages
 
 @serves(messages.OFFSET_FOR_LEADER_EPOCH, 2, 4)
 def answer(asked: Asked, request: messages.OffsetForLeaderEpochRequest, reply: Reply) -> None:
-    """Return the end offset of each epoch, which consumers use to detect truncation."""
+    """Return the end offset of each requested epoch, so that consumers can detect truncation."""
     topics = tuple(
         messages.EpochEndTopic(
             topic.topic,

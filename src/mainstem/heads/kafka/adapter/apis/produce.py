@@ -25,9 +25,9 @@ from mainstem.kafka_protocol.messages.produce import (
 from mainstem.kafka_protocol.server_codec import RequestHeader
 
 THROTTLE_MS = 200
-"""Throttle time sent to producers of a topic that is full."""
+"""Throttle time in responses to producers of a topic that is full."""
 BY_ID = 13
-"""First version that names topics by their ids."""
+"""First version of Produce that names topics by id."""
 _ADDS_PARTITION = 12
 """First version in which a batch adds its partition to the transaction [KIP-890]."""
 
@@ -36,9 +36,9 @@ _ADDS_PARTITION = 12
 def answer(
     asked: Asked, request: ProduceRequest, reply: Reply, held: HeldPublish | None = None
 ) -> None:
-    """Append the batches; answered when all have the durability of their topic.
+    """Append the batches; answered when each has the durability of its topic.
 
-    ``held``: the previous attempt to append the only batch, which was held by backpressure.
+    ``held``: the fast path's attempt to append the only batch, which backpressure holds.
     """
     if request.acks not in (-1, 0, 1):
         reply(_refused(request, Code.INVALID_REQUIRED_ACKS))
@@ -50,7 +50,7 @@ def answer(
 
 
 def adds_partition(header: RequestHeader) -> bool:
-    """Tell whether a batch adds its partition to the transaction."""
+    """Tell whether a batch also adds its partition to the producer's transaction."""
     return header.api_version >= _ADDS_PARTITION
 
 
@@ -62,7 +62,7 @@ def count(counts: Counts, events: int, size: int) -> None:
 
 
 def refused(header: RequestHeader, partition: int, error: MainstemError) -> ProducedPartition:
-    """Return the error response of a partition to which nothing was appended."""
+    """Return the error response for a partition to which nothing was appended."""
     which = error.which if isinstance(error, InvalidEvent) else ()
     events = [RecordError(place) for place in which]
     return ProducedPartition(partition, code_in(header, error), -1, -1, -1, events, str(error))
@@ -82,7 +82,7 @@ def unheard(results: Iterable[ProducedPartition]) -> ProtocolError | None:
 
 
 class _Production:
-    """One request: its batches may be held by backpressure, or wait for the disk.
+    """A produce request: appends its batches, which backpressure may hold, and waits for the disk.
 
     It keeps no view of the request's frame, which may be large: held batches are copied.
     """
@@ -96,7 +96,7 @@ class _Production:
         self._topics = [(it.topic_id, it.name, len(it.partition_data)) for it in request.topic_data]
         self._reply = reply
         self._results: list[ProducedPartition] = []
-        """Results in the order of the request, which may name a partition twice."""
+        """A result per partition, in the order of the request, which may name a partition twice."""
         self._waiting = 1
         self._throttle_ms = 0
 
@@ -121,9 +121,9 @@ class _Production:
     def _append_at_once(
         self, topic: str, partitions: Sequence[ProducePartition], first: int
     ) -> bool:
-        """Append batches to several partitions together; return False if nothing was appended.
+        """Append one batch per partition in one call; return False if nothing was appended.
 
-        Only for topics that append batches as they come (``append_batches``).
+        Only for topics that store batches unchanged (``append_batches``).
         """
         batches = [(each.index, each.records) for each in partitions]
         given = [(number, batch) for number, batch in batches if isinstance(batch, memoryview)]
@@ -199,7 +199,7 @@ class _Production:
         self._done()
 
     def _hold(self, place: "_Place", batch: memoryview | bytearray, held: HeldPublish) -> None:
-        """Wait for room in a full topic, at most for the topic's and the client's timeout."""
+        """Retry a batch when its full topic has room, until the topic's or the client's timeout."""
         self._waiting += 1
         # Later requests must not overtake a held batch, so they are not read meanwhile.
         self._later.hold()

@@ -1,4 +1,4 @@
-"""ShareAcknowledge, versions 1 to 2: settle records of a share group; answered when durable."""
+"""ShareAcknowledge, versions 1 to 2: settles records of a share group; answered when durable."""
 
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.durable_replies import when_all
@@ -17,7 +17,7 @@ from mainstem.kafka_protocol.messages import share_fetch as messages
 
 @serves(messages.SHARE_ACKNOWLEDGE, 1, 2)
 def answer(asked: Asked, request: messages.ShareAcknowledgeRequest, reply: Reply) -> None:
-    """Settle acknowledged records of a share group; answered when durable."""
+    """Settle the acknowledged records of a share group; answered when durable."""
     refusal = denied(asked, request.group_id)
     if refusal is not None:
         reply(

@@ -1,7 +1,8 @@
-"""ShareFetch, versions 1 to 2: acquire records of a share group, and settle earlier ones.
+"""ShareFetch, versions 1 to 2: acquires records of a share group, and settles earlier ones.
 
-How a fetch waits: it is a consumer of the queue of each of its topics. When it is its turn, it
-acquires records and is answered; the member's next fetch is last in the round robin.
+How a fetch waits: it is registered as a consumer of each topic's queue. The dispatcher calls
+waiting consumers round robin; the fetch then acquires records and is answered. The member's next
+fetch is last in the round robin.
 """
 
 from collections.abc import Iterable
@@ -43,13 +44,15 @@ from mainstem.kafka_protocol.messages.share_fetch import (
 )
 
 _WHOLE_BATCHES, _STRICTLY = 0, 1
-"""Acquire modes: batch_optimized (0) and record_limit (1, a strict number of records)."""
+"""Acquire modes of a request: batch_optimized (0), and record_limit (1), a strict number of
+records.
+"""
 _MOST_EVENTS = 100_000
 
 
 @serves(SHARE_FETCH, 1, 2)
 def answer(asked: Asked, request: ShareFetchRequest, reply: Reply) -> None:
-    """Settle acknowledged records, and acquire more, now or as soon as there are any."""
+    """Settle acknowledged records, then acquire more; wait if there are none."""
     session = denied(asked, request.group_id) or _session_to_fetch(asked, request)
     if isinstance(session, Refusal):
         reply(ShareFetchResponse(error_code=session.code, error_message=session.message))
@@ -96,12 +99,12 @@ def _session_to_fetch(asked: Asked, request: ShareFetchRequest) -> ShareSession 
 
 
 def _is_named(group: str, member: str) -> bool:
-    """Tell whether the group and member ids are valid, as sessions store them."""
+    """Tell whether the group id and member id have valid lengths."""
     return 0 < len(group) <= MAX_GROUP_LENGTH and 0 < len(member) <= MAX_ID_LENGTH
 
 
 class _ShareFetch:
-    """One fetch request: acquires records one time, when it is its turn and there are any."""
+    """A share fetch: acquires records once, when the dispatcher calls it and there are any."""
 
     def __init__(
         self,
@@ -122,7 +125,7 @@ class _ShareFetch:
         self._parked: Parked | None = None
 
     def begin(self, *, waits: bool) -> None:
-        """Let fetches that wait longer acquire first, then acquire; wait if there is nothing."""
+        """Acquire records, after fetches that already wait; if there are none, wait."""
         if self._service.draining:
             self.end()
             return
@@ -137,7 +140,7 @@ class _ShareFetch:
             self._wait()
 
     def end(self) -> None:
-        """Answer with the acquired records, after the acknowledgements are durable."""
+        """Answer with the acquired records, once the request's acknowledgements are durable."""
         self._stop_waiting()
         lock_ms = lock_ms_of(self._asked, self._session)
 
@@ -174,13 +177,13 @@ class _ShareFetch:
             self._parked.watches[topic_id] = consumer.close
 
     def _take_in_turn(self, _limit: int) -> int:
-        """Acquire all requested records when it is this consumer's turn: they are one response."""
+        """Acquire all requested records as one response, when the dispatcher calls the consumer."""
         if self._look() and self._found:
             self.end()
         return self._count
 
     def _gone(self, _: MainstemError) -> None:
-        """Answer with the error of the queue: it was deleted or cannot be read."""
+        """Answer with the error of a queue that was deleted or cannot be read."""
         if self._look():
             self.end()
 
@@ -192,9 +195,9 @@ class _ShareFetch:
             self.end()
 
     def _look(self) -> bool:
-        """Acquire the available records.
+        """Acquire the available records, if the session still exists.
 
-        Return whether there are any; answer if the session has ended.
+        Otherwise answer with SHARE_SESSION_NOT_FOUND and return False.
         """
         if self._service.share_sessions.is_open(self._session):
             self._take()
@@ -260,7 +263,7 @@ class _ShareFetch:
             )
 
     def _responses(self, error: MainstemError | None) -> list[SharedTopic]:
-        """Return the acquired records and the results of acknowledgements, by topic."""
+        """Return the acquired records and the results of acknowledgements, grouped by topic."""
         found = dict(self._found)
         for topic_id, numbers in results_by_topic(self._acked, error).items():
             for number, refusal in numbers.items():

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat, version 1: join, stay in or leave a share group [KIP-932]."""
+"""ShareGroupHeartbeat, version 1: a member joins, stays in or leaves a share group [KIP-932]."""
 
 from mainstem.broker.door import AssignedTopics, ShareHeartbeat
 from mainstem.core.errors import GroupIsLive, MainstemError
@@ -14,7 +14,7 @@ _LEAVE = -1
 
 @serves(messages.SHARE_GROUP_HEARTBEAT, 1, 1)
 def answer(asked: Asked, request: messages.ShareGroupHeartbeatRequest, reply: Reply) -> None:
-    """Join, stay in or leave a group; answered when the member's start offsets are durable."""
+    """Carry out a join, heartbeat or leave; a join is answered when start offsets are durable."""
     service = asked.service
     epoch, topics = request.member_epoch, request.subscribed_topic_names
     wrong = _wrong(request)
@@ -67,7 +67,7 @@ def answer(asked: Asked, request: messages.ShareGroupHeartbeatRequest, reply: Re
 
 
 def _wrong(request: messages.ShareGroupHeartbeatRequest) -> str | None:
-    """Return what makes a heartbeat invalid, apart from the group's state; None if it is valid."""
+    """Return what is wrong with a heartbeat itself, whatever the group's state; None if nothing."""
     if not request.group_id.strip() or not request.member_id.strip():
         return "the group id or member id is empty"
     if len(request.member_id) > MAX_ID_LENGTH:

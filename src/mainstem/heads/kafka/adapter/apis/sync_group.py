@@ -9,12 +9,12 @@ from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import membership as messages
 
 _NAMES_PROTOCOL = 5
-"""First version in which a member sends the protocol of its assignment."""
+"""First version in which a member sends its group's protocol type and name."""
 
 
 @serves(messages.SYNC_GROUP, 0, 5)
 def answer(asked: Asked, request: messages.SyncGroupRequest, reply: Reply) -> None:
-    """Return the member's assignment; the leader's request contains all assignments."""
+    """Return the member's assignment; if the member leads the group, store all assignments."""
     service = asked.service
     wish = Sync(
         group=request.group_id,

@@ -17,12 +17,12 @@ from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import transactions as messages
 
 _ADDS_GROUP = 5
-"""First version of TxnOffsetCommit that adds the group."""
+"""First version of TxnOffsetCommit that also adds the group to the transaction."""
 
 
 @serves(messages.TXN_OFFSET_COMMIT, 0, 5)
 def answer(asked: Asked, request: messages.TxnOffsetCommitRequest, reply: Reply) -> None:
-    """Commit a group's offsets with the transaction."""
+    """Commit a group's offsets; they take effect when the transaction commits."""
     service = asked.service
     cursors, unfit = requested_cursors(request.topics, service.now_ms())
     try:

@@ -1,1 +1,1 @@
-"""Configs of topics, groups and brokers in requests."""
+"""Configs of topics, groups and brokers, as requests describe and change them."""

@@ -1,4 +1,4 @@
-"""Config resources, and changes of their configs; used by both APIs that alter configs."""
+"""Changes of configs, shared by AlterConfigs and IncrementalAlterConfigs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,9 +14,9 @@ from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.configs import AlteredConfigs
 
 TOPIC, BROKER, GROUP = 2, 4, 32
-"""Types of config resources, by Kafka's numbers."""
+"""Kafka's numbers for the types of config resources."""
 WITHOUT_CONFIGS = frozenset({8, 16})
-"""Resource types without configs here: broker loggers and client metrics."""
+"""Types of config resources that have no configs here: broker loggers and client metrics."""
 
 
 def attempt_change(
@@ -29,7 +29,10 @@ def attempt_change(
     fresh: bool,
     validate_only: bool,
 ) -> None:
-    """Change configs of a topic or group, and add the result."""
+    """Change the configs of a topic or group, and add the outcome to the results.
+
+    ``fresh``: reset configs that are not named.
+    """
     wrong = _wrong(resource, names)
     if wrong is not None:
         results.add(AlteredConfigs(Code.INVALID_REQUEST, wrong, *resource))
@@ -42,7 +45,7 @@ def attempt_change(
 
 
 def _wrong(resource: tuple[int, str], names: Sequence[str]) -> str | None:
-    """Return what is wrong with a change, apart from its values; None if it is valid."""
+    """Return what is wrong with a change besides the values; None if nothing is."""
     if resource == (GROUP, ""):
         return "defaults for all groups are set when the server starts: name a group"
     if resource == (TOPIC, ""):
@@ -60,7 +63,10 @@ def _alter(
     fresh: bool,
     validate_only: bool,
 ) -> Durable:
-    """Change configs, or only validate them; return when the change is durable."""
+    """Change configs of a topic or group; return when that is durable.
+
+    ``fresh``: reset configs that are not named. ``validate_only``: change nothing.
+    """
     kind, name = resource
     if kind == GROUP:
         alter_group = service.broker.group_configs.alter

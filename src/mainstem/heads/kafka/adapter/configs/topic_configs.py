@@ -22,7 +22,7 @@ from mainstem.kafka_protocol.topic_configs import (
 
 
 class ShownConfig(NamedTuple):
-    """A config as DescribeConfigs returns it."""
+    """One config with its value, as DescribeConfigs returns it."""
 
     name: str
     value: str
@@ -33,9 +33,9 @@ class ShownConfig(NamedTuple):
 def changes(
     configs: Iterable[tuple[str, str | None]], kept: Mapping[str, str]
 ) -> dict[str, object]:
-    """Return the settings that configs set; None resets to the default. Raises InvalidSetting.
+    """Convert Kafka's configs of a topic to settings; raises InvalidSetting.
 
-    ``kept``: the configs without effect that the topic has stored so far.
+    A value of None resets a config. ``kept``: the topic's stored configs that have no effect.
     """
     found: dict[str, object] = {}
     defaults = TopicSettings()
@@ -69,7 +69,10 @@ def _with_kept(kept: Mapping[str, str], name: str, value: str | None) -> dict[st
 
 
 def listed(settings: TopicSettings, name: str, value: str, *, append: bool) -> str:
-    """Return a list config with words appended or subtracted; raises InvalidSetting."""
+    """Return the new value of a list config, with words appended or removed.
+
+    Raises InvalidSetting for configs that are not lists.
+    """
     if name != "cleanup.policy":
         raise InvalidSetting(f"{name} is not a list: nothing can be appended or subtracted")
     was = TOPIC_CONFIGS["cleanup.policy"].show(settings).split(",")
@@ -90,7 +93,7 @@ def _config(name: str) -> TopicConfig:
 
 
 def shown(settings: TopicSettings) -> list[ShownConfig]:
-    """Return every config of a topic."""
+    """Return every config of a topic with its value."""
     defaults = TopicSettings()
     rows = []
     for name, config in TOPIC_CONFIGS.items():

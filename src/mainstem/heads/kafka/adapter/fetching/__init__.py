@@ -1,1 +1,1 @@
-"""Fetch sessions and leader epochs, used by Fetch and related APIs."""
+"""Fetch sessions and leader epochs, for Fetch and the APIs of epochs and offsets."""

@@ -24,18 +24,20 @@ from mainstem.kafka_protocol.messages.fetch import (
 )
 
 FULL, BEGIN = -1, 0
-"""Epochs of full fetches: without a session (-1), and to begin one (0)."""
+"""Session epochs in requests: a full fetch without a session (-1), and one that begins a session
+(0).
+"""
 _LAST_EPOCH = 2**31 - 1
 _IDLE_MS = 120_000
-"""The idle time after which a session may be evicted."""
+"""How long a session must be unused before it may be evicted for a new one."""
 
 Call = Callable[[], None]
 SessionPartition = tuple[str, bytes, int]
-"""A partition, with its topic's name or id, whichever the session uses."""
+"""Key of a partition: topic name and id (a session uses one of them), and partition number."""
 
 
 class _Told:
-    """A consumer's request for a partition, and the last response for it."""
+    """One partition of a session: the consumer's request for it, and the last response."""
 
     __slots__ = ("asked", "stable", "start", "tail")
 
@@ -44,7 +46,7 @@ class _Told:
         self.tail = self.stable = self.start = -2
 
     def is_news(self, found: FetchedPartition) -> bool:
-        """Tell whether a response differs from the last one, and store it."""
+        """Tell whether a response differs from the last one sent; store it if so."""
         if found.error_code:
             # After an error, the next response is always sent.
             self.tail = -2
@@ -57,7 +59,7 @@ class _Told:
 
 
 class FetchSession:
-    """One consumer's session."""
+    """The fetch session of one consumer."""
 
     def __init__(self, session_id: int, by_id: bool, leaving: set[Call], leave: Call) -> None:
         self.id = session_id
@@ -65,7 +67,7 @@ class FetchSession:
         self.leaving = leaving
         self.leave = leave
         self.epoch = 1
-        """The epoch expected in the next fetch."""
+        """The epoch that the next fetch must have."""
         self.used_ms = 0
         self._places: dict[SessionPartition, _Told] = {}
 
@@ -73,11 +75,11 @@ class FetchSession:
         return len(self._places)
 
     def added(self, topics: Iterable[FetchTopic]) -> int:
-        """Return how many partitions these topics would add, at most."""
+        """Return how many partitions of these topics are not in the session yet."""
         return sum(place not in self._places for place, _ in _places(topics))
 
     def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic]) -> None:
-        """Add, change and remove partitions, as a fetch request says."""
+        """Add, change and remove partitions, as a fetch request demands."""
         for place, asked in _places(topics):
             told = self._places.get(place)
             if told is None:
@@ -89,7 +91,7 @@ class FetchSession:
                 self._places.pop((topic.topic, topic.topic_id, number), None)
 
     def topics(self) -> list[FetchTopic]:
-        """Return all partitions of the session, as in a full fetch."""
+        """Return what to fetch for all partitions of the session, like a full fetch request."""
         grouped = groupby(self._places.items(), lambda item: item[0][:2])
         return [
             FetchTopic(topic_id, name, [told.asked for _, told in items])
@@ -97,7 +99,7 @@ class FetchSession:
         ]
 
     def news(self, topics: Iterable[FetchedTopic]) -> list[FetchedTopic]:
-        """Return only the partitions whose response differs from the last one, and store it."""
+        """Return only the partitions whose response differs from the last one, and store these."""
         found: list[FetchedTopic] = []
         for topic in topics:
             new = [each for each in topic.partitions if self._is_news(topic, each)]
@@ -117,7 +119,7 @@ class FetchSession:
 
 
 class FetchSessions:
-    """All sessions, within limits."""
+    """All fetch sessions, limited in number and partitions."""
 
     def __init__(
         self,
@@ -137,15 +139,15 @@ class FetchSessions:
 
     @property
     def partitions(self) -> int:
-        """The number of partitions of all sessions."""
+        """The number of partitions in all sessions together."""
         return self._partitions
 
     def open(
         self, topics: Iterable[FetchTopic], leaving: set[Call], *, by_id: bool
     ) -> FetchSession | None:
-        """Begin a session, unless there is no room for it.
+        """Begin a session; None if the limits do not allow another one.
 
-        ``leaving``: the callbacks for when its connection closes.
+        ``leaving``: the callbacks for the disconnect of its connection; the session adds its own.
         """
         session_id = self._new_id()
         session = FetchSession(session_id, by_id, leaving, partial(self.close, session_id))
@@ -166,9 +168,10 @@ class FetchSessions:
         *,
         by_id: bool,
     ) -> FetchSession | Code | None:
-        """Return the session updated by a fetch, or an error code: the consumer then begins anew.
+        """Update a session by a fetch request and return it; an error code if it cannot be used.
 
-        None if the session has no partitions left, which ends it.
+        After an error, the consumer begins a new session. None if no partitions are left, which
+        ends the session.
         """
         session = self._sessions.get(session_id)
         if session is None:
@@ -190,7 +193,7 @@ class FetchSessions:
         return session
 
     def close(self, session_id: int) -> None:
-        """End a session, if there is one."""
+        """End the session of this id, if it exists."""
         session = self._sessions.get(session_id)
         if session is not None:
             self._take(session)
@@ -206,7 +209,7 @@ class FetchSessions:
         self._partitions -= len(session)
 
     def _make_room(self, partitions: int) -> bool:
-        """Evict unused sessions; return whether there is room for a new one."""
+        """Evict sessions that are unused for long; return whether that makes enough room."""
         since_ms = self._monotonic_ms() - _IDLE_MS
         while (
             len(self._sessions) >= self._max_sessions

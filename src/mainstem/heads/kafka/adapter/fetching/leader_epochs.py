@@ -1,7 +1,7 @@
-"""Leader epochs: compares a client's with ours, and finds where they ended.
+"""Leader epochs: checks the epoch that a client knows, and finds where an epoch ends.
 
-How this works: every stored batch carries the epoch it was written in, and epochs only grow. So a
-binary search over batch headers finds the first batch of a later epoch.
+How this works: every stored batch carries the epoch in which it was written, and epochs only grow.
+So a binary search over batch headers finds the first batch of a later epoch.
 """
 
 from mainstem.broker.door import Door
@@ -10,9 +10,9 @@ from mainstem.kafka_protocol.error_codes import Code
 
 
 def compare(asked: int, epoch: int) -> Code:
-    """Return the error code for a leader epoch that is not the current one.
+    """Return the error code if ``asked`` is not the current leader epoch, else NONE.
 
-    Below 0 means unknown.
+    Below 0, the client does not know the epoch, and any is accepted.
     """
     if asked < 0 or asked == epoch:
         return Code.NONE
@@ -20,7 +20,7 @@ def compare(asked: int, epoch: int) -> Code:
 
 
 def end_of(broker: Door, topic: str, number: int, epoch: int) -> tuple[int, int]:
-    """Return the last epoch up to the given one, and the offset where a later one begins."""
+    """Find the end of an epoch: return the last epoch up to it, and where later epochs begin."""
     bounds = broker.bounds(topic, number)
     low, high = bounds.start, bounds.tail
     found = epoch

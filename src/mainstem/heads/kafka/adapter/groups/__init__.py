@@ -1,1 +1,1 @@
-"""Shared by the APIs of groups: types, committed offsets, the format of subscriptions."""
+"""What the APIs of groups share: group types, committed offsets, the format of subscriptions."""

@@ -15,11 +15,11 @@ from mainstem.kafka_protocol.messages.commits import (
 from mainstem.kafka_protocol.messages.transactions import TxnCommitPartition, TxnCommitTopic
 
 _MAX_METADATA = 4096
-"""Kafka's offset.metadata.max.bytes."""
+"""Maximum size of an offset's metadata; Kafka's default of offset.metadata.max.bytes."""
 
 
 def group_error_code(asked: Asked, group: str, error: MainstemError) -> Code:
-    """Return the code for a group whose offsets cannot be changed."""
+    """Return the error code if the committed offsets of a group cannot be changed."""
     if isinstance(error, GroupIsLive) and asked.service.broker.share.has_members(group):
         # Share groups have no committed offsets, so for offsets no group of that name exists.
         return Code.GROUP_ID_NOT_FOUND
@@ -29,7 +29,7 @@ def group_error_code(asked: Asked, group: str, error: MainstemError) -> Code:
 def requested_cursors(
     topics: Sequence[CommitTopic] | Sequence[TxnCommitTopic], now_ms: int
 ) -> tuple[dict[TopicPartition, Cursor], dict[TopicPartition, Code]]:
-    """Return the offsets to commit, and the partitions whose metadata is too large."""
+    """Return the offsets to commit, and an error code per partition whose metadata is too large."""
     cursors: dict[TopicPartition, Cursor] = {}
     unfit: dict[TopicPartition, Code] = {}
     for topic in topics:
@@ -49,5 +49,5 @@ def _is_too_large(asked: CommitPartition | TxnCommitPartition) -> bool:
 
 
 def is_missing(topic_id: bytes, name: str) -> bool:
-    """Tell whether a topic was named by an unknown id."""
+    """Tell whether a request named a topic by an id that does not exist."""
     return topic_id != NO_ID and not name

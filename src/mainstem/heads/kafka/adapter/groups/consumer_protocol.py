@@ -1,4 +1,4 @@
-"""Subscriptions and assignments in classic groups, in the format of Kafka's consumers."""
+"""Format of the subscriptions and assignments that consumers exchange in classic groups."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ from mainstem.kafka_protocol.messages.consumer_protocol import (
 
 
 class ConsumerProtocol:
-    """Decodes and encodes the data that consumers exchange through the group leader."""
+    """Decodes and encodes subscriptions and assignments, in the format of Kafka's consumers."""
 
     def subscription(self, metadata: bytes) -> MemberSubscription | None:
         """Decode a member's subscription; None if it is malformed."""
@@ -27,7 +27,7 @@ class ConsumerProtocol:
         )
 
     def owned(self, assignment: bytes) -> list[TopicPartition]:
-        """Decode a member's assignment; nothing if it is malformed."""
+        """Decode the partitions of a member's assignment; empty if it is malformed."""
         try:
             found = decode_blob(ConsumerProtocolAssignment, assignment)
         except ProtocolError:
@@ -35,7 +35,7 @@ class ConsumerProtocol:
         return _places(found.assigned_partitions)
 
     def assignment(self, places: Iterable[TopicPartition], metadata: bytes) -> bytes:
-        """Encode a member's assignment, in the version of the member's subscription."""
+        """Encode a member's assignment, in the version of its subscription (``metadata``)."""
         numbers: dict[str, list[int]] = {}
         for name, number in places:
             numbers.setdefault(name, []).append(number)

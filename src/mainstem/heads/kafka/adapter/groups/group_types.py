@@ -1,13 +1,13 @@
-"""Types of groups, by Kafka's names."""
+"""Names of Kafka's group types."""
 
 CONSUMER = "consumer"
-"""The type of consumer groups, and the protocol type of consumers in classic groups."""
+"""The type of consumer groups; also the protocol type of consumers in classic groups."""
 SHARE = "share"
-"""The type of share groups in lists of groups."""
+"""The type of share groups, as ListGroups returns it."""
 MAX_ID_LENGTH = 36
-"""The longest id of a share group's member that Kafka allows: the length of a UUID."""
+"""Maximum length of the member id in a share group, as in Kafka: that of a UUID."""
 
 
 def share_state(*, has_members: bool) -> str:
-    """Return the state of a share group."""
+    """Return the name of a share group's state."""
     return "Stable" if has_members else "Empty"

@@ -3,12 +3,12 @@
 | theirs | ours |
 |---|---|
 | acquire, acquisition lock | acquire, lock |
-| 0 gap | absent |
+| 0 gap (no record at this offset) | absent |
 | 1 accept | ack |
-| 2 release | nack: it is delivered again, and this delivery counts |
+| 2 release | nack: redelivery; this delivery counts towards the delivery limit |
 | 3 reject | reject: dead letter |
 | 4 renew | renew |
-| archived | settled, as a dead letter |
+| archived (rejected, or too many deliveries) | settled, as a dead letter |
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,20 +31,22 @@ from mainstem.kafka_protocol.messages.share_fetch import (
 _OUTCOMES = (Outcome.ABSENT, Outcome.ACK, Outcome.NACK, Outcome.REJECT, Outcome.RENEW)
 _RENEW = 4
 _MOST = 200_000
-"""Offsets in one request: twice what one fetch returns, rounded up to batches."""
+"""Maximum offsets that one request may acknowledge: twice what a fetch returns, as batches are
+rounded up.
+"""
 Wanted = dict[int, list[Acknowledgement]]
-"""Ranges to acknowledge, by partition; expanded only after their offsets were checked."""
+"""Acknowledged ranges of offsets by partition; expanded only after they are checked."""
 
 
 class Refusal(NamedTuple):
-    """Why nothing was settled in a partition."""
+    """The error because of which nothing was settled in a partition."""
 
     code: Code
     message: str | None = None
 
 
 class Acked(NamedTuple):
-    """The results by partition: None on success, else the refusal."""
+    """The results of acknowledgements by partition: None on success, else the error."""
 
     results: dict[SessionPartition, Refusal | None]
     settled: list[Settled]
@@ -57,11 +59,11 @@ def acknowledge(
     *,
     renews: bool,
 ) -> Acked:
-    """Settle acknowledged records, in each partition all or nothing.
+    """Settle acknowledged records; of each partition either all or none.
 
     Kafka silently ignores acknowledgements before the first unsettled record. Here they are
     refused, so that a late member learns that another may have processed its records. ``renews``:
-    whether this version of the request may renew, if the group allows that.
+    whether this request may renew locks, if the group allows that.
     """
     known = _RENEW if renews else _RENEW - 1
     is_allowed = asked.service.broker.share.settings(session.group).renews
@@ -133,7 +135,7 @@ def _without_renewals(found: list[Acknowledgement]) -> list[Acknowledgement] | R
 def _understood(
     acks: Sequence[Acknowledgement], known: int, room: int
 ) -> list[Acknowledgement] | Refusal:
-    """Return a partition's acknowledgements by offset, or the error if they are invalid.
+    """Return a partition's acknowledgements sorted by offset, or the error if they are invalid.
 
     Kafka requires them in the order of offsets. Here any order is allowed: librdkafka sends them in
     the order of its application's calls, and a refusal would have all of them redelivered.
@@ -175,7 +177,10 @@ def _of(partition: int, ack: Acknowledgement) -> Iterator[Settlement]:
 
 
 def results_by_topic(acked: Acked, error: MainstemError | None) -> dict[bytes, dict[int, Refusal]]:
-    """Return the errors by topic and partition; ``error``: why the append failed, if it did."""
+    """Return the outcome of each partition, by topic.
+
+    ``error``: why the settlements could not be stored, None if they were.
+    """
     done = Refusal(Code.NONE) if error is None else Refusal(code_of(error), str(error))
     found: dict[bytes, dict[int, Refusal]] = {}
     for (topic_id, number), refusal in acked.results.items():
@@ -184,7 +189,7 @@ def results_by_topic(acked: Acked, error: MainstemError | None) -> dict[bytes, d
 
 
 def denied(asked: Asked, group: str | None) -> Refusal | None:
-    """Return why a peer may not read as a member of a group, None if it may.
+    """Return the error if the peer may not read as a member of the group, None if it may.
 
     The broker checks the permissions on topics.
     """
@@ -196,7 +201,7 @@ def denied(asked: Asked, group: str | None) -> Refusal | None:
 
 
 def lock_ms_of(asked: Asked, session: ShareSession) -> int:
-    """Return the acquisition lock timeout in ms; if topics differ, the shortest."""
+    """Return the duration of acquisition locks in ms: the shortest of the session's topics."""
     broker = asked.service.broker
     names = [name_of(asked.service, topic_id) for topic_id in session.topics()]
     known = [broker.queues.settings(name, session.group) for name in names if name]

@@ -17,33 +17,33 @@ from mainstem.core.errors import MainstemError
 from mainstem.kafka_protocol.error_codes import Code
 
 BEGIN, END = 0, -1
-"""Epochs of the requests that begin and end a session."""
+"""Session epochs in requests that begin (0) and end (-1) a session."""
 _LAST_EPOCH = 2**31 - 1
 
 Call = Callable[[], None]
 SessionPartition = tuple[bytes, int]
-"""A partition by its topic's id."""
+"""Key of a partition: the topic's id, and the partition number."""
 
 
 class ShareSession:
-    """One member's session."""
+    """The share session of one member."""
 
     def __init__(self, group: str, member: str) -> None:
         self.group = group
         self.member = member
         self.epoch = 1
-        """The epoch of the next request."""
+        """The epoch that the next request must have."""
         self.places: dict[SessionPartition, None] = {}
         self.lent: set[bytes] = set()
-        """Topics from which it acquired records; includes all with unsettled ones."""
+        """Topics of acquired records; includes every topic that has unsettled records."""
         self.leaving: set[Call] = set()
-        """Callbacks for when its connection closes."""
+        """Callbacks for the disconnect of the connection that used the session last."""
         self.lost: Call = _nothing
         self.waiting: set[Call] = set()
-        """Callbacks that answer its waiting fetches."""
+        """Callbacks that answer the waiting fetches of the session."""
 
     def add(self, places: Iterable[SessionPartition]) -> None:
-        """Add partitions."""
+        """Add partitions to the session."""
         for place in places:
             self.places[place] = None
 
@@ -53,11 +53,11 @@ class ShareSession:
             self.places.pop(place, None)
 
     def topics(self) -> set[bytes]:
-        """Return the topics of its partitions and of its unsettled records."""
+        """Return the topics of the session's partitions and of its unsettled records."""
         return {topic_id for topic_id, _ in self.places} | self.lent
 
     def by_topic(self) -> dict[bytes, list[int]]:
-        """Return the partitions of each topic; every call starts with a different topic."""
+        """Return partitions by topic; each epoch starts with another topic, so none starves."""
         found: dict[bytes, list[int]] = {}
         for topic_id, number in self.places:
             found.setdefault(topic_id, []).append(number)
@@ -67,7 +67,7 @@ class ShareSession:
 
 
 class ShareSessions:
-    """All sessions, within limits."""
+    """All share sessions, limited in number and partitions."""
 
     def __init__(
         self,
@@ -91,7 +91,10 @@ class ShareSessions:
     def open(
         self, group: str, member: str, places: Iterable[SessionPartition], leaving: set[Call]
     ) -> ShareSession | Code:
-        """Begin a session, which replaces the member's old one but keeps its unsettled records."""
+        """Begin a session; it takes over the unsettled records of the member's previous session.
+
+        Returns an error code if the limits do not allow another session.
+        """
         session, was = ShareSession(group, member), self._sessions.get((group, member))
         session.add(places)
         count, partitions = len(self._sessions) + 1, self._partitions + len(session.places)
@@ -118,7 +121,10 @@ class ShareSessions:
         added: Iterable[SessionPartition] = (),
         forgotten: Collection[SessionPartition] = (),
     ) -> ShareSession | Code:
-        """Return a session for a request of its next epoch, or for one that ends it."""
+        """Return a member's session, updated by a request of its next epoch.
+
+        Returns an error code if there is no session, or the epoch is wrong.
+        """
         session = self._sessions.get((group, member))
         if session is None:
             return Code.SHARE_SESSION_NOT_FOUND
@@ -140,7 +146,7 @@ class ShareSessions:
         return session
 
     def is_open(self, session: ShareSession) -> bool:
-        """Tell whether a session has neither ended nor been replaced."""
+        """Tell whether this session still exists: neither ended nor replaced."""
         return self._sessions.get((session.group, session.member)) is session
 
     def left(self, group: str, member: str) -> None:
@@ -150,7 +156,10 @@ class ShareSessions:
             _answer(session)
 
     def close(self, group: str, member: str, *, failed: bool = True) -> None:
-        """End a session, if there is one, and release its member's records."""
+        """End a member's session, if there is one, and release its records.
+
+        ``failed``: whether the deliveries count towards the group's delivery limit.
+        """
         session = self._sessions.pop((group, member), None)
         if session is None:
             return
@@ -164,7 +173,7 @@ class ShareSessions:
                     self._queues.leave(name, group, member, failed=failed)
 
     def _let_go(self, session: ShareSession) -> None:
-        """Drop topics without partitions and without unsettled records from the session."""
+        """Forget topics of which the session has neither partitions nor unsettled records."""
         wanted = {topic_id for topic_id, _ in session.places}
         for topic_id in session.lent - wanted:
             name, owners = self._topic_name(topic_id), dict[str, int]()
@@ -175,16 +184,16 @@ class ShareSessions:
                 session.lent.discard(topic_id)
 
     def _bind(self, session: ShareSession, leaving: set[Call]) -> None:
-        """Make a session end with the connection that used it last."""
+        """End the session when this connection closes, instead of the one that used it before."""
         session.leaving.discard(session.lost)
         session.leaving = leaving
         session.lost = partial(self._lose, session)
         leaving.add(session.lost)
 
     def _lose(self, session: ShareSession) -> None:
-        """End a session whose connection closed.
+        """End a session because its connection closed.
 
-        While the server stops, deliveries do not count.
+        Its deliveries count towards the delivery limit, unless the server is stopping.
         """
         self.close(session.group, session.member, failed=not self._is_stopping())
 
@@ -195,4 +204,4 @@ def _answer(session: ShareSession) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing; the placeholder before a session has a connection."""
+    """Do nothing: used until a session has a connection."""
