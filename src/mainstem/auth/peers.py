@@ -10,7 +10,7 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 ANONYMOUS = Principal("ANONYMOUS")
-"""The principal before a login."""
+"""The principal of a connection before its login."""
 
 
 class Peer(msgspec.Struct, frozen=True):
@@ -24,6 +24,6 @@ class Peer(msgspec.Struct, frozen=True):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on this machine."""
+        """Whether the peer is on this machine."""
         host = self.address.rpartition(":")[0].strip("[]")
         return host.startswith("127.") or host in ("::1", "localhost")

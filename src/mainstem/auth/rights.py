@@ -1,4 +1,4 @@
-"""Permissions: actions on resources, and the functions that decide."""
+"""Permissions: actions on resources, and functions that grant or deny them."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -10,7 +10,7 @@ from mainstem.core.errors import Denied
 
 
 class Action(StrEnum):
-    """An operation; as in Kafka, all others imply DESCRIBE."""
+    """What a permission allows; as in Kafka, every other action implies DESCRIBE."""
 
     READ = "read"
     WRITE = "write"
@@ -21,20 +21,20 @@ class Action(StrEnum):
 
 
 class ResourceKind(StrEnum):
-    """A kind of resource."""
+    """The kind of resource that a permission is about."""
 
     TOPIC = "topic"
     GROUP = "group"
-    """Also a queue, by its name: a Kafka share group is one."""
+    """A consumer group, or a queue by its name, as a Kafka share group is a queue."""
     EXCHANGE = "exchange"
     """An exchange of AMQP."""
     TRANSACTIONAL_ID = "transactional_id"
     CLUSTER = "cluster"
-    """The server itself, for all that belongs to no topic or group."""
+    """The server itself, for operations that concern no topic, group or exchange."""
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """A resource that permissions are about."""
+    """A resource, by kind and name, that permissions are about."""
 
     kind: ResourceKind
     name: str
@@ -47,7 +47,7 @@ Authorize = Callable[[Principal, Action, Resource], None]
 
 
 def allow_all(_principal: Principal, _action: Action, _resource: Resource) -> None:
-    """Allow everything, as long as there are no users."""
+    """Allow everything: the default rule while there are no users."""
 
 
 def deny_all(principal: Principal, action: Action, resource: Resource) -> None:

@@ -1,8 +1,9 @@
-"""Authorization: wraps the door so that every operation checks the peer's permission first.
+"""Authorization: wraps the broker's interface so that each call first checks the peer's permission.
 
-How this works: the tables below map each operation of each port to the permission it needs. Peers
-cannot call an operation that no table lists; a test compares the tables with the door's Protocols.
-While authorization is off, peers get the broker itself, unwrapped, at no cost.
+How this works: the broker's interface (the door) consists of ports; the tables below map each
+operation of each port to the permission it needs. Peers cannot call an operation that no table
+lists; a test compares the tables with the door's Protocols. While authorization is off, peers get
+the broker itself, unwrapped, at no cost.
 """
 
 import inspect
@@ -34,7 +35,7 @@ _REFUSALS = (Denied, Unauthenticated)
 
 
 def guarded(door: "Door", auth: Auth, peer: Peer) -> "Door":
-    """Return the door restricted to a peer's permissions; unwrapped while authorization is off."""
+    """Return the door restricted to a peer's permissions; unrestricted if authorization is off."""
     if auth.allows_all:
         return door
     principal = peer.principal
@@ -47,7 +48,7 @@ def guarded(door: "Door", auth: Auth, peer: Peer) -> "Door":
 
 
 class _Guarded:
-    """One interface of the door, with every call authorized first."""
+    """Wraps one port of the door: each call checks the permission, then calls the port."""
 
     def __init__(self, port: object, rules: Rules, check: Check) -> None:
         self._port = port
@@ -82,7 +83,7 @@ def ask(action: Action, kind: ResourceKind, argument: str) -> Guard:
 
 
 def answer(action: Action, kind: ResourceKind, argument: str) -> Guard:
-    """Check as ``ask`` does, but pass the error to ``reply`` instead of raising it."""
+    """Return a guard like that of ``ask``, which passes the error to ``reply`` if it refuses."""
 
     def guard(operation: Operation, check: Check) -> Operation:
         value, reply = _argument(operation, argument), _argument(operation, "reply")
@@ -100,7 +101,7 @@ def answer(action: Action, kind: ResourceKind, argument: str) -> Guard:
 
 
 def both(*guards: Guard) -> Guard:
-    """Return a guard that checks several permissions."""
+    """Return a guard that runs all the given guards before the operation."""
 
     def guard(operation: Operation, check: Check) -> Operation:
         for each in guards:
@@ -142,9 +143,9 @@ def instead(empty: object, action: Action, kind: ResourceKind, argument: str) ->
 
 
 def listing(kind: ResourceKind, name: str = "") -> Guard:
-    """Return a guard that filters a list by DESCRIBE.
+    """Return a guard that removes list items for which the peer has no DESCRIBE permission.
 
-    ``name``: the attribute with an item's name.
+    ``name``: the attribute of an item that holds its name; by default the item is the name.
     """
     name_of: Callable[[object], object] = attrgetter(name) if name else str
 
@@ -160,7 +161,7 @@ def listing(kind: ResourceKind, name: str = "") -> Guard:
 
 
 def _topic_by_id(operation: Operation, check: Check) -> Operation:
-    """Return None for a topic that the peer may not describe, as for an unknown id."""
+    """Wrap ``topic_by_id``: topics that the peer may not describe are None, like unknown ids."""
 
     def asking(topic_id: str) -> object:
         found = operation(topic_id)

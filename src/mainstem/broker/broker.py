@@ -1,9 +1,9 @@
 """The broker: implements the door that heads, connectors and the client use.
 
-How this works: each request is decided, appended and applied under one short lock (``state``) that
-nobody holds while waiting; the caller waits for ``durable`` before it answers. Reading, and
-publishing to topics without a backlog limit, need only the log's own lock. Callbacks are called
-without the lock.
+How this works: each request is checked, its records are appended, and the state is updated, all
+under one lock (``state``) that is never held while waiting; the caller waits for ``durable`` before
+it answers. Reading, and publishing to topics without a backlog limit, need only the log's own lock.
+Callbacks are called without the lock.
 """
 
 import uuid
@@ -55,11 +55,11 @@ from mainstem.log.port import Bounds, Durable, Log, PartitionId, Slice, TimedOff
 DEFAULTS = TopicSettings()
 LIMITS = Limits()
 _TRY_AGAIN_MS = 1000
-"""Delay in ms before a decided change is retried on a full disk."""
+"""Delay in ms before a change that a full disk has interrupted is continued."""
 
 
 class Broker:
-    """The broker, as heads, connectors and the client use it; synchronous and thread-safe."""
+    """The broker, for heads (protocols), connectors and the client; synchronous, thread-safe."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Broker:
         resumes: bool = True,
         crashed: bool = False,
     ) -> None:
-        """``resumes``: members of classic groups can reconnect here after a restart.
+        """``resumes``: keep the stored members of classic groups, which can reconnect to a server.
 
         ``crashed``: the process before this one ended without closing the log.
         """
@@ -133,7 +133,7 @@ class Broker:
         return self._topic_changes.alter(name, changes)
 
     def delete_topic(self, name: str) -> Durable:
-        """Delete a topic, all it holds, and every group's cursors in it."""
+        """Delete a topic with all its events, and every group's committed offsets in it."""
         return self._topic_changes.delete(name)
 
     def topic(self, name: str) -> Topic:
@@ -189,7 +189,11 @@ class Broker:
         partition: int | None = None,
         held: HeldPublish | None = None,
     ) -> Published | HeldPublish:
-        """Publish without blocking; on HeldPublish wait for ``room`` or ``until_ms``, and retry."""
+        """Publish without blocking; returns a HeldPublish if backpressure delays the producer.
+
+        The caller then waits for its ``room``, until ``until_ms`` at most, and retries with it as
+        ``held``.
+        """
         opened = self._open(topic)
         batches = runs(opened.topic, events, partition, opened.turns, self._now_ms())
         return self._append_within_limit(opened, batches, held)
@@ -206,8 +210,8 @@ class Broker:
         ``delayed``: events that are stored with the others, and published when they are due.
 
         If a topic with backpressure is full, nothing is done and a HeldPublish is returned: wait
-        for its ``room`` or ``until_ms``, and retry with it as ``held``. Raises the errors of
-        ``try_publish`` and ``queues.settle``, and StaleDelivery; then nothing was done.
+        for its ``room``, until ``until_ms`` at most, and retry with it as ``held``. Raises the
+        errors of ``try_publish`` and ``queues.settle``, and StaleDelivery; then nothing was done.
         """
         return self._atomic.publish_all(entries, settled, held, delayed)
 
@@ -245,7 +249,7 @@ class Broker:
         *,
         adds_partition: bool = False,
     ) -> list[AppendOutcome] | None:
-        """Append record batches to partitions, each as ``append_batch`` would; one outcome each.
+        """Append record batches independently, like ``append_batch``; returns an outcome per batch.
 
         Returns None, and appends nothing, if the topic limits its backlog, checks each event, or
         rewrites batches.
@@ -258,7 +262,7 @@ class Broker:
     def admit(
         self, topic: str, partition: int, count: int, held: HeldPublish | None = None
     ) -> HeldPublish | None:
-        """Check the backlog limit: None if events fit, HeldPublish to wait; raises Overloaded."""
+        """Check a backlog limit: None if the events fit, HeldPublish to wait; raises Overloaded."""
         gate = self._open(topic).gate
         self._at(topic, partition)
         if gate is None:
@@ -267,14 +271,14 @@ class Broker:
             return gate.admit({partition: count}, self._now_ms(), held)
 
     def read(self, topic: str, partition: int, offset: int, max_bytes: int) -> Slice:
-        """Return whole record batches from the one that holds ``offset`` on."""
+        """Return whole record batches, beginning with the one that contains ``offset``."""
         try:
             return self._log.read(self._at(topic, partition), offset, max_bytes)
         except UnknownPartition as error:
             raise self._gone(topic, error) from None
 
     def bounds(self, topic: str, partition: int) -> Bounds:
-        """Return the current offsets of a partition: start, tail and end."""
+        """Return the offsets of a partition: log start, tail (high watermark) and log end."""
         try:
             return self._log.bounds(self._at(topic, partition))
         except UnknownPartition as error:
@@ -288,7 +292,7 @@ class Broker:
             raise self._gone(topic, error) from None
 
     def follow(self, topic: str, partition: int, offset: int, *, committed: bool = True) -> Feed:
-        """Return a feed of a partition's events from an offset on, which never blocks.
+        """Return a feed: it reads a partition's events from an offset on, and never blocks.
 
         ``committed``: leave out events of aborted and ongoing transactions (read_committed).
         """
@@ -299,7 +303,7 @@ class Broker:
         return time_at(self, topic, partition, offset)
 
     def watch(self, topic: str, partition: int, offset: int, wake: Callback) -> Callback:
-        """Call ``wake`` one time, when the tail is past ``offset`` or the topic is deleted.
+        """Call ``wake`` once, when the tail is past ``offset`` or the topic is deleted.
 
         If that is already so, the call comes at once. Returns a function to cancel the watch.
         """
@@ -313,7 +317,7 @@ class Broker:
         return self._cut(topic, partition, start=before)
 
     def truncate(self, topic: str, partition: int, end: int) -> Bounds:
-        """Delete the events from an offset on; a new leader epoch begins."""
+        """Delete all events at and after an offset; a new leader epoch begins."""
         return self._cut(topic, partition, end=end)
 
     # Groups and cursors
@@ -344,7 +348,7 @@ class Broker:
         return self._move(group, offsets, "committed to from outside", metadata)
 
     def seek(self, group: str, offsets: Mapping[TopicPartition, int]) -> Durable:
-        """Move cursors to offsets that the partitions hold; refused while the group has members."""
+        """Set a group's offsets, within the logs' bounds; refused while the group has members."""
         for (topic, partition), offset in offsets.items():
             start, tail = self.bounds(topic, partition)[:2]
             if not start <= offset <= tail:
@@ -353,15 +357,15 @@ class Broker:
         return self._move(group, offsets, "moved")
 
     def put_back(self, group: str, offsets: Mapping[TopicPartition, int]) -> Durable:
-        """Move committed offsets past a log's end, whose events were lost, back to it."""
+        """Set committed offsets unchecked, such as those past the end of a log that lost events."""
         return self._move(group, offsets)
 
     def cursor(self, group: str, topic: str, partition: int) -> Cursor | None:
-        """Return a group's cursor in a partition, None if it has not committed there."""
+        """Return a group's committed offset in a partition, None if it has not committed there."""
         return self._state.cursors.at(group, self._at(topic, partition))
 
     def committed(self, group: str) -> dict[TopicPartition, Cursor]:
-        """Return all cursors of a group."""
+        """Return a group's committed offsets in all partitions."""
         with self._state.lock:
             return {
                 (topic.name, at.number): cursor
@@ -379,24 +383,24 @@ class Broker:
             return lag(self._state, group, topic, self._members(group))
 
     def group(self, name: str) -> GroupState:
-        """Return one group; raises UnknownGroup."""
+        """Return a group's members, partitions and lag; raises UnknownGroup."""
         with self._state.lock:
             self._check_known(name)
             return group_state(self._state, name, self._members(name))
 
     def groups(self) -> list[GroupState]:
-        """Return every group that has members or cursors, sorted by name."""
+        """Return every group that has members or committed offsets, sorted by name."""
         names = self.group_names()
         with self._state.lock:
             return [group_state(self._state, name, self._members(name)) for name in names]
 
     def group_names(self) -> list[str]:
-        """Return the names of the groups that have members or cursors."""
+        """Return the names of the groups that have members or committed offsets."""
         with self._state.lock:
             return sorted(self._state.groups.live() | set(self._state.cursors.groups()))
 
     def delete_group(self, name: str) -> Durable:
-        """Delete a group's cursors; refused while it has members."""
+        """Delete a group's committed offsets; refused while it has members."""
         now_ms = self._now_ms()
         with self._state.lock:
             self._check_known(name)
@@ -410,7 +414,7 @@ class Broker:
         return durable
 
     def tick(self) -> None:
-        """Act on passed deadlines: silent members, transactions, queue locks, old cursors."""
+        """Act on passed deadlines: sessions, transactions, queue locks, delayed events, offsets."""
         with self._state.lock:
             calls = self._state.groups.tick(self._now_ms())
         make(calls)
@@ -426,11 +430,14 @@ class Broker:
         self._catch_up()
 
     def when_due_earlier(self, call: Callback) -> None:
-        """Call ``call`` whenever ``wait_ms`` may have shrunk: from any thread, under locks."""
+        """Set a function to call when ``wait_ms`` may have become shorter.
+
+        It is called from any thread, while locks are held, so it must only set a flag.
+        """
         self._state.alarm.listener = call
 
     def wait_ms(self) -> int | None:
-        """Return the time until ``tick`` is next due; None if nothing is due."""
+        """Return the time in ms until ``tick`` is next due; None if there is no deadline."""
         waits = [
             due_ms - clock()
             for due_ms, clock in (
@@ -452,7 +459,7 @@ class Broker:
         return max(0, min(waits)) if waits else None
 
     def _catch_up(self) -> None:
-        """Retry decided changes that a full disk has delayed."""
+        """Continue changes to topics that a full disk has interrupted."""
         if self._state.is_behind:
             self._topic_changes.catch_up()
 
@@ -532,9 +539,9 @@ class Broker:
         deed: str | None = None,
         metadata: str = "",
     ) -> Durable:
-        """Move cursors.
+        """Set a group's committed offsets.
 
-        With ``deed``, refuse if the group has members: the error says what was refused.
+        ``deed``: refuse if the group has members; ``deed`` completes the error's "cannot be ...".
         """
         now_ms = self._now_ms()
         with self._state.lock:
@@ -552,7 +559,7 @@ class Broker:
         return durable
 
     def _gone(self, topic: str, error: UnknownPartition) -> UnknownTopic | UnknownPartition:
-        """Return UnknownTopic if the topic was deleted meanwhile; the log knows only topic ids."""
+        """Convert the log's error, which has only the topic's id, to UnknownTopic with its name."""
         return error if error.topic == topic else UnknownTopic(topic)
 
     def _check_known(self, group: str) -> None:

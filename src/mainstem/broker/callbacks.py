@@ -1,4 +1,4 @@
-"""Callbacks: collected under the broker's lock, called without it, as they may call the broker."""
+"""Callbacks: collected under the broker's lock, called after its release: they may need it."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,6 +6,6 @@ Callback = Callable[[], None]
 
 
 def make(calls: Iterable[Callback]) -> None:
-    """Call all callbacks; must not be called under the lock."""
+    """Call all callbacks; the broker's lock must not be held."""
     for call in calls:
         call()

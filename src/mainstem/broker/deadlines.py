@@ -14,7 +14,7 @@ Key = TypeVar("Key", bound="tuple[Any, ...] | str | int")
 
 
 SPARE_PLACES = 64
-"""Stale entries that even a small heap may hold."""
+"""Stale entries that a heap may hold, however small it is, before it is rebuilt."""
 MAX_AT_ONCE = 500
 """Deadlines handled per call, so that other work gets its turn; each may cost an append."""
 
@@ -35,7 +35,7 @@ class Alarm:
 
 
 class Deadlines(Generic[Key]):
-    """The deadline of each of many keys; the keys must be comparable with one another."""
+    """One deadline for each key; keys must be comparable, as they are stored in a heap."""
 
     def __init__(self, alarm: Alarm | None = None) -> None:
         self._alarm = alarm

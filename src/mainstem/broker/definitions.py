@@ -1,9 +1,9 @@
-"""Definitions: a head's own state (exchanges, bindings, endpoints, users), as a fold over a topic.
+"""Definitions: state of protocol heads (exchanges, bindings, users), stored in an internal topic.
 
-How this works: a definition maps a head's name, a kind and a key to bytes, whose format and version
-only that head knows. Changes are decided, appended to ``__mainstem_definitions`` in one append and
-applied, all under the broker's lock. They are visible at once; a caller waits for ``durable``
-before it answers its peer.
+How this works: a head is a protocol front end. A definition maps a head's name, a kind and a key to
+bytes, whose format and version only that head knows. Changes are checked, appended to
+``__mainstem_definitions`` in one append and applied, all under the broker's lock. They are visible
+at once; a caller waits for ``durable`` before it answers its peer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,14 +43,14 @@ class Definition(msgspec.Struct, frozen=True, tag_field="kind", tag="definition/
 
 
 class DefinitionChange(NamedTuple):
-    """One record of the fold."""
+    """One record of the internal topic: a key, and its new value (None: deleted)."""
 
     key: DefinitionKey
     value: Definition | None
 
 
 class DefinitionFold:
-    """The definitions of all heads."""
+    """The definitions of all heads, rebuilt by replaying the internal topic."""
 
     def __init__(self) -> None:
         self._heads: dict[str, dict[str, dict[str, bytes]]] = {}
@@ -67,15 +67,15 @@ class DefinitionFold:
                     yield DefinitionKey(head, kind, key), value
 
     def of(self, head: str, kind: str) -> Mapping[str, bytes]:
-        """Return all definitions of a kind by key."""
+        """Return a head's definitions of one kind, by key."""
         return self._heads.get(head, {}).get(kind, {})
 
     def change(self, head: str, changes: Mapping[Name, bytes | None]) -> list[DefinitionChange]:
-        """Return the changes that set definitions, or delete them (None).
+        """Return the records that set definitions, or delete those whose new value is None.
 
-        Unchanged ones are left out.
+        Definitions that already have the value are left out.
 
-        Raises InvalidSetting; then nothing is decided.
+        Raises InvalidSetting; then nothing was changed.
         """
         decided: list[DefinitionChange] = []
         added = 0
@@ -97,7 +97,7 @@ class DefinitionFold:
         return decided
 
     def apply(self, change: DefinitionChange) -> None:
-        """Apply one change; the only place that modifies this state, live and on replay."""
+        """Apply one change, new or replayed at start; nothing else modifies this state."""
         head, kind, key = change.key.head, change.key.kind, change.key.key
         kinds = self._heads.setdefault(head, {})
         if change.value is not None:
@@ -111,7 +111,7 @@ class DefinitionFold:
 
 
 class Definitions:
-    """The door to definitions; synchronous and thread-safe."""
+    """The definitions of all heads: the public interface; synchronous and thread-safe."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -132,12 +132,12 @@ class Definitions:
         return HeadDefinitions(self, head)
 
     def of(self, head: str, kind: str) -> dict[str, bytes]:
-        """Return the definitions of a kind by key."""
+        """Return a head's definitions of one kind, by key."""
         with self._state.lock:
             return dict(self.fold.of(head, kind))
 
     def get(self, head: str, kind: str, key: str) -> bytes | None:
-        """Return one definition, None if there is none; needs no lock."""
+        """Return the value of one definition, None if there is none; needs no lock."""
         return self.fold.of(head, kind).get(key)
 
     def change(self, head: str, changes: Mapping[Name, bytes | None]) -> Durable:
@@ -153,7 +153,7 @@ class Definitions:
         return durable
 
     def watch(self, head: str, kind: str, changed: Changed) -> Callback:
-        """Call ``changed`` with each key of a kind that changes; returns a function to cancel."""
+        """Call ``changed`` with the key at each change of a kind; returns a function to cancel."""
         with self._state.lock:
             self._next_watch += 1
             token = self._next_watch
@@ -167,7 +167,7 @@ class Definitions:
         return unwatch
 
     def _tell(self, keys: Iterable[DefinitionKey]) -> None:
-        """Notify the watchers; never under the lock, as they may read the new value."""
+        """Notify the watchers, without the lock, as they may read the new value."""
         for each in keys:
             with self._state.lock:
                 watches = list(self._watches.get((each.head, each.kind), {}).values())
@@ -175,7 +175,7 @@ class Definitions:
                 changed(each.key)
 
     def _check_kept(self, error: MainstemError | None) -> None:
-        """Return to the durable state if a commit failed, which stops the log."""
+        """If a commit failed, which stops the log, restore the definitions that are durable."""
         if error is None:
             return
         changed: list[DefinitionKey] = []
@@ -199,7 +199,7 @@ class HeadDefinitions:
         self.head = head
 
     def get(self, kind: str, key: str) -> bytes | None:
-        """Return one definition, None if there is none."""
+        """Return the value of one definition, None if there is none."""
         return self._definitions.get(self.head, kind, key)
 
     def items(self, kind: str) -> dict[str, bytes]:
@@ -207,7 +207,7 @@ class HeadDefinitions:
         return self._definitions.of(self.head, kind)
 
     def set(self, kind: str, key: str, value: bytes) -> Durable:
-        """Set a definition, new or not; raises InvalidSetting, StorageFull."""
+        """Create or replace a definition; raises InvalidSetting, StorageFull."""
         return self.change({(kind, key): value})
 
     def delete(self, kind: str, key: str) -> Durable:
@@ -215,14 +215,14 @@ class HeadDefinitions:
         return self.change({(kind, key): None})
 
     def change(self, changes: Mapping[Name, bytes | None]) -> Durable:
-        """Set definitions by kind and key, or with None delete them: all or nothing.
+        """Set definitions by kind and key, or delete those with value None; all or nothing.
 
         The change is visible at once; wait for ``durable`` before answering a peer.
         """
         return self._definitions.change(self.head, changes)
 
     def watch(self, kind: str, changed: Changed) -> Callback:
-        """Call ``changed`` with each key of a kind that changes; returns a function to cancel.
+        """Call ``changed`` with the key at each change of a kind; returns a function to cancel.
 
         Calls come from any thread, without a lock, and must not block.
         """

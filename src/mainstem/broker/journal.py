@@ -42,7 +42,7 @@ IDS = {
     DEFINITIONS: f"{0x19:032x}",
     DELAYED: f"{0x1A:032x}",
 }
-"""Topic ids of the journals; fixed, as they are needed before the topics are known."""
+"""Topic ids of the journals; fixed, as journals are read before the catalog of topics."""
 SETTINGS = TopicSettings(durability=Durability.FSYNC, compact=True, segment_bytes=1024 * 1024)
 SETTINGS_OF = dict.fromkeys(IDS, SETTINGS) | {
     # It holds whole events, and is not compacted: see ``delays/delays.py``.
@@ -52,7 +52,9 @@ SETTINGS_OF = dict.fromkeys(IDS, SETTINGS) | {
 _READ_BYTES = 1024 * 1024
 _EVENTS_PER_BATCH = 1_000
 _BATCH_BYTES = 1024 * 1024
-"""A record usually takes less than a kilobyte, but a group member may take a megabyte."""
+"""Maximum size of a record batch. Most records take less than a kilobyte, but that of a group
+member may take a megabyte.
+"""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -61,7 +63,7 @@ Value_co = TypeVar("Value_co", covariant=True)
 
 
 class Change(Protocol[Key_co, Value_co]):
-    """A record of a journal: a key and its new value, None if deleted."""
+    """One record of a journal: a key, and its new value (None: deleted)."""
 
     @property
     def key(self) -> Key_co:
@@ -73,7 +75,7 @@ class Change(Protocol[Key_co, Value_co]):
 
 
 class Journal(Generic[Key, Value]):
-    """The changes of one kind of state, in the order of their decisions."""
+    """The internal topic that stores one kind of state, as changes in order."""
 
     def __init__(
         self, log: Log, topic: str, key: Callable[[bytes], Key], value: Callable[[bytes], Value]
@@ -91,13 +93,13 @@ class Journal(Generic[Key, Value]):
     ) -> Durable:
         """Append changes together with the batches ``beside`` of other journals, all or nothing.
 
-        On return they are ordered; they become durable later.
+        On return the changes have their place in the log; they are durable when the result is.
         """
         batches = (*beside, *self.batches(changes, now_ms))
         return self._log.append(batches).durable if batches else AT_ONCE
 
     def batches(self, changes: Iterable[Change[Key, Value]], now_ms: int) -> Batches:
-        """Encode changes as batches, so that the caller can append them with other batches."""
+        """Encode changes as record batches, which the caller appends, alone or with others."""
         encode = self._encoder.encode
         written = [
             Event(None if change.value is None else encode(change.value), encode(change.key))

@@ -4,12 +4,13 @@ All methods are called under the lock. A change is appended to its journal and t
 waiting in between: the next decision sees it at once, and only responses wait for the disk.
 
 A full disk can refuse any step of a change to topics, and a refused change must not reappear after
-a restart. So the record in the journal decides. Partitions and a stricter durability must exist
-whenever the record does, so they are made before it; without the record they do no harm. All other
-steps follow the record, and are retried (``catch_up``) until there is disk space.
+a restart. So a change takes place if, and only if, its record is in the journal. Partitions and a
+stricter durability must exist whenever the record does, so they are made before it; without the
+record they do no harm. All other steps follow the record, and are retried (``catch_up``) until
+there is disk space.
 
 A failed commit stops the log until it is reopened. The journals then hold only what is durable, and
-the topics ``go_back`` to that.
+``go_back`` restores the topics to that.
 """
 
 import threading
@@ -48,11 +49,11 @@ from mainstem.core.topic_settings import Durability
 from mainstem.log.port import Batches, Durable, Log, PartitionId
 
 REFUSALS = (StorageFull, StorageFailed, Closed)
-"""The errors of a log that cannot append now; decided changes are then completed later."""
+"""Errors of a log that cannot append now; the remaining steps of a change are retried later."""
 
 
 class OpenTopic:
-    """A topic with its in-memory state for publishing."""
+    """A topic with the state that publishing needs: its backlog limit, its partitioner."""
 
     __slots__ = ("gate", "takes_all", "topic", "turns")
 
@@ -67,7 +68,7 @@ class OpenTopic:
 
 
 class State:
-    """The folds, their journals, and the lock that protects them."""
+    """The state of topics, groups and cursors, their journals, and the lock that protects them."""
 
     def __init__(
         self, log: Log, clocks: Clocks, hand_over_ms: int, limits: TopicLimits = TOPIC_LIMITS
@@ -76,7 +77,7 @@ class State:
         self.clocks = clocks
         self.lock = threading.Lock()
         self.alarm = Alarm()
-        """Called when ``tick`` may be due earlier than before."""
+        """Notifies the broker's timer that ``tick`` may be due earlier than before."""
         self.topics = Topics(limits)
         self.cursors = Cursors()
         self.groups = Groups(self.topics, hand_over_ms)
@@ -128,7 +129,7 @@ class State:
         self._topic_journal.replay(lambda key, value: topics.apply(TopicChange(key, value)))
 
     def change_topics(self, changes: Sequence[TopicChange], now_ms: int) -> Durable:
-        """Append and apply changes to topics; if that is refused, nothing has changed."""
+        """Append and apply changes to topics; if the append is refused, nothing has changed."""
         made: list[PartitionId] = []
         try:
             for change in changes:
@@ -162,7 +163,7 @@ class State:
                 self.log.ensure(partition, name, was.settings.altered(durability=becomes))
 
     def catch_up(self) -> None:
-        """Bring the log's partitions in line with the topics, as far as disk space allows."""
+        """Create, update and delete the log's partitions as the topics demand, given disk space."""
         with suppress(*REFUSALS):
             self.log.delete([at for at in self._strays if not self._is_known(at)])
             self._strays.clear()
@@ -177,11 +178,11 @@ class State:
 
     @property
     def is_behind(self) -> bool:
-        """Whether a decided change still waits for disk space."""
+        """Whether steps of a change to topics still wait for disk space."""
         return bool(self._behind or self._strays or self.deleted)
 
     def go_back(self) -> list[str]:
-        """Return to the durable topics after a failed commit; return the names that changed."""
+        """After a failed commit, undo changes that are not durable; return the topics' names."""
         kept = Topics()
         self._replay_into(kept)
         names = {topic.name for topics in (self.topics, kept) for topic in topics}
@@ -221,9 +222,9 @@ class State:
         return durable
 
     def apply_cursor(self, change: CursorChange) -> None:
-        """Apply a change to a cursor.
+        """Apply a change to a cursor (committed offset) that was appended.
 
-        If it moves back, the log keeps all events that it still has.
+        If the cursor moves back, the log no longer drops single events of the partition.
         """
         at, cursor = PartitionId(change.key.topic_id, change.key.partition), change.value
         known = self.cursors.at(change.key.group, at)
@@ -232,7 +233,7 @@ class State:
             self.keep_all(at)
 
     def keep_all(self, partition: PartitionId) -> None:
-        """Stop thinning a partition, in a topic with ``delete_acked``."""
+        """Make the log keep all events of a partition, even settled ones (``delete_acked``)."""
         topic = self.topics.by_id(partition.topic_id)
         if topic is not None and topic.settings.delete_acked:
             # A deleted partition, or one of a stopped log, is not thinned anyway.
@@ -240,18 +241,18 @@ class State:
                 self.log.thin(partition, 0, ())
 
     def cursor_batches(self, changes: Sequence[CursorChange], now_ms: int) -> Batches:
-        """Encode changes to cursors as batches, to append them with other batches."""
+        """Encode changes to cursors as record batches, which the caller appends with others."""
         return self._cursor_journal.batches(changes, now_ms)
 
     def at(self, topic: str, number: int) -> PartitionId:
-        """Return a partition by its topic's name; raises UnknownTopic, UnknownPartition."""
+        """Return a partition's id by topic and number; raises UnknownTopic, UnknownPartition."""
         partitions = self.topics.get(topic).partitions
         if not 0 <= number < len(partitions):
             raise UnknownPartition(topic, number, len(partitions))
         return partitions[number]
 
     def make_room(self, partitions: Sequence[PartitionId]) -> list[Callback]:
-        """Return the callbacks that let held producers of these partitions retry."""
+        """Return the callbacks that make producers retry that these topics' backpressure holds."""
         calls: list[Callback] = []
         if self.gates:
             for topic_id in {partition.topic_id for partition in partitions}:
@@ -261,7 +262,7 @@ class State:
         return calls
 
     def _open(self, topic: Topic) -> None:
-        """Make a topic's current settings effective for publishing."""
+        """Update what publishing knows of a topic, after the topic's settings have changed."""
         was = self.opened.get(topic.name)
         # A new object each time, so that a concurrent publish never sees half of a change.
         opened = OpenTopic(topic, Turns() if was is None else was.turns)

@@ -34,7 +34,7 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
-"""The base timestamp is the time after which compaction may drop tombstones."""
+"""Attribute bit: the base timestamp is the time after which compaction may drop tombstones."""
 _CLIENT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL
 _STORED_ATTRIBUTES = _CLIENT_ATTRIBUTES | LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
 _CODECS = 5
@@ -59,7 +59,7 @@ CHECKED_FROM = 21
 
 
 class BatchHeader(NamedTuple):
-    """The fields of a batch's header; ``size`` is the whole batch in bytes, header included."""
+    """The fields of a batch's header; ``size``: bytes of the whole batch, header included."""
 
     base_offset: int
     size: int
@@ -101,7 +101,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Return the header of the batch at a position; only its shape is checked, not its checksum."""
+    """Return the header of the batch at a position; its checksum is not verified."""
     if len(buffer) - position < HEADER_SIZE:
         raise InvalidBatch(
             f"a record batch needs {HEADER_SIZE} bytes of header; "
@@ -137,17 +137,17 @@ def checksum_matches(buffer: Buffer, position: int, size: int) -> bool:
 
 
 def seal(batch: bytearray | memoryview) -> None:
-    """Recompute the CRC of the batch."""
+    """Recompute a batch's CRC and write it into the header."""
     _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))
 
 
 def place(batch: bytearray | memoryview, base_offset: int, epoch: int) -> None:
-    """Set base offset and leader epoch, which the CRC does not cover."""
+    """Write base offset and leader epoch into a batch's header; the CRC does not cover them."""
     _PLACE.pack_into(batch, 0, base_offset, len(batch) - LENGTH_BEFORE, epoch)
 
 
 def stamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Set the timestamp type LogAppendTime, which gives every record this timestamp."""
+    """Set a batch's timestamp type to LogAppendTime: every record then has this timestamp."""
     (attributes,) = _ATTRIBUTES.unpack_from(batch, 21)
     _ATTRIBUTES.pack_into(batch, 21, attributes | LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(batch, 35, timestamp_ms)
@@ -155,7 +155,7 @@ def stamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
 
 
 def set_size(batch: bytearray, codec: int) -> None:
-    """Set the batch length and the compression codec."""
+    """Write batch length and compression codec into a batch's header."""
     _LENGTH.pack_into(batch, 8, len(batch) - LENGTH_BEFORE)
     (attributes,) = _ATTRIBUTES.unpack_from(batch, 21)
     _ATTRIBUTES.pack_into(batch, 21, attributes & ~CODEC_MASK | codec)
@@ -163,14 +163,14 @@ def set_size(batch: bytearray, codec: int) -> None:
 
 
 def set_last_offset(batch: bytearray | memoryview, last_offset: int) -> None:
-    """Set the last offset of the batch, and recompute its CRC."""
+    """Set the last offset in a batch's header, and recompute the CRC."""
     (base_offset,) = _BASE_OFFSET.unpack_from(batch, 0)
     _LAST_OFFSET_DELTA.pack_into(batch, 23, last_offset - base_offset)
     seal(batch)
 
 
 def batches(buffer: Buffer) -> Iterator[memoryview]:
-    """Split a buffer into its batches; raises CorruptBatch if the last is incomplete."""
+    """Split a buffer into record batches; raises CorruptBatch if the last one is incomplete."""
     view = memoryview(buffer)
     position = 0
     while position < len(view):
@@ -211,8 +211,8 @@ def check_header(
 
     A batch from a producer must be a single batch of events with consecutive offsets. A ``stored``
     one may also be a control batch, have LogAppendTime, or have gaps from compaction. Raises
-    EventTooLarge over ``max_bytes``, InvalidBatch if its producer built it wrong, and CorruptBatch
-    for other damage.
+    EventTooLarge if it has more than ``max_bytes``, InvalidBatch if its producer built it wrong,
+    and CorruptBatch for other damage.
     """
     if max_bytes is not None and len(buffer) > max_bytes:
         raise EventTooLarge(topic, len(buffer), max_bytes)

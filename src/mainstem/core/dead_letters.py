@@ -45,7 +45,7 @@ def topic_of(topic: str) -> str:
 
 
 def buried(event: Event, queue: str, deliveries: int, reason: str) -> Event:
-    """Return an event as a dead letter: same key and value, failure in headers."""
+    """Return an event as a dead letter: same key and value, with the failure in added headers."""
     ours = {
         "topic": event.topic,
         "partition": event.partition,
@@ -62,7 +62,7 @@ def buried(event: Event, queue: str, deliveries: int, reason: str) -> Event:
 
 
 def revived(letter: Event) -> Event:
-    """Return the original event of a dead letter; headers of earlier failures stay."""
+    """Return the original event of a dead letter, without the headers of its last failure."""
     story = set(_story(letter).values())
     own = tuple(each for at, each in enumerate(letter.headers) if at not in story)
     return Event(letter.value, letter.key, own)
@@ -83,10 +83,10 @@ def origin_of(letter: Event) -> Origin | None:
 
 
 def _story(letter: Event) -> dict[str, int]:
-    """Return the indexes of the headers about the last failure, by name; empty if any is missing.
+    """Return the indexes of the last failure's headers, by name; empty if one is missing.
 
-    Only the last header of each name counts: the event may have had such headers before, its own or
-    those of an earlier failure.
+    Only the last header of each name counts: the event may have had headers of these names before,
+    such as those of an earlier failure.
     """
     last = {
         name.removeprefix(PREFIX): at

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 
 class Failure(StrEnum):
-    """The class of failure of an error, which heads map to their protocol's codes.
+    """What kind of failure an error is; protocol heads map each kind to an error code.
 
-    A head maps each of these once, and individual errors only if its protocol has a more specific
-    code for them.
+    A head maps single error classes only if its protocol has a more specific code for them.
     """
 
     NOT_FOUND = "not_found"
@@ -37,7 +36,7 @@ class Failure(StrEnum):
 
 
 class MainstemError(Exception):
-    """Root of every error raised on purpose; anything else that escapes is a bug."""
+    """Base class of every error raised on purpose; any other exception that escapes is a bug."""
 
     failure: ClassVar[Failure] = Failure.UNAVAILABLE
     retriable = False
@@ -101,7 +100,7 @@ class TopicExists(MainstemError):
 
 
 class UnknownGroup(MainstemError):
-    """The group has neither members nor cursors."""
+    """The group has neither members nor committed offsets."""
 
     failure = Failure.NOT_FOUND
 
@@ -136,7 +135,7 @@ class UnknownQueue(MainstemError):
 
 
 class StaleDelivery(MainstemError):
-    """The delivery is no longer in flight to the consumer that settles it."""
+    """The delivery can no longer be settled by its consumer: its lock has expired, for example."""
 
     failure = Failure.STALE
 
@@ -196,7 +195,7 @@ class InvalidBatch(CorruptBatch):
 
 
 class DamagedLog(MainstemError):
-    """The log's own files are damaged; they are reported, kept, and not served."""
+    """Files of the log are damaged; damaged data is reported and kept, but not served."""
 
     failure = Failure.CORRUPT
 
@@ -259,7 +258,7 @@ class Overloaded(MainstemError):
 
 
 class Fenced(MainstemError):
-    """The request comes from a member, generation or epoch that has been replaced."""
+    """The request comes from a member, generation or epoch that a newer one has replaced."""
 
     failure = Failure.FENCED
 
@@ -326,7 +325,7 @@ class InconsistentProtocol(MainstemError):
 
 
 class MemberIdRequired(MainstemError):
-    """The member must join again with the member id it was given."""
+    """The member must join again, with the member id that this error carries."""
 
     failure = Failure.STALE
 

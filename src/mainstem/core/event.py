@@ -9,10 +9,10 @@ from mainstem.core.errors import UnreadableValue
 Headers = tuple[tuple[str, bytes | None], ...]
 NO_TIMESTAMP = -1
 NATIVE_HEADER = "mainstem-native"
-"""The header with a message in its protocol's own form, for consumers of the same protocol.
+"""The header that holds a message as its protocol encodes it, for consumers of that protocol.
 
-It begins with the name of the head and a NUL. Everything in it that other protocols can use is also
-in plain headers, so they leave this header out.
+Its value begins with the protocol head's name and a NUL. Whatever other protocols can use of the
+message is also in plain headers, so they do not pass this header to their clients.
 """
 
 
@@ -36,7 +36,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def position(self) -> Position:
-        """Partition and offset."""
+        """The event's partition and offset in the topic."""
         return Position(self.partition, self.offset)
 
     def text(self) -> str:
@@ -52,10 +52,6 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         NaN, Infinity and lone surrogates are not JSON [RFC 8259]; numbers that Python cannot hold
         (1e999, thousands of digits) and too deep nesting are refused. If a name is repeated, the
         last value counts.
-
-        NaN, Infinity and lone surrogates are not JSON [RFC 8259]; numbers that Python cannot hold
-        (1e999, thousands of digits) and nesting too deep for it are refused. Of a name that
-        comes twice the last value counts.
         """
         if self.value is None:
             return None

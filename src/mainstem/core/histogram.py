@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 
 class Histogram:
-    """The number of values in each bucket, not cumulative; the last bucket is above all bounds.
+    """Counts values in buckets, not cumulatively; the last bucket holds values above all bounds.
 
     Only one thread may add at a time.
     """
@@ -15,11 +15,11 @@ class Histogram:
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = tuple(bounds)
         self.counts = [0] * (len(self.bounds) + 1)
-        """Number of values in each bucket; the last bucket is above all bounds."""
+        """Number of values in each bucket; the last bucket holds values above all bounds."""
         self.total = 0.0
-        """The sum of all values."""
+        """The sum of all values added."""
 
     def add(self, value: float) -> None:
-        """Count a value."""
+        """Add a value to the count of its bucket, and to the sum."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value

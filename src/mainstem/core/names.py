@@ -10,7 +10,7 @@ _TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW
 
 
 def check_topic(name: str, *, internal: bool = False) -> None:
-    """Raise InvalidName for names that Kafka refuses; internal ones need ``internal``."""
+    """Raise InvalidName if Kafka refuses the name, or if it is reserved for internal topics."""
     if not name:
         raise InvalidName("topic", name, "it is empty")
     if len(name) > MAX_TOPIC_LENGTH:
@@ -36,12 +36,12 @@ def check_group(name: str, kind: str = "group") -> None:
 
 
 def is_internal(topic: str) -> bool:
-    """Tell whether a topic holds mainstem's own state."""
+    """Tell whether a topic is internal: it stores the broker's state."""
     return topic.startswith(INTERNAL_PREFIX)
 
 
 def is_pattern(text: str) -> bool:
-    """Tell whether a text is a pattern: it contains ``*`` or ``?``, which no name does."""
+    """Tell whether a text is a pattern: it contains ``*`` or ``?``, which names cannot contain."""
     return "*" in text or "?" in text
 
 

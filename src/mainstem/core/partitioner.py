@@ -1,4 +1,4 @@
-"""Chooses the partition of an event: by its key, as Kafka's Java client does, or in turn."""
+"""Chooses the partition of an event: by key, as Kafka's Java client does, else round-robin."""
 
 from functools import lru_cache
 from struct import Struct
@@ -12,7 +12,7 @@ _CACHED_KEY_BYTES = 128
 
 
 def partition_for(key: bytes, partitions: int) -> int:
-    """Return the partition of a key, the same as clients with the murmur2 partitioner choose."""
+    """Return the partition that Kafka clients with the murmur2 partitioner choose for a key."""
     hashed = _cached_murmur2(key) if len(key) <= _CACHED_KEY_BYTES else murmur2(key)
     return (hashed & 0x7FFFFFFF) % partitions
 
@@ -37,14 +37,14 @@ _cached_murmur2 = lru_cache(maxsize=16_384)(murmur2)
 
 
 class Turns:
-    """Chooses partitions for events without a key in turn: a ``run`` of events each."""
+    """Chooses partitions for events without a key, round-robin: ``run`` events for each."""
 
     def __init__(self, start: int = 0, run: int = 1) -> None:
         self.run = run
         self._taken = start * run
 
     def next(self, partitions: int) -> int:
-        """Return the partition of the next event."""
+        """Return the partition for the next event without a key."""
         turn = self._taken // self.run
         self._taken += 1
         return turn % partitions

@@ -36,7 +36,7 @@ Malformed = Literal["replace", "strict"]
 _MAX_INT64 = 2**63 - 1
 _SHORT_HEADERS = 256
 _SAME_HEADERS = 256
-"""Number of different short headers that are cached."""
+"""Maximum number of different short headers that are cached."""
 
 
 def unpack(header: BatchHeader, batch: Buffer, max_bytes: int | None) -> tuple[bytes, int]:
@@ -50,7 +50,7 @@ def unpack(header: BatchHeader, batch: Buffer, max_bytes: int | None) -> tuple[b
 
 
 def _as_bytes(batch: Buffer) -> bytes:
-    """Return a batch as bytes; without a copy if it is a view of a whole bytes object."""
+    """Return a batch as bytes, without a copy if it is a view of an entire bytes object."""
     whole = batch.obj if isinstance(batch, memoryview) else batch
     return whole if isinstance(whole, bytes) and len(whole) == len(batch) else bytes(batch)
 
@@ -58,7 +58,7 @@ def _as_bytes(batch: Buffer) -> bytes:
 def walk(  # noqa: C901, PLR0912, PLR0915 - one hot loop
     header: BatchHeader, data: bytes, position: int, malformed: Malformed = "replace"
 ) -> Iterator[Record]:
-    """Yield the records that begin at ``position``; the last must end with the data."""
+    """Yield the records from ``position`` on; CorruptBatch unless the last ends with the data."""
     if header.count < 0:
         raise CorruptBatch(f"record batch with count {header.count}")
     base_offset, base_timestamp = header.base_offset, header.base_timestamp

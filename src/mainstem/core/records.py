@@ -64,7 +64,7 @@ def build(
     base_sequence: int = -1,
     transactional: bool = False,
 ) -> bytearray:
-    """Build one record batch of events; those without a timestamp get ``now_ms``."""
+    """Build one record batch of events; events without a timestamp get ``now_ms``."""
     if not events:
         raise InvalidEvent("a record batch needs at least one event")
     codec = codecs.number(compression)
@@ -261,7 +261,7 @@ def check_records(
 
 
 def packed(batch: Buffer, compression: str, *, max_bytes: int | None = None) -> bytearray:
-    """Return the batch with another compression of its records, and otherwise unchanged."""
+    """Return the batch with its records compressed by another codec."""
     header = read_whole(batch)
     data, start = unpack(header, batch, max_bytes)
     codec = codecs.number(compression)

@@ -12,21 +12,21 @@ class ProtocolError(Exception):
 
 
 class FileSlice(Protocol):
-    """A range of a file, which is sent without copying it into this process."""
+    """A range of a file, sent by sendfile, without copying it into this process."""
 
     @property
     def length(self) -> int:
-        """Length in bytes."""
+        """The length of the range in bytes."""
 
     @property
     def position(self) -> int:
-        """Start position in the file."""
+        """Where the range begins in the file."""
 
     def fileno(self) -> int:
         """Return the file's descriptor, -1 if the bytes are in memory."""
 
     def tobytes(self) -> bytes | memoryview:
-        """Return the bytes."""
+        """Return the bytes of the range, reading them if they are in a file."""
 
 
 Piece = bytes | bytearray | memoryview | FileSlice

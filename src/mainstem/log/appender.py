@@ -1,4 +1,4 @@
-"""Appends: assign offsets, write batches, make them visible at once or by a group commit.
+"""Appends to the log on disk: assign offsets, write batches, make them visible to readers.
 
 Most appends are of one batch (``_append_one``) or of independent batches (``_append_apart``): all
 batches for one segment are one write. Batches that must be atomic (``_append_together``) are
@@ -27,7 +27,7 @@ from mainstem.log.tail_watches import Wake, call_all
 
 
 class Appender:
-    """Appends to the partitions of one log, under its lock."""
+    """Appends batches to the partitions of one log; holds the log's lock while it does."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Appender:
     def _append_one(
         self, partition_id: PartitionId, batch: WritableBatch, lazy: bool = False
     ) -> Appended:
-        """Append a single batch; the fast path."""
+        """Append a single batch: the common case, made fast."""
         wakes: list[Wake] = []
         with self._lock:
             if self._committer.failed is not None or self._partitions.is_closed:
@@ -109,7 +109,7 @@ class Appender:
         wakes: list[Wake],
         lazy: bool = False,
     ) -> tuple[list[int], Durable]:
-        """Append batches to one segment in one write; adds the watches to call to ``wakes``."""
+        """Append batches to one segment in one write; adds watches that are due to ``wakes``."""
         if isinstance(partition, MemoryPartition):
             self._check_memory(sum(map(len, batches)))
             waits = partition.tail < partition.end
@@ -152,7 +152,10 @@ class Appender:
         several: bool,
         lazy: bool = False,
     ) -> Segment:
-        """Write to the segment, not accepted yet; if ``logged``, reserve write-ahead space."""
+        """Write bytes after the segment's end, to be accepted later; returns the segment.
+
+        ``logged``: also reserve space in the write-ahead log.
+        """
         try:
             if not self._committer.wal.opened:
                 self._begin()
@@ -192,7 +195,7 @@ class Appender:
         logged: bool,
         lazy: bool = False,
     ) -> None:
-        """Join the group commit, which makes the batches durable and visible."""
+        """Add batches to the current group commit, which makes them durable and visible."""
         group = self._committer.gather(lazy=lazy)
         if logged:
             self._committer.wal.add_batches(
@@ -242,7 +245,7 @@ class Appender:
         segments: Mapping[DiskPartition, Segment],
         copies: Sequence[int],
     ) -> list[int]:
-        """Assign offsets; the group commit does the rest."""
+        """Assign offsets to atomic batches; the group commit writes them and makes them visible."""
         offsets: list[int] = []
         parts: list[Part] = []
         for partition, batch in found:
@@ -269,7 +272,7 @@ class Appender:
     def _reserve_together(
         self, found: Sequence[tuple[Partition, WritableBatch]], copies: Sequence[int]
     ) -> dict[DiskPartition, Segment]:
-        """Reserve all space that an append needs before any of it is accepted."""
+        """Reserve all disk space that an atomic append needs, before any batch is accepted."""
         in_memory = [len(batch) for each, batch in found if isinstance(each, MemoryPartition)]
         if in_memory:
             self._check_memory(sum(in_memory))
@@ -290,13 +293,13 @@ class Appender:
         return segments
 
     def check_writable(self) -> None:
-        """Raise if the disk has failed or the log is closed."""
+        """Raise StorageFailed if a write or sync has failed before, Closed if the log is closed."""
         if self._committer.failed is not None:
             raise self._committer.failed
         self._partitions.check_open()
 
     def _check_memory(self, length: int) -> None:
-        """Raise StorageFull if topics in memory would exceed their common limit."""
+        """Raise StorageFull if ``memory`` topics would together exceed ``max_memory_bytes``."""
         self._memory_bytes += length
         limit = self._max_memory_bytes
         if self._memory_bytes <= limit:
@@ -312,7 +315,7 @@ class Appender:
             )
 
     def _begin(self) -> None:
-        """Write a durable OPENED entry, by which recovery knows of an unclean end."""
+        """Write a durable OPENED entry: recovery takes it as a sign of an unclean stop."""
         wal = self._committer.wal
         wal.reserve(0)
         wal.add(Kind.OPENED, [])

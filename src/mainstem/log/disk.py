@@ -124,7 +124,7 @@ class DiskLog:
             raise
 
     def close(self) -> None:
-        """Commit, checkpoint and unlock the directory; all watches are called."""
+        """Commit, make a checkpoint, unlock the directory, and call all watches."""
         with self._lock:
             if self._partitions.is_closed:
                 return
@@ -145,7 +145,7 @@ class DiskLog:
             self._files.unlock()
 
     def ensure(self, partition: PartitionId, topic: str, settings: TopicSettings) -> None:
-        """Create the partition, or give it new settings; ``topic`` is its name in messages."""
+        """Create a partition, or change its settings; ``topic``: the name to use in messages."""
         with self._lock:
             self._appender.check_writable()
             known = self._partitions.get(partition)
@@ -170,7 +170,7 @@ class DiskLog:
             self._partitions[partition] = known
 
     def _sync_with_next_commit(self, partition: DiskPartition) -> None:
-        """Sync what was appended under ``disk``: later ``fsync`` events must not outlive it."""
+        """Sync events appended with durability ``disk``, now that the partition has ``fsync``."""
         group = self.committer.gather()
         try:
             for segment in partition.segments:
@@ -184,7 +184,7 @@ class DiskLog:
             group.renamed[partition.directory] = partition
 
     def delete(self, partitions: Sequence[PartitionId]) -> None:
-        """Delete partitions and their events; unknown ones are ignored."""
+        """Delete partitions and their events; partitions that do not exist are ignored."""
         wakes: list[Wake] = []
         with self._lock:
             self._appender.check_writable()
@@ -205,7 +205,7 @@ class DiskLog:
         return self._appender.append(batches, together=together, lazy=lazy)
 
     def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
-        """Return whole batches from the one that holds ``offset`` (or the next one kept) on."""
+        """Return whole batches, from the one that contains ``offset`` (or the next one) on."""
         while True:
             with self._lock:
                 found = self._partitions.find(partition)
@@ -224,7 +224,7 @@ class DiskLog:
                 return EMPTY
 
     def _check_gone(self, partition: PartitionId, segment: Segment, error: OSError) -> None:
-        """Return if retention or compaction removed the segment; else raise DamagedLog."""
+        """Raise DamagedLog for a missing segment, unless retention or compaction removed it."""
         with self._lock:
             found = self._partitions.find(partition)
             if isinstance(found, DiskPartition) and segment in found.segments:
@@ -234,7 +234,7 @@ class DiskLog:
                 ) from error
 
     def bounds(self, partition: PartitionId) -> Bounds:
-        """Return what the partition holds now."""
+        """Return the current offsets and size of a partition."""
         with self._lock:
             return self._partitions.find(partition).bounds()
 
@@ -261,7 +261,7 @@ class DiskLog:
                 return None
 
     def watch(self, partition: PartitionId, offset: int, wake: Wake) -> Callable[[], None]:
-        """Call ``wake`` once, from any thread, as soon as the tail is past ``offset``."""
+        """Call ``wake`` once, from any thread, when the partition's tail has passed ``offset``."""
         with self._lock:
             watched = self._partitions.find(partition)
             # Once closing has begun, new watches are never called.
@@ -280,7 +280,7 @@ class DiskLog:
     def cut(
         self, partition: PartitionId, *, start: int | None = None, end: int | None = None
     ) -> Bounds:
-        """Delete the events before ``start``, and those from ``end`` on (a new epoch begins)."""
+        """Delete events before ``start``, or at and after ``end`` (then a new epoch begins)."""
         if end is not None:
             self._cut_end(partition, end)
         with self._lock:

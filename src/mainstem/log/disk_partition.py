@@ -1,6 +1,6 @@
-"""A partition on disk: its segments in order, its offsets, and the watches at its tail.
+"""A partition on disk: its segments in order, its offsets, and the watches of its tail.
 
-Everything here is called under the log's lock. ``appender`` decides when a batch becomes visible,
+All methods are called with the log's lock held. ``appender`` decides when a batch becomes visible,
 and writes what recovery needs to the write-ahead log.
 """
 
@@ -23,7 +23,7 @@ PARTITIONS = "partitions"
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A partition in the manifest: its recovery point."""
+    """What the manifest stores of a partition: its recovery point."""
 
     topic_id: str
     number: int
@@ -52,9 +52,10 @@ class DiskPartition:
         self.directory = f"{PARTITIONS}/{partition.topic_id}-{partition.number}"
         self.start = self.tail = self.end = 0
         self.key = bytes.fromhex(partition.topic_id) + partition.number.to_bytes(4, "big")
-        """The partition's identity in the write-ahead log."""
+        """Topic id and partition number, as the write-ahead log encodes them."""
         self.generation = 0
-        """Part of segment file names; grows when segments are replaced: no name is reused."""
+        """A part of segment file names, incremented when segments are replaced: no name is reused.
+        """
         self.epoch = 0
         """The current leader epoch."""
         self.epochs: list[tuple[int, int]] = [(0, 0)]
@@ -67,13 +68,13 @@ class DiskPartition:
         self.touched = False
         """Whether the write-ahead log has a TOUCH entry since the last checkpoint."""
         self.names_made = 0
-        """Counts files created in the directory."""
+        """The number of files created in the directory so far."""
         self.names_synced = 0
-        """Value of names_made when the directory was last synced."""
+        """The value of ``names_made`` when the directory was last synced."""
         self.saved: msgspec.Raw | None = None
         """The encoded recovery point for the manifest; later changes are in the write-ahead log."""
         self.needed: Needed | None = None
-        """The events to keep when the partition is thinned; None to keep all."""
+        """The events to keep when upkeep thins the partition; None: all."""
         self.watches = TailWatches()
 
     @classmethod
@@ -115,22 +116,22 @@ class DiskPartition:
 
     @property
     def place(self) -> str:
-        """The partition in messages."""
+        """The partition's name in messages."""
         return f"partition {self.id.number} of topic {self.topic!r}"
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """Bytes of all segments together."""
         if len(self.segments) == 1:
             return self.segments[0].size
         return sum([segment.size for segment in self.segments])
 
     def bounds(self) -> Bounds:
-        """Return the current offsets and size."""
+        """Return the current offsets and size of the partition."""
         return Bounds(self.start, self.tail, self.end, self.size_bytes, self.epoch)
 
     def room_for(self, size: int, now_ms: Callable[[], int]) -> Segment:
-        """Return the segment to append to, a new one if the last is full."""
+        """Return the segment to append to; begins a new one if the last has no room."""
         active = self.segments[-1] if self.segments else None
         if active is None or not active.has_room(size, self.settings.segment_bytes):
             active = self.roll(now_ms())
@@ -139,7 +140,7 @@ class DiskPartition:
         return active
 
     def roll(self, now_ms: int) -> Segment:
-        """Begin a new segment."""
+        """Seal the last segment and begin a new one."""
         self._files.make_dir(self.directory)
         self.seal()
         active = self.empty_segment(self.end, now_ms, self.generation)
@@ -152,7 +153,7 @@ class DiskPartition:
             segment.sealed = True
 
     def closed_segments(self) -> list[Segment]:
-        """Return the segments that are not appended to any more, and wholly visible."""
+        """Return the segments, without the one appended to, whose events are all visible."""
         # Batches beyond the tail may not be written yet.
         return [each for each in self.segments[:-1] if each.next_offset <= self.tail]
 
@@ -161,7 +162,7 @@ class DiskPartition:
         return Segment(self._file_cache, self.directory, base, created_ms, generation)
 
     def stamp(self, batches: Sequence[WritableBatch]) -> list[int]:
-        """Write base offset and leader epoch into the batches; return their offsets."""
+        """Write base offset and leader epoch into the batches; return their base offsets."""
         offset, epoch = self.end, self.epoch
         offsets = []
         for batch in batches:
@@ -171,7 +172,7 @@ class DiskPartition:
         return offsets
 
     def fitting(self, batches: Sequence[WritableBatch], most_bytes: int) -> Sequence[WritableBatch]:
-        """Return the first batches that fit into one segment; at least one."""
+        """Return the leading batches that fit into one segment; at least one batch."""
         active, limit = self.segments[-1] if self.segments else None, self.settings.segment_bytes
         size = len(batches[0])
         left = limit - size
@@ -184,13 +185,13 @@ class DiskPartition:
         return batches
 
     def accept(self, segment: Segment, batches: Iterable[WritableBatch | bytes]) -> None:
-        """Make batches part of the log; readers do not see them yet."""
+        """Add batches to the log that are written, or have reserved space; not visible yet."""
         for batch in batches:
             segment.accept(batch, self.end)
             self.end = segment.next_offset
 
     def reveal(self, tail: int) -> None:
-        """Move the tail; it must be at a batch boundary."""
+        """Make batches visible by moving the tail to their end."""
         self.tail = tail
         segment = self.segments[-1] if self.segments else None
         if segment is not None and tail == self.end:
@@ -199,7 +200,7 @@ class DiskPartition:
             self.tail_segment, self.tail_position = None, 0
 
     def reveal_at(self, tail: int, segment: Segment, position: int) -> None:
-        """Move the tail to an offset, which is at ``position`` of ``segment``."""
+        """Move the tail to an offset, which lies at ``position`` in ``segment``."""
         self.tail, self.tail_segment, self.tail_position = tail, segment, position
 
     def readable(self, offset: int) -> list[tuple[Segment, int]]:
@@ -243,7 +244,7 @@ class DiskPartition:
             raise OffsetOutOfRange(self.place, offset, self.start, self.tail)
 
     def outlived(self, start: int) -> list[Segment]:
-        """Return the segments that a new start offset makes obsolete."""
+        """Return the segments whose events are all before a new start offset."""
         keep = 0
         last = len(self.segments) - 1
         for segment in self.segments:
@@ -256,7 +257,7 @@ class DiskPartition:
         return self.segments[:keep]
 
     def drop_before(self, start: int) -> list[Segment]:
-        """Move the start offset; return the obsolete segments."""
+        """Move the start offset; remove and return the segments that lie before it."""
         dropped = self.outlived(start)
         self.start = start
         self.segments = self.segments[len(dropped) :]
@@ -265,14 +266,14 @@ class DiskPartition:
         return dropped
 
     def replace(self, removed: Collection[Segment], added: Iterable[Segment]) -> None:
-        """Replace segments by others that cover the same offsets."""
+        """Replace segments in the list by others that cover the same offsets."""
         gone = set(removed)
         kept = [each for each in self.segments if each not in gone]
         self.segments = sorted([*kept, *added], key=_base)
         self.seal(but=1)
 
     def take_back(self, end: int) -> None:
-        """Move the log end back to ``end``, where its last segment ends, and begin a new epoch."""
+        """Set the log end to ``end``, where the last segment now ends, and begin a new epoch."""
         self.end = end
         # Offsets from ``end`` on are given to other events now.
         self.needed = None

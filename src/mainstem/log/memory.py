@@ -1,9 +1,9 @@
 """The log in memory: for tests, and for topics with durability ``memory``.
 
 How this works: a partition is a list of batches in offset order with two parallel lists, for binary
-search by offset and by time. Dropping the oldest batches advances a start index and rebuilds the
-lists now and then, so the cost does not depend on the number of batches. ``MemoryPartition`` has no
-lock and makes no calls: it is used under its log's lock, and returns the watches that are due to
+search by offset and by time. Dropping the oldest batches only advances a start index; the lists are
+rebuilt now and then, so the cost does not depend on the number of batches. ``MemoryPartition`` has
+no lock and makes no calls: it is used under its log's lock, and returns the watches that are due to
 its log, which calls them without the lock.
 """
 
@@ -31,7 +31,7 @@ from mainstem.log.segments.offset_map import OffsetMap
 from mainstem.log.tail_watches import TailWatches, Wake, call_all
 
 MAX_BYTES = 1024 * 1024 * 1024
-"""Default size limit; an append beyond it is refused."""
+"""Default limit in bytes for all partitions; an append beyond it is refused."""
 _NOTHING = Slice(0)
 _SPAN_AT, _SPAN = 23, Struct(">i8xq")
 """Last offset delta and max timestamp of a batch header."""
@@ -48,7 +48,7 @@ class MemoryPartition:
         self, place: str, settings: TopicSettings, *, start: int = 0, epoch: int = 0
     ) -> None:
         self.place = place
-        """The partition in messages."""
+        """The partition's name in messages."""
         self.settings = settings
         self.start = self.tail = self.end = start
         self.epoch = epoch
@@ -56,26 +56,28 @@ class MemoryPartition:
         self._batches: list[bytes] = []
         self._bases: list[int] = []
         self._peaks: list[int] = []
-        """The newest timestamp up to each batch: monotonic, so it can be bisected."""
+        """The newest timestamp up to and including each batch: never decreases, so it can be
+        bisected.
+        """
         self._first = 0
         self._looks: list[tuple[int, int]] = []
-        """Samples of (time, end offset), to tell the age of batches without timestamps."""
+        """Samples of (time, log end offset), from which the age of batches is estimated."""
         self._compact_over = settings.segment_bytes
         self.watches = TailWatches()
 
     def bounds(self) -> Bounds:
-        """Return the current offsets and size."""
+        """Return the current offsets and size of the partition."""
         return Bounds(self.start, self.tail, self.end, self.size_bytes, self.epoch)
 
     def append(self, batch: WritableBatch) -> int:
-        """Assign offsets and keep a copy; readers see it after ``advance``."""
+        """Assign an offset to a batch and store a copy; it is visible after ``advance``."""
         base = self.end
         place(batch, base, self.epoch)
         self._keep(bytes(batch), base)
         return base
 
     def advance(self, tail: int) -> list[Wake]:
-        """Move the tail; return the watches to call."""
+        """Make batches before ``tail`` visible, apply size limits; return the watches to call."""
         self.tail = max(self.tail, tail)
         limit = self.settings.expire_bytes
         if limit is not None and self.size_bytes > limit:
@@ -85,7 +87,7 @@ class MemoryPartition:
         return self.watches.due(self.tail)
 
     def read(self, offset: int, max_bytes: int) -> Slice:
-        """Return whole batches from the one that holds ``offset`` (or the next one kept) on."""
+        """Return whole batches, from the one that contains ``offset`` (or the next one) on."""
         if not self.start <= offset <= self.tail:
             raise OffsetOutOfRange(self.place, offset, self.start, self.tail)
         first = self._index(offset)
@@ -115,12 +117,12 @@ class MemoryPartition:
         return None
 
     def close(self) -> list[Wake]:
-        """Drop everything; return all watches, to be called."""
+        """Drop all batches; return all watches, to be called."""
         self._forget_all()
         return self.watches.all()
 
     def cut(self, *, start: int | None = None, end: int | None = None) -> Bounds:
-        """Delete the events before ``start``, and those from ``end`` on (a new epoch begins)."""
+        """Delete events before ``start``, or at and after ``end`` (then a new epoch begins)."""
         highest = self.tail if end is None else min(self.tail, end)
         if end is not None and not self.start <= end <= self.end:
             raise OffsetOutOfRange(self.place, end, self.start, self.tail)
@@ -164,7 +166,7 @@ class MemoryPartition:
         self._clean_up()
 
     def _look(self, now_ms: int, expire_ms: int) -> int:
-        """Sample the end offset; return the sample before which everything is too old."""
+        """Sample the end offset; return the offset before which all events are too old."""
         looks = self._looks
         if not looks or (self.end > looks[-1][1] and now_ms - looks[-1][0] >= expire_ms // _LOOKS):
             looks.append((now_ms, self.end))
@@ -231,7 +233,7 @@ class MemoryPartition:
             self._hold(self._batches[self._first :])
 
     def _hold(self, batches: Sequence[bytes]) -> None:
-        """Rebuild the lists from these batches."""
+        """Replace the contents by these batches."""
         end = self.end
         self._forget_all()
         for batch in batches:
@@ -284,7 +286,7 @@ class MemoryLog:
         self._closed = False
 
     def ensure(self, partition: PartitionId, topic: str, settings: TopicSettings) -> None:
-        """Create the partition, or give it new settings; ``topic`` is its name in messages."""
+        """Create a partition, or change its settings; ``topic``: the name to use in messages."""
         with self._lock:
             self._check_open()
             known = self._partitions.get(partition)
@@ -295,7 +297,7 @@ class MemoryLog:
                 known.settings = settings
 
     def delete(self, partitions: Sequence[PartitionId]) -> None:
-        """Delete partitions and their events; unknown ones are ignored."""
+        """Delete partitions and their events; partitions that do not exist are ignored."""
         wakes: list[Wake] = []
         with self._lock:
             self._check_open()
@@ -325,12 +327,12 @@ class MemoryLog:
         return Appended(offsets, AT_ONCE, [partition.start for partition, _ in found])
 
     def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
-        """Return whole batches from the one that holds ``offset`` (or the next one kept) on."""
+        """Return whole batches, from the one that contains ``offset`` (or the next one) on."""
         with self._lock:
             return self._partition(partition).read(offset, max_bytes)
 
     def bounds(self, partition: PartitionId) -> Bounds:
-        """Return the current offsets and size."""
+        """Return the current offsets and size of the partition."""
         with self._lock:
             return self._partition(partition).bounds()
 
@@ -340,7 +342,7 @@ class MemoryLog:
             return self._partition(partition).offset_at(timestamp_ms)
 
     def watch(self, partition: PartitionId, offset: int, wake: Wake) -> Callable[[], None]:
-        """Call ``wake`` once, from any thread, as soon as the tail is past ``offset``."""
+        """Call ``wake`` once, from any thread, when the partition's tail has passed ``offset``."""
         with self._lock:
             watched = self._partition(partition)
             token = watched.watches.add(offset, wake)
@@ -356,7 +358,7 @@ class MemoryLog:
     def cut(
         self, partition: PartitionId, *, start: int | None = None, end: int | None = None
     ) -> Bounds:
-        """Delete the events before ``start``, and those from ``end`` on (a new epoch begins)."""
+        """Delete events before ``start``, or at and after ``end`` (then a new epoch begins)."""
         with self._lock:
             found = self._partition(partition)
             before = found.size_bytes
@@ -373,7 +375,7 @@ class MemoryLog:
             self._size_bytes += found.size_bytes - was
 
     def upkeep(self) -> None:
-        """Apply retention; only if the log was given a clock."""
+        """Apply retention by time; does nothing if the log was given no clock."""
         if self._now_ms is None:
             return
         now_ms = self._now_ms()
@@ -384,7 +386,7 @@ class MemoryLog:
                 self._size_bytes += partition.size_bytes - before
 
     def close(self) -> None:
-        """Drop everything; all watches are called."""
+        """Drop all partitions, and call all watches."""
         with self._lock:
             self._closed = True
             wakes = [wake for each in self._partitions.values() for wake in each.close()]

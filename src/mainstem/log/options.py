@@ -7,11 +7,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the log on disk; the defaults suit one machine with an SSD."""
 
     max_open_files: int = 4096
-    """Segments kept open at most; others are reopened when needed."""
+    """Maximum number of segment files kept open; others are opened when needed."""
     large_batch_bytes: int = 256 * 1024
-    """A batch of this size is not written to the write-ahead log; its segment is synced instead."""
+    """A batch of this size or more is not in the write-ahead log; its segment is synced instead."""
     wal_step_bytes: int = 1024 * 1024
-    """Space that the write-ahead log allocates at a time."""
+    """How much disk space the write-ahead log allocates at a time."""
     checkpoint_wal_bytes: int = 32 * 1024 * 1024
     """The size of the write-ahead log at which a checkpoint is made."""
     checkpoint_bytes: int = 512 * 1024 * 1024
@@ -25,4 +25,4 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_memory_bytes: int = 1024 * 1024 * 1024
     """Limit for all topics with durability ``memory`` together."""
     background: bool = True
-    """Whether threads commit and run upkeep; if not, the caller does both."""
+    """Whether background threads commit and run upkeep; if not, the caller does it."""

@@ -1,4 +1,4 @@
-"""The partitions of a log by id."""
+"""The partitions of a log, found by id."""
 
 from mainstem.core.errors import Closed, UnknownPartition
 from mainstem.log.disk_partition import DiskPartition

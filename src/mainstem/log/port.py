@@ -25,7 +25,7 @@ class PartitionId(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The offsets of a partition: readable are ``start <= offset < tail``."""
+    """The offsets of a partition: events with ``start <= offset < tail`` are readable."""
 
     start: int
     tail: int
@@ -38,36 +38,36 @@ class Bounds(NamedTuple):
 
 
 class TimedOffset(NamedTuple):
-    """The answer to a search by time."""
+    """The result of a search by time: an event's offset and timestamp."""
 
     offset: int
     timestamp_ms: int
 
 
 class Durable(Protocol):
-    """A future shared by all appends of one group commit."""
+    """A future for the durability of an append; shared by all appends of one group commit."""
 
     @property
     def done(self) -> bool:
-        """Whether it is settled: durable, or failed."""
+        """Whether the outcome is known: durable, or failed."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until durable; False on time-out; raises StorageFailed if the commit failed."""
 
     def then(self, call: Callable[[MainstemError | None], None]) -> None:
-        """Call ``call`` when settled, from any thread, with the error if there is one."""
+        """Call ``call`` when done, from any thread, with None or the error of the commit."""
 
     def hand_over(self) -> None:
-        """Write to the page cache, so that it survives kill -9, though not yet a power cut."""
+        """Write the append to the page cache: it then survives kill -9, but not yet a power cut."""
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """What ``append`` did: the first offset given to each batch, in order."""
+    """The result of ``append``: the base offset of each batch, in order."""
 
     offsets: list[int]
     durable: Durable
     starts: list[int]
-    """The start offset of the partition of each batch."""
+    """For each batch the log start offset of its partition."""
 
 
 class File(Protocol):
@@ -110,22 +110,22 @@ Batches = Sequence[tuple[PartitionId, WritableBatch]]
 
 
 class Log(Protocol):
-    """Partitions of record batches. Nine methods; everything else is built on them."""
+    """A log: partitions of record batches. The broker needs only these nine methods."""
 
     def ensure(self, partition: PartitionId, topic: str, settings: TopicSettings) -> None:
-        """Create the partition, or give it new settings; ``topic`` is its name in messages."""
+        """Create a partition, or change its settings; ``topic``: the name to use in messages."""
 
     def delete(self, partitions: Sequence[PartitionId]) -> None:
-        """Delete partitions and their events; unknown ones are ignored."""
+        """Delete partitions and their events; partitions that do not exist are ignored."""
 
     def append(self, batches: Batches, *, together: bool = True, lazy: bool = False) -> Appended:
         """Append checked batches, all or nothing, and make them visible together.
 
-        Base offset and leader epoch are written into the given buffers. Batches for ``disk``
-        topics only are durable on return, unless earlier ones wait. Raises StorageFull with nothing
-        changed.
+        Base offset and leader epoch are written into the given buffers. If all batches are for
+        ``disk`` topics, they are durable on return, unless an earlier append still waits for its
+        commit. Raises StorageFull with nothing changed.
 
-        Not ``together``: the batches are independent. Those of one partition must be consecutive,
+        ``together`` false: the batches are independent. Those of one partition must be consecutive,
         and a crash may keep only the first of them. At least one is appended; if there are fewer
         offsets than batches, the rest was not appended, and the caller appends it again.
 
@@ -134,10 +134,10 @@ class Log(Protocol):
         """
 
     def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
-        """Return whole batches from the one that holds ``offset`` (or the next one kept) on.
+        """Return whole batches, from the one that contains ``offset`` (or the next one) on.
 
-        At least one batch if there is one below the tail, even if it is over ``max_bytes``; an
-        empty slice at the tail. Raises OffsetOutOfRange outside ``start..tail``.
+        Returns at least one batch if there is one before the tail, even if it is larger than
+        ``max_bytes``; an empty slice at the tail. Raises OffsetOutOfRange outside ``start..tail``.
         """
 
     def bounds(self, partition: PartitionId) -> Bounds:
@@ -149,22 +149,22 @@ class Log(Protocol):
     def watch(
         self, partition: PartitionId, offset: int, wake: Callable[[], None]
     ) -> Callable[[], None]:
-        """Call ``wake`` once, from any thread, as soon as the tail is past ``offset``.
+        """Call ``wake`` once, from any thread, when the partition's tail has passed ``offset``.
 
-        At once if it already is. Also called when the partition is deleted or the log closed.
-        Returns a function that cancels the watch.
+        The call comes at once if the tail is past already. It also comes when the partition is
+        deleted or the log closed. Returns a function that cancels the watch.
         """
 
     def cut(
         self, partition: PartitionId, *, start: int | None = None, end: int | None = None
     ) -> Bounds:
-        """Delete the events before ``start``, and those from ``end`` on (a new epoch begins)."""
+        """Delete events before ``start``, or at and after ``end`` (then a new epoch begins)."""
 
     def thin(self, partition: PartitionId, before: int, but: Collection[int]) -> None:
         """Allow the log to drop the events before an offset, except those at some offsets.
 
-        They are dropped when that frees enough space, soon or later or never; offsets and bounds
-        stay. The newest visible event stays, so that a read before the tail always finds one. Each
-        call replaces the previous one: ``before`` 0 keeps all remaining events. Truncation does the
-        same.
+        Whether and when they are dropped depends on how much space that frees; offsets and bounds
+        do not change. The newest visible event stays, so that a read before the tail always finds
+        one. Each call replaces the previous one: ``before`` 0 keeps all remaining events.
+        Truncation does the same.
         """

@@ -9,7 +9,7 @@ Wake = Callable[[], None]
 
 
 class TailWatches:
-    """Callbacks waiting for the tail to pass an offset; used under the log's lock."""
+    """Callbacks that wait for a partition's tail to pass an offset; used under the log's lock."""
 
     __slots__ = ("_next_token", "_waiting")
 
@@ -27,7 +27,7 @@ class TailWatches:
         return self._next_token
 
     def remove(self, token: int) -> None:
-        """Remove a watch, unless it is already due."""
+        """Remove a watch by its token, unless it was already called."""
         self._waiting.pop(token, None)
 
     def due(self, tail: int) -> list[Wake]:
@@ -58,4 +58,4 @@ def call_all(wakes: Iterable[Wake]) -> None:
 
 
 def already_woken() -> None:
-    """Cancel a watch that was called at once, which needs no work."""
+    """Do nothing: the cancel function of a watch that was called at once."""

@@ -1,10 +1,11 @@
 """Delayed events: stored at once, published when due, independently of one another.
 
-How this works: a delayed event is a record of ``__mainstem_delayed``; only its due time and offset
-are in memory (``due_index.py``). When events are due, a single append writes them to their topics,
-together with a mark that says which were published. So a crash neither loses nor repeats one. A
-tick publishes at most ``MAX_AT_ONCE`` events, and the next tick waits until these are durable: a
-million events due together are published in many small appends, with other work in between.
+How this works: a delayed event is a record of ``__mainstem_delayed``; only the due time and the
+offset are in memory (``due_index.py``). When events are due, a single append writes them to their
+topics, together with a mark that says which were published. So a crash neither loses nor repeats
+one. A tick publishes at most ``MAX_AT_ONCE`` events, and the next tick waits until these are
+durable: a million events due together are published in many small appends, with other work in
+between.
 
 Events for a head's route (an AMQP exchange) are routed when they are due, by the router that the
 head has registered; until then they wait. An event whose topic was deleted is dropped.
@@ -46,7 +47,7 @@ MAX_AT_ONCE = 200
 MAX_BYTES = 4 * 1024 * 1024
 """Maximum bytes published in one append, unless a single event is larger."""
 THIN_SHARE = 4
-"""Delayed events are copied to the end while they are fewer than one in this many."""
+"""Copy delayed events to the end if fewer than one in this many events is still delayed."""
 TIDY_MS = 1_000
 LOOK_MS = 60_000
 """The longest wait: the time of day may be set, and timers stand still while a machine sleeps."""
@@ -69,7 +70,7 @@ class DelayedEvent(NamedTuple):
     """The due time, in wall-clock ms since 1970."""
     topic: str = ""
     partition: int | None = None
-    """None: chosen by the event's key, or in turn without a key."""
+    """If None, the partition is chosen by the event's key, or in turn without a key."""
     head: str = ""
     """The head whose router resolves ``route``; empty if the event goes to ``topic``."""
     route: str = ""
@@ -94,9 +95,9 @@ class Delays:
         self._lock = threading.Lock()
         self._routers: dict[str, Router] = {}
         self._unrouted: dict[str, list[Entry]] = {}
-        """Due entries whose head has not registered a router, by head."""
+        """Due entries that wait for their head to register a router, by head."""
         self._blocked = False
-        """Whether the next publish waits until the last append is durable."""
+        """Whether publishing waits: for an append, or for a due event, to become durable."""
         self._retry_ms = 0
         self._tidy_ms = 0
         self._moved_some = False
@@ -108,7 +109,7 @@ class Delays:
     # Storing
 
     def append(self, before: Batches, delayed: Sequence[DelayedEvent], beside: Batches) -> Appended:
-        """Append batches and delayed events, all or nothing; raises now if a target is invalid."""
+        """Append batches and delayed events, all or nothing; raises if a target is invalid."""
         if not delayed:
             return self._log.append([*before, *beside])
         now_ms = self._now_ms()
@@ -127,7 +128,7 @@ class Delays:
         return appended
 
     def route_delayed(self, head: str, router: Router) -> None:
-        """Register the router of a head's routes; it gets events that are already due soon."""
+        """Register the router of a head's routes; the next tick routes events that wait for it."""
         with self._lock:
             self._routers[head] = router
             self.index.put_back(self._unrouted.pop(head, ()))
@@ -151,7 +152,7 @@ class Delays:
     # Publishing
 
     def next_deadline(self) -> int | None:
-        """Return when ``tick`` is due, in wall-clock ms; None if it waits or nothing is delayed."""
+        """Return when ``tick`` is due, in wall-clock ms; None if it would do nothing."""
         if self._blocked:
             return None
         with self._lock:
@@ -163,7 +164,7 @@ class Delays:
         return max(min(due_ms, self._now_ms() + LOOK_MS), self._retry_ms)
 
     def tick(self) -> None:
-        """Publish some of the events that are due."""
+        """Publish at most MAX_AT_ONCE of the events that are due; if none is, free disk space."""
         now_ms = self._now_ms()
         if self._blocked or now_ms < self._retry_ms:
             return
@@ -218,7 +219,7 @@ class Delays:
             self._dropped += 1
 
     def _send(self, slice_: "_Slice", offset: int, event: Event, target: ToTopic | ToRoute) -> None:
-        """Add a due event to the append, for each topic that it goes to."""
+        """Add a due event to ``slice_``, once for each topic that its target resolves to."""
         slice_.moved.append(offset)
         if isinstance(target, ToRoute):
             for routed in self._routers[target.head](target.route, event):
@@ -233,7 +234,7 @@ class Delays:
         appended.durable.then(lambda _: self._unblock())
 
     def _wait_for(self, offset: int) -> None:
-        """Wait until an event that is already due becomes durable."""
+        """Publish nothing until the event at ``offset``, which is due already, is durable."""
         self._blocked = True
         self._log.watch(_AT, offset, self._unblock)
 
@@ -261,7 +262,7 @@ class Delays:
             self._moved_some = False
 
     def _write_anew(self, now_ms: int) -> None:
-        """Copy the first delayed events to the end, and mark the originals as no longer delayed."""
+        """Copy the first delayed events to the end, and mark the originals as moved."""
         offsets = [at for at, _ in zip(self.index.offsets(), range(MAX_AT_ONCE), strict=False)]
         copies: dict[int, tuple[Event, int]] = {}
         size = 0
@@ -317,7 +318,7 @@ class Delays:
 
 
 class _Slice:
-    """The events of one append."""
+    """The events that one append publishes."""
 
     def __init__(self, state: State, now_ms: int) -> None:
         self._state, self._now_ms = state, now_ms
@@ -342,7 +343,7 @@ class _Slice:
         self._bytes += len(event.value or b"")
 
     def batches(self) -> Iterator[tuple[PartitionId, bytearray | memoryview]]:
-        """Yield all events as record batches, in order of due times within each topic."""
+        """Yield all events as record batches; within each topic in order of due time."""
         for (name, at), found in self._events.items():
             opened = self._opened[name]
             for run in self._runs(opened, found, at):
@@ -362,7 +363,7 @@ class _Slice:
 
 
 def apply(index: DueIndex, record: Event) -> None:
-    """Apply one record of the topic to the index, which is a fold over them."""
+    """Apply one record of ``__mainstem_delayed``, new or replayed, to the index."""
     said = decode_key(record.key or b"")
     if isinstance(said, Moved):
         index.remove(said.ranges)

@@ -23,7 +23,7 @@ Entry = tuple[int, int]
 
 
 class _Run:
-    """Sorted entries, taken from the front."""
+    """A sorted run of entries, consumed from the front."""
 
     __slots__ = ("at", "dues", "offsets")
 
@@ -116,7 +116,7 @@ class DueIndex:
                 left ^= low
 
     def entries(self) -> list[Entry]:
-        """Return all entries that are delayed and not taken, sorted."""
+        """Return all delayed entries, sorted, without those that ``take`` has returned."""
         found = set(self._latest)
         for run in self._runs.values():
             found.update(zip(run.dues[run.at :], run.offsets[run.at :], strict=True))

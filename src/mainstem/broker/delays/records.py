@@ -11,15 +11,15 @@ import msgspec
 from mainstem.core.event import Event
 
 Range = tuple[int, int]
-"""First and last of a run of consecutive offsets."""
+"""The first and the last of consecutive offsets."""
 
 
 class ToTopic(msgspec.Struct, frozen=True, array_like=True, tag="topic"):
-    """A target topic, named by its id, so that a later topic of the same name is not meant."""
+    """A target topic, stored by id, so that a later topic of its name does not get the event."""
 
     topic_id: str
     partition: int | None = None
-    """None: chosen by the event's key, or in turn without a key."""
+    """If None, the partition is chosen by the event's key, or in turn without a key."""
 
 
 class ToRoute(msgspec.Struct, frozen=True, array_like=True, tag="route"):
@@ -40,7 +40,7 @@ class Delayed(msgspec.Struct, frozen=True, array_like=True, tag="delayed/1"):
 
 
 class Moved(msgspec.Struct, frozen=True, array_like=True, tag="moved/1"):
-    """The key of a mark: these offsets are no longer delayed."""
+    """The key of a mark: events at these offsets are no longer delayed (published, or copied)."""
 
     ranges: tuple[Range, ...]
 
@@ -56,7 +56,7 @@ def delayed_record(event: Event, due_ms: int, target: ToTopic | ToRoute) -> Even
 
 
 def moved_record(moved: Moved) -> Event:
-    """Return the record of a mark."""
+    """Return the record that marks events as no longer delayed."""
     return Event(None, _encode(moved))
 
 

@@ -1,4 +1,4 @@
-"""The door: the only interface of the broker that heads, connectors, the client and admin import.
+"""The door: the broker's only interface for heads (protocols), connectors, the client and admin.
 
 One small Protocol per port, each in its own module with its value types:
 
@@ -15,9 +15,9 @@ One small Protocol per port, each in its own module with its value types:
 | ``duties`` | work that one node does at a time |
 
 Errors are those of ``mainstem.core.errors``. Three rules allow an implementation on top of a Kafka
-cluster. Read offsets, ids and refusals only after ``durable``. Reading never blocks. Do not assume
-to be the only node, except while holding a duty. ``Broker`` is the one implementation so far; mypy
-checks that it fits where a node passes it to its heads.
+cluster. Read offsets, ids and refusals only after ``durable``. Reading never blocks. Other nodes
+may exist: act as the only one just while holding a duty. ``Broker`` is the one implementation so
+far; mypy checks that it fits where a node passes it to its heads.
 """
 
 from typing import Protocol
@@ -222,7 +222,7 @@ __all__ = [
 
 
 class Door(Topics, Publishing, Reading, Groups, Protocol):
-    """The broker as the layers above it see it; synchronous and thread-safe."""
+    """The broker's public interface, divided into ports; synchronous and thread-safe."""
 
     @property
     def queues(self) -> Queues:

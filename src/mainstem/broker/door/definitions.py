@@ -1,4 +1,4 @@
-"""Definitions: a head's own state (exchanges, bindings, endpoints, users), by kind and key."""
+"""Definitions: state of protocol heads (exchanges, bindings, users), by kind and key."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -17,22 +17,22 @@ class HeadDefinitions(Protocol):
     """
 
     def get(self, kind: str, key: str) -> bytes | None:
-        """Return one definition, None if there is none."""
+        """Return the value of one definition, None if there is none."""
 
     def items(self, kind: str) -> dict[str, bytes]:
         """Return all definitions of a kind, by key."""
 
     def set(self, kind: str, key: str, value: bytes) -> Durable:
-        """Set a definition, new or not; raises InvalidSetting, StorageFull."""
+        """Create or replace a definition; raises InvalidSetting, StorageFull."""
 
     def delete(self, kind: str, key: str) -> Durable:
         """Delete a definition, if it exists."""
 
     def change(self, changes: Mapping[tuple[str, str], bytes | None]) -> Durable:
-        """Set definitions by kind and key, or with None delete them: all or nothing."""
+        """Set definitions by kind and key, or delete those with value None; all or nothing."""
 
     def watch(self, kind: str, changed: Callable[[str], None]) -> Callback:
-        """Call ``changed`` with each key of a kind that changes; returns a function to cancel.
+        """Call ``changed`` with the key at each change of a kind; returns a function to cancel.
 
         Calls come from any thread, without a lock, and must not block.
         """

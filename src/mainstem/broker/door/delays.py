@@ -18,5 +18,6 @@ class Delays(Protocol):
     def route_delayed(self, head: str, router: DelayedRouter) -> None:
         """Register the router for a head's routes; only heads call this, not their peers.
 
-        It is called under the lock of the delayed events: it must not block, nor call this port.
+        The router is called while the lock of the delayed events is held: it must not block, nor
+        call this port.
         """

@@ -51,7 +51,7 @@ class Member(Protocol):
 
 
 class Groups(Protocol):
-    """Groups and their cursors; a commit is final once it is durable."""
+    """Groups and their cursors (committed offsets); a commit is final once it is durable."""
 
     def join(self, group: str, topics: Sequence[str], changed: Callback) -> Member:
         """Join a group to read topics, given by name or pattern.
@@ -66,13 +66,13 @@ class Groups(Protocol):
         """Commit offsets for a group without members; members use ``Member.commit``."""
 
     def seek(self, group: str, offsets: Mapping[TopicPartition, int]) -> Durable:
-        """Move cursors to offsets that the partitions hold; refused while the group has members."""
+        """Set a group's offsets, within the logs' bounds; refused while the group has members."""
 
     def cursor(self, group: str, topic: str, partition: int) -> Cursor | None:
-        """Return a group's cursor in a partition, None if it has not committed there."""
+        """Return a group's committed offset in a partition, None if it has not committed there."""
 
     def committed(self, group: str) -> dict[TopicPartition, Cursor]:
-        """Return all cursors of a group."""
+        """Return a group's committed offsets in all partitions."""
 
     def lag(self, group: str, topic: str | None = None) -> tuple[Lag, ...]:
         """Return the lag in every partition that the group has committed to or is assigned.
@@ -81,13 +81,13 @@ class Groups(Protocol):
         """
 
     def group(self, name: str) -> GroupState:
-        """Return one group; raises UnknownGroup."""
+        """Return a group's members, partitions and lag; raises UnknownGroup."""
 
     def groups(self) -> list[GroupState]:
-        """Return every group that has members or cursors, sorted by name."""
+        """Return every group that has members or committed offsets, sorted by name."""
 
     def group_names(self) -> list[str]:
-        """Return the names of the groups that have members or cursors."""
+        """Return the names of the groups that have members or committed offsets."""
 
     def delete_group(self, name: str) -> Durable:
-        """Delete a group's cursors; refused while it has members."""
+        """Delete a group's committed offsets; refused while it has members."""

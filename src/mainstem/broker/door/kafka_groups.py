@@ -73,18 +73,21 @@ class ClassicGroups(Protocol):
     """Members that assign partitions among themselves (JoinGroup, SyncGroup, Heartbeat)."""
 
     def join(self, join: Join, reply: JoinReply) -> None:
-        """Join the next generation of a group; ``reply`` gets Joined or the error."""
+        """Join the next generation of a group; ``reply`` is called with Joined or the error."""
 
     def sync(self, sync: Sync, reply: SyncReply) -> None:
-        """Request an assignment (the leader sends all); ``reply`` gets Synced or the error."""
+        """Request a member's assignment; ``reply`` gets Synced or the error.
+
+        The leader's request contains the assignments of all members.
+        """
 
     def heartbeat(
         self, group: str, member_id: str, generation: int, instance_id: str | None = None
     ) -> None:
-        """Keep a member's session alive; RebalanceInProgress tells it to join again."""
+        """Restart a member's session timeout; RebalanceInProgress makes the member join again."""
 
     def leave(self, group: str, leavers: Iterable[Leaver]) -> list[MainstemError | None]:
-        """Remove members from a group; return one result each: None, or why it was refused."""
+        """Remove members from a group; return for each one None, or the error if it was refused."""
 
     def commit(
         self, group: str, membership: Membership, cursors: Mapping[TopicPartition, Cursor]
@@ -92,46 +95,46 @@ class ClassicGroups(Protocol):
         """Commit offsets for a member, or without a member while the group is empty."""
 
     def delete_cursors(self, group: str, partitions: Iterable[TopicPartition]) -> PartitionResults:
-        """Delete some cursors of a group, without a check whether members still read there."""
+        """Delete committed offsets of a group, even in partitions that its members still read."""
 
     def names(self) -> list[str]:
-        """Return every classic group that has members, had some lately, or has cursors."""
+        """Return the names of classic groups with members or offsets, or with members lately."""
 
     def describe(self, name: str) -> GroupDescription:
-        """Return a group; an unknown group is described as Dead."""
+        """Return the description of a group; that of an unknown group has the phase Dead."""
 
     def delete(self, name: str) -> Durable:
-        """Delete a group and its cursors, in one append; refused while it has members."""
+        """Delete a group and its committed offsets in one append; refused while it has members."""
 
 
 class ConsumerGroups(Protocol):
     """Members that the broker assigns partitions to (ConsumerGroupHeartbeat, KIP-848)."""
 
     def use_protocol(self, protocol: ConsumerProtocol) -> None:
-        """Set the codec for classic members; without it no classic member can join."""
+        """Set the codec for subscriptions of classic members; without it none of them can join."""
 
     def heartbeat(self, beat: Heartbeat) -> HeartbeatResponse:
-        """Handle a heartbeat; send the response, with the assignment, once it is durable."""
+        """Handle a heartbeat; ``reply`` gets the response once the member's state is durable."""
 
     def leave(
         self, name: str, member_id: str, instance_id: str | None, *, for_a_while: bool = False
     ) -> Durable:
-        """Remove a member; ``for_a_while``: keep a static member's place until its session ends."""
+        """Remove a member; ``for_a_while``: a static member may return until its session ends."""
 
     def is_native_member(self, name: str, member_id: str) -> bool:
-        """Tell whether this is a member that speaks the consumer protocol."""
+        """Tell whether a member uses the consumer protocol, not the classic one."""
 
     def check_fetch(self, name: str, member_id: str | None, epoch: int) -> None:
-        """Refuse an offset fetch with an unknown member id or an old member epoch."""
+        """Raise if an offset fetch has an unknown member id or an outdated member epoch."""
 
     def names(self) -> list[str]:
-        """Return every group of this type, including empty ones that are still remembered."""
+        """Return the names of groups of this kind, and of empty ones that are not forgotten yet."""
 
     def describe(self, name: str) -> ConsumerGroupDescription | None:
-        """Return a group, None if there is no group of this kind."""
+        """Return the description of a group, None if there is no group of this kind."""
 
     def reads(self, name: str) -> set[str]:
-        """Return the topics that a group's members subscribe to."""
+        """Return the topics that any member of the group subscribes to."""
 
 
 class ShareGroups(Protocol):
@@ -147,26 +150,26 @@ class ShareGroups(Protocol):
         """Return the effective settings of a group."""
 
     def names(self) -> list[str]:
-        """Return every share group that has members or queues."""
+        """Return the names of the share groups that have members or queues."""
 
     def has_members(self, name: str) -> bool:
         """Tell whether a share group of that name has members."""
 
     def describe(self, name: str) -> ShareGroupState:
-        """Return a group; raises UnknownGroup."""
+        """Return the description of a group; raises UnknownGroup."""
 
     def positions(self, name: str) -> list[QueueState]:
         """Return the group's progress in each of its topics; raises UnknownGroup."""
 
     def check_movable(self, name: str) -> None:
-        """Raise the error that ``seek`` would raise for this group on any topic."""
+        """Raise the error with which ``seek`` would refuse this group, whatever the topic."""
 
     def seek(
         self, name: str, topic: str, offsets: Mapping[int, int]
     ) -> tuple[Durable, dict[int, MainstemError]]:
-        """Move a group without members to other offsets of a topic; creates what does not exist.
+        """Set the offsets of a group without members in a topic; creates missing queues.
 
-        Also returns the partitions that were refused, each with its error.
+        Also returns the refused partitions, each with its error.
         """
 
     def forget(self, name: str, topics: Iterable[str]) -> tuple[Durable, dict[str, MainstemError]]:
@@ -183,10 +186,10 @@ class GroupConfigs(Protocol):
     """Settings of groups by name, as IncrementalAlterConfigs sets them."""
 
     def names(self) -> list[str]:
-        """Return the groups that have settings of their own, not only defaults."""
+        """Return the names of groups with at least one setting that is not the default."""
 
     def text(self, group: str, name: str) -> str:
-        """Return the value of a group's setting; needs no lock."""
+        """Return the value of a group's setting, or its default, as text; needs no lock."""
 
     def shown(self, group: str) -> list[tuple[str, str, bool]]:
         """Return every setting of a group: name, value, and whether that is the default."""
@@ -201,5 +204,6 @@ class GroupConfigs(Protocol):
     ) -> Durable:
         """Change settings of a group, all or nothing.
 
-        ``fresh``: all other settings go back to their defaults. ``validate_only``: only check.
+        ``fresh``: settings that are not named go back to their defaults. ``validate_only``: check
+        the changes, but do not make them.
         """

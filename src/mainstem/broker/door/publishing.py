@@ -48,7 +48,11 @@ class Publishing(Protocol):
         partition: int | None = None,
         held: HeldPublish | None = None,
     ) -> Published | HeldPublish:
-        """Publish without blocking; on HeldPublish wait for ``room`` or ``until_ms``, and retry."""
+        """Publish without blocking; returns a HeldPublish if backpressure delays the producer.
+
+        The caller then waits for its ``room``, until ``until_ms`` at most, and retries with it as
+        ``held``.
+        """
 
     def publish_all(
         self,
@@ -59,12 +63,12 @@ class Publishing(Protocol):
     ) -> PublishedAll | HeldPublish:
         """Append events to several topics and settle deliveries, all or nothing; never blocks.
 
-        ``delayed``: events that are stored with the others, and published when they are due. The
-        backlog limits of their topics do not hold them.
+        ``delayed``: events that are stored with the others, and published when they are due. They
+        are exempt from the backlog limits of their topics.
 
         If a topic with backpressure is full, nothing is done and a HeldPublish is returned: wait
-        for its ``room`` or ``until_ms``, and retry with it as ``held``. Raises the errors of
-        ``try_publish`` and ``queues.settle``, and StaleDelivery; then nothing was done.
+        for its ``room``, until ``until_ms`` at most, and retry with it as ``held``. Raises the
+        errors of ``try_publish`` and ``queues.settle``, and StaleDelivery; then nothing was done.
         """
 
     def append_batch(
@@ -89,7 +93,7 @@ class Publishing(Protocol):
         *,
         adds_partition: bool = False,
     ) -> list[AppendOutcome] | None:
-        """Append record batches to partitions, each as ``append_batch`` would; one outcome each.
+        """Append record batches independently, like ``append_batch``; returns an outcome per batch.
 
         Returns None, and appends nothing, if the topic limits its backlog, checks each event, or
         rewrites batches.

@@ -46,7 +46,7 @@ __all__ = [
 
 
 class Queues(Protocol):
-    """Hands out deliveries and settles them; no method blocks.
+    """Queues: hands out deliveries of events, and settles them; no method blocks.
 
     A settlement takes effect, and its refusals may be read, only once it is durable.
     """
@@ -67,7 +67,7 @@ class Queues(Protocol):
         """Delete a queue; its unsettled deliveries can no longer be settled."""
 
     def seek(self, topic: str, name: str, offsets: Mapping[int, int]) -> Durable:
-        """Move a queue forward or back; its unsettled deliveries there can no longer be settled.
+        """Set a queue's offsets, forward or back; deliveries in flight there become stale.
 
         Raises OffsetOutOfRange or UnknownPartition; then nothing was moved.
         """
@@ -75,11 +75,11 @@ class Queues(Protocol):
     def route_dead_letters(self, router: DeadLetterRouter) -> None:
         """Register the router for ``dead_letter_route``; only heads call this, not their peers.
 
-        It is called under the queues' lock: it must not block, nor call the queues.
+        The router is called while the queues' lock is held: it must not block, nor call the queues.
         """
 
     def watch_deletions(self, watcher: str, deleted: Callable[[str], None]) -> None:
-        """Call ``deleted`` with the name of each queue that is deleted, also with its topic.
+        """Call ``deleted`` with the name of each deleted queue, also if its topic was deleted.
 
         For a head, not its peers: a second call of the same ``watcher`` replaces the first. Calls
         come from any thread, without a lock, and must not block.
@@ -100,7 +100,7 @@ class Queues(Protocol):
     def waiting_bytes(self, topic: str, name: str) -> int:
         """Return the total size of visible values that were never delivered.
 
-        Each is read one time.
+        To measure them, each value is read from the log once.
         """
 
     def every(self, name: str | None = None) -> list[QueueState]:
@@ -132,12 +132,6 @@ class Queues(Protocol):
         ``noted``: store the delivery counts of events that may have been in flight at a crash, so
         that they survive another crash. ``locked``: events that are not settled within ``lock_ms``
         go to another owner; otherwise this owner keeps them until it settles them or leaves.
-
-        ``credit``: how many deliveries this owner may hold unsettled, these included.
-        ``noted``: for events that may have been delivered before a restart, write the delivery
-        count down at once, so that it survives another restart.
-        ``locked``: deliver them to another owner if they are not settled within ``lock_ms``; else
-        this owner keeps them until it settles them or leaves.
         """
 
     def acquire_batches(
@@ -155,7 +149,7 @@ class Queues(Protocol):
     ) -> list[AcquiredBatches]:
         """Deliver events of some partitions as stored record batches; see ``acquire``.
 
-        ``whole``: deliver record batches whole, even beyond ``max_events``.
+        ``whole``: deliver each record batch to its end, even beyond ``max_events``.
         ``least``: deliver the first batch whatever its size; ``max_bytes`` limits the others.
         ``single``: deliver from one partition only, the first that has events.
         """
@@ -173,8 +167,8 @@ class Queues(Protocol):
     ) -> list[Settled]:
         """Settle deliveries of several queues and owners in one append; see ``settle``.
 
-        Settlements of a deleted queue are refused. ``lazy``: do not sync: on return it survives
-        kill -9, and a power cut only a little later.
+        Settlements of a deleted queue are refused. ``lazy``: nobody waits for durability: on
+        return, settlements survive kill -9, and a power cut only a little later.
         """
 
     def settle_by_partition(
@@ -193,13 +187,16 @@ class Queues(Protocol):
     def renew(
         self, topic: str, name: str, owner: str, deliveries: Iterable[Settlement]
     ) -> dict[int, MainstemError]:
-        """Extend the locks of deliveries to ``lock_ms`` from now; return the refused ones.
+        """Extend the locks of deliveries to ``lock_ms`` from now; return errors by index.
 
-        Writes nothing. Uses only partition, offset and lease of each settlement.
+        Stores nothing. Uses only partition, offset and lease of each settlement.
         """
 
     def leave(self, topic: str, name: str, owner: str, *, failed: bool = False) -> Durable:
-        """Release all deliveries of an owner; ``failed``: they count as delivery attempts."""
+        """Return all deliveries of an owner to the queue.
+
+        ``failed``: they count towards ``max_deliveries``.
+        """
 
     def watch(
         self, topic: str, name: str, wake: Callback, partitions: Collection[int] | None = None
@@ -207,10 +204,10 @@ class Queues(Protocol):
         """Call ``wake`` when there may be new events to acquire; returns a function to cancel.
 
         Call ``acquire`` before, so that the ends of the partitions are known, and again after, as
-        events may have arrived in between. Calls come from any thread, perhaps repeatedly, under
-        the lock: ``wake`` must only set a flag. Expired locks and delays do not call it; see
-        ``wait_ms``.
+        events may have arrived in between. ``wake`` is called from any thread, perhaps repeatedly,
+        while the lock is held: it must only set a flag. Expired locks and delays do not call it;
+        see ``wait_ms``.
         """
 
     def wait_ms(self, topic: str, name: str) -> int | None:
-        """Return the time until a lock or delay of a queue expires, None if there is none."""
+        """Return the ms until a lock or delay in a queue ends, None if there is none."""

@@ -19,25 +19,25 @@ class Feed(Protocol):
         """The offset of the next event; all visible events before it were returned."""
 
     def take(self, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> list[Event]:
-        """Return the next events, none if there are none now; the first one whatever its size.
+        """Return the next events, at least one if there is one; an empty list if there is none.
 
-        ``max_bytes`` counts keys and values. Raises OffsetOutOfRange if the log no longer holds
-        ``offset``, because of retention or truncation. Then the feed stays where it is until
-        ``seek`` moves it; ``error.start`` is the first event still kept. Raises UnknownTopic once
-        the topic is deleted, even if another topic has its name by now.
+        ``max_bytes`` limits keys and values, but not the first event. Raises OffsetOutOfRange if
+        the log no longer holds ``offset``, because of retention or truncation. Then each call
+        raises this until ``seek``; ``error.start`` is the offset of the first event still kept.
+        Raises UnknownTopic once the topic is deleted, even if another topic has its name by now.
         """
 
     def chunk(self, max_bytes: int = MAX_BYTES, end: int | None = None) -> Iterator[Event] | None:
         """Return the next events as an iterator that decodes them, None if there are none now.
 
-        ``offset`` advances after every record batch that was read to its end, up to ``end``.
+        While the caller iterates, ``offset`` advances after every record batch, up to ``end``.
         """
 
     def seek(self, offset: int) -> None:
-        """Continue from another offset."""
+        """Continue reading at another offset."""
 
     def watch(self, wake: Callback) -> Callback:
-        """Call ``wake`` one time, when there may be more events or the topic is deleted.
+        """Call ``wake`` once, when there may be more events or the topic is deleted.
 
         If that is already so, the call comes at once. It comes from any thread, and must not block.
         Returns a function to cancel the watch.
@@ -48,16 +48,16 @@ class Reading(Protocol):
     """Reads partitions; at the tail reads return nothing, and a watch tells when to retry."""
 
     def read(self, topic: str, partition: int, offset: int, max_bytes: int) -> Slice:
-        """Return whole record batches from the one that holds ``offset`` on."""
+        """Return whole record batches, beginning with the one that contains ``offset``."""
 
     def bounds(self, topic: str, partition: int) -> Bounds:
-        """Return the current offsets of a partition: start, tail and end."""
+        """Return the offsets of a partition: log start, tail (high watermark) and log end."""
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> TimedOffset | None:
         """Return the first visible event at or after a time, None if there is none."""
 
     def follow(self, topic: str, partition: int, offset: int, *, committed: bool = True) -> Feed:
-        """Return a feed of a partition's events from an offset on, which never blocks.
+        """Return a feed: it reads a partition's events from an offset on, and never blocks.
 
         ``committed``: leave out events of aborted and ongoing transactions (read_committed).
         """
@@ -66,7 +66,7 @@ class Reading(Protocol):
         """Return the timestamp of the first event at or after an offset, None if there is none."""
 
     def watch(self, topic: str, partition: int, offset: int, wake: Callback) -> Callback:
-        """Call ``wake`` one time, when the tail is past ``offset`` or the topic is deleted.
+        """Call ``wake`` once, when the tail is past ``offset`` or the topic is deleted.
 
         If that is already so, the call comes at once. Returns a function to cancel the watch.
         """

@@ -17,7 +17,7 @@ DEFAULTS = TopicSettings()
 
 
 class Topics(Protocol):
-    """Creates, alters, deletes and finds topics; a change is final once it is durable."""
+    """Creates, alters, deletes and finds topics; a change is final once ``durable`` is done."""
 
     @property
     def limits(self) -> Limits:
@@ -30,7 +30,7 @@ class Topics(Protocol):
         """Change some settings of a topic; partitions only grow."""
 
     def delete_topic(self, name: str) -> Durable:
-        """Delete a topic, all it holds, and every group's cursors in it."""
+        """Delete a topic with all its events, and every group's committed offsets in it."""
 
     def topic(self, name: str) -> Topic:
         """Return a topic; raises UnknownTopic."""

@@ -82,7 +82,7 @@ class Transactions(Protocol):
         committed: bool,
         bumps_epoch: bool = False,
     ) -> ProducerSession:
-        """Commit or abort; with ``bumps_epoch`` the producer gets a new epoch (KIP-890)."""
+        """Commit or abort a transaction; ``bumps_epoch``: with a new producer epoch (KIP-890)."""
 
     def stable(self, topic: str, partition: int, tail: int | None = None) -> int:
         """Return the last stable offset: read_committed consumers see only what is before it.
@@ -91,16 +91,16 @@ class Transactions(Protocol):
         """
 
     def read_committed(self, topic: str, partition: int, offset: int, max_bytes: int) -> Committed:
-        """Return whole record batches before the last stable offset, with aborted transactions."""
+        """Return record batches before the last stable offset, with the aborted transactions."""
 
     def is_pending(self, group: str, topic: str, partition: int) -> bool:
-        """Tell whether an ongoing transaction holds an uncommitted offset for a group."""
+        """Tell whether an ongoing transaction will commit an offset of a group in a partition."""
 
     def started_at(self, topic: str, partition: int) -> dict[int, int]:
-        """Return by producer id the first offset of its ongoing transaction in a partition."""
+        """Return the first offset of each ongoing transaction in a partition, by producer id."""
 
     def describe(self, transactional_id: str) -> TransactionDescription:
-        """Return a transactional id; raises UnknownTransaction."""
+        """Return the description of a transactional id; raises UnknownTransaction."""
 
     def every(self) -> list[TransactionDescription]:
-        """Return the description of every transactional id."""
+        """Return the descriptions of all transactional ids."""

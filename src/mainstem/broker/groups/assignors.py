@@ -11,7 +11,7 @@ from mainstem.broker.groups.sticky_assignor import assign
 from mainstem.log.port import PartitionId
 
 Topics = Mapping[str, Sequence[PartitionId]]
-"""The partitions of each topic that has a subscriber."""
+"""The partitions of each topic to which at least one member subscribes."""
 Reads = Mapping[str, frozenset[str]]
 """The topics that each member subscribes to; members are served in this order."""
 Targets = Mapping[PartitionId, str]
@@ -21,7 +21,7 @@ Targets = Mapping[PartitionId, str]
 def in_ranges(topics: Topics, reads: Reads, current: Targets) -> dict[PartitionId, str]:
     """Assign every member a contiguous range of each topic, in member order.
 
-    Ignores ``current``.
+    Ignores the present owners (``current``).
     """
     del current
     found: dict[PartitionId, str] = {}
@@ -47,5 +47,5 @@ DEFAULT = "uniform"
 
 
 def preferred(asked: Mapping[str, int]) -> str:
-    """Return the assignor with the most votes; ``asked`` counts them by name."""
+    """Return the assignor with the most votes; ``asked``: the number of votes by name."""
     return max(sorted(asked), key=lambda name: asked[name]) if asked else DEFAULT

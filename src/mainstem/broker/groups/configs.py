@@ -23,7 +23,7 @@ from mainstem.log.port import Durable
 
 DEFAULTS = GroupDefaults()
 MAX_GROUPS = 100_000
-"""The number of groups that may have settings of their own."""
+"""Maximum number of groups with settings that are not defaults."""
 
 _MAX_DIGITS = 20
 
@@ -41,7 +41,7 @@ class GroupSetting(msgspec.Struct, frozen=True):
 
 
 def whole(least: int, most: int) -> Read:
-    """Return a reader of whole numbers within bounds."""
+    """Return a parser of whole numbers within bounds."""
 
     def read(text: str) -> str:
         text = text.strip()
@@ -55,7 +55,7 @@ def whole(least: int, most: int) -> Read:
 
 
 def one_of(*words: str) -> Read:
-    """Return a reader that accepts one of some words."""
+    """Return a parser that accepts one of these words."""
 
     def read(text: str) -> str:
         if text not in words:
@@ -66,12 +66,12 @@ def one_of(*words: str) -> Read:
 
 
 def or_never(read: Read) -> Read:
-    """Return a reader that also accepts 0, which means no limit."""
+    """Return a parser that accepts what ``read`` does, and 0, which means no limit."""
     return lambda text: "0" if text.strip() == "0" else read(text)
 
 
 def switch(text: str) -> str:
-    """Read true or false."""
+    """Parse ``true`` or ``false``."""
     return one_of("true", "false")(text.strip().lower())
 
 
@@ -161,14 +161,14 @@ class GroupConfig(msgspec.Struct, frozen=True, tag_field="kind", tag="group-conf
 
 
 class GroupConfigChange(NamedTuple):
-    """One record of the fold."""
+    """One record of the internal topic: a key, and its new value (None: deleted)."""
 
     key: GroupConfigKey
     value: GroupConfig | None
 
 
 class GroupConfigFold:
-    """The settings of all groups that have settings of their own."""
+    """The settings of groups that differ from the defaults, rebuilt by replaying the topic."""
 
     def __init__(self, defaults: GroupDefaults = DEFAULTS) -> None:
         self._groups: dict[str, Mapping[str, str]] = {}
@@ -189,7 +189,7 @@ class GroupConfigFold:
         return iter(sorted(self._groups))
 
     def of(self, group: str) -> Mapping[str, str]:
-        """Return a group's own settings."""
+        """Return the settings of a group that differ from the defaults."""
         return self._groups.get(group, {})
 
     def all_of(self, group: str) -> Mapping[str, str]:
@@ -197,13 +197,13 @@ class GroupConfigFold:
         return {**self.defaults, **self.of(group)}
 
     def text(self, group: str, name: str) -> str:
-        """Return the value of a group's setting."""
+        """Return the value of a group's setting, or its default, as text."""
         return self.of(group).get(name, self.defaults[name])
 
     def alter(
         self, group: str, changes: Mapping[str, str | None], *, fresh: bool = False
     ) -> list[GroupConfigChange]:
-        """Decide to change settings; None, and with ``fresh`` all others, means the default."""
+        """Return the changes that set a group's settings; None resets one, ``fresh`` all others."""
         check_group(group)
         was = self.of(group)
         settings = {} if fresh else dict(was)
@@ -225,7 +225,7 @@ class GroupConfigFold:
         return [GroupConfigChange(GroupConfigKey(group), value)]
 
     def apply(self, change: GroupConfigChange) -> None:
-        """Apply one change; the only place that modifies this state, live and on replay."""
+        """Apply one change, new or replayed at start; nothing else modifies this state."""
         if change.value is None:
             self._groups.pop(change.key.group, None)
         else:
@@ -233,7 +233,7 @@ class GroupConfigFold:
 
 
 class GroupConfigs:
-    """The door to the settings of groups; synchronous and thread-safe."""
+    """Public interface of the settings of groups; synchronous and thread-safe."""
 
     def __init__(self, state: State, defaults: GroupDefaults = DEFAULTS) -> None:
         self._state = state
@@ -251,16 +251,16 @@ class GroupConfigs:
         """Called without the lock when a group's settings have changed."""
 
     def names(self) -> list[str]:
-        """Return the groups that have settings of their own, not only defaults."""
+        """Return the names of groups with at least one setting that is not the default."""
         with self._state.lock:
             return list(self.fold)
 
     def text(self, group: str, name: str) -> str:
-        """Return the value of a group's setting; needs no lock."""
+        """Return the value of a group's setting, or its default, as text; needs no lock."""
         return self.fold.text(group, name)
 
     def number(self, group: str, name: str) -> int:
-        """Return the value of a group's numeric setting; needs no lock."""
+        """Return the value of a group's setting, or its default, as a number; needs no lock."""
         return int(self.fold.text(group, name))
 
     def shown(self, group: str) -> list[tuple[str, str, bool]]:
@@ -279,7 +279,8 @@ class GroupConfigs:
     ) -> Durable:
         """Change settings of a group, all or nothing.
 
-        ``fresh``: all other settings go back to their defaults. ``validate_only``: only check.
+        ``fresh``: settings that are not named go back to their defaults. ``validate_only``: check
+        the changes, but do not make them.
         """
         now_ms = self._now_ms()
         with self._state.lock:
@@ -295,7 +296,7 @@ class GroupConfigs:
         return durable
 
     def _check_kept(self, error: MainstemError | None) -> None:
-        """Return to the durable state if a commit failed, which stops the log."""
+        """If a commit failed, which stops the log, restore the settings that are durable."""
         if error is None:
             return
         changed: list[str] = []

@@ -1,10 +1,11 @@
 """Expiry of cursors of groups without members (Kafka's offsets.retention.minutes).
 
-How this works: a cursor expires when, for the retention time, it was not committed and its group
-had no members. The time when a group last had members is not stored: each check notes it in memory
-for the groups that had members since the check before. After a restart the journals know the
-members of stable groups. So a cursor may live one check too long, but never expires too early. Each
-tick checks a bounded number of cursors, so that it does not hold the lock for long.
+How this works: a cursor (a group's committed offset in a partition) expires when, for the retention
+time, it was not committed again and its group had no members. The time when a group last had
+members is not stored: each check notes it in memory for the groups that had members since the check
+before. After a restart the journals know the members of stable groups. So a cursor may expire one
+check too late, but never too early. Each tick checks a bounded number of cursors, so that it does
+not hold the lock for long.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +22,7 @@ _CURSORS_AT_ONCE = 10_000
 
 
 class CursorExpiry:
-    """Deletes the cursors of unused groups; synchronous and thread-safe."""
+    """Deletes the committed offsets of unused groups; synchronous and thread-safe."""
 
     def __init__(
         self,
@@ -29,7 +30,7 @@ class CursorExpiry:
         retention_ms: int,
         is_pending: Callable[[str, PartitionId], bool],
     ) -> None:
-        """``is_pending``: whether an ongoing transaction holds an offset for a group's cursor."""
+        """``is_pending``: tells whether an ongoing transaction will commit a group's offset."""
         self._state, self._retention_ms = state, retention_ms
         self._now_ms, self._monotonic_ms = state.clocks
         self._is_pending = is_pending
@@ -74,7 +75,7 @@ class CursorExpiry:
         }
 
     def _next_groups(self, before_ms: int) -> list[str]:
-        """Return the next groups of the current check, up to a number of cursors."""
+        """Return the groups to check in this tick, with a bounded number of cursors in total."""
         groups: list[str] = []
         count = 0
         while self._unchecked and count < _CURSORS_AT_ONCE:

@@ -18,7 +18,7 @@ Inner = TypeVar("Inner")
 
 MAX_METADATA_BYTES = 4096
 MAX_CURSORS = 1_000_000
-"""The limit for all groups together."""
+"""Maximum number of cursors of all groups together."""
 
 
 class CursorKey(msgspec.Struct, frozen=True, array_like=True, tag="cursor"):
@@ -40,22 +40,22 @@ class Cursor(msgspec.Struct, frozen=True, tag_field="kind", tag="cursor/1", omit
 
     @property
     def is_unset(self) -> bool:
-        """Whether it holds no offset: Kafka clients commit -1 or -2 to drop a position.
+        """Whether the offset is negative: Kafka clients commit -1 or -2 to drop a position.
 
-        It is stored and returned as committed, but otherwise treated as no commit.
+        Such an offset is stored and returned, but otherwise treated as if nothing was committed.
         """
         return self.offset < 0
 
 
 class CursorChange(NamedTuple):
-    """One record of the fold."""
+    """One record of the internal topic: a key, and its new value (None: deleted)."""
 
     key: CursorKey
     value: Cursor | None
 
 
 class Cursors:
-    """The cursors of every group."""
+    """The committed offsets of all groups, rebuilt by replaying the topic."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[PartitionId, Cursor]] = {}
@@ -81,7 +81,7 @@ class Cursors:
         return sorted(self._groups)
 
     def of(self, group: str) -> Mapping[PartitionId, Cursor]:
-        """Return all cursors of a group, also unset ones."""
+        """Return all cursors of a group by partition, also unset ones."""
         return self._groups.get(group, {})
 
     def at(self, group: str, partition: PartitionId) -> Cursor | None:
@@ -100,7 +100,7 @@ class Cursors:
     def commit(
         self, group: str, cursors: Mapping[PartitionId, Cursor], *, may_unset: bool = False
     ) -> list[CursorChange]:
-        """Decide to move cursors, forward or back; the caller has checked the permission."""
+        """Return the changes that set cursors; the caller has checked that the group allows it."""
         check_group(group)
         for partition, cursor in cursors.items():
             if cursor.is_unset and not may_unset:
@@ -118,7 +118,7 @@ class Cursors:
     def remove(
         self, group: str, partitions: Iterable[PartitionId] | None = None
     ) -> list[CursorChange]:
-        """Decide to delete some cursors of a group, or all of them."""
+        """Return the changes that delete a group's cursors in some partitions, or in all."""
         known = self._groups.get(group)
         if known is None:
             raise UnknownGroup(group)
@@ -126,7 +126,7 @@ class Cursors:
         return [CursorChange(_key(group, at), None) for at in chosen]
 
     def forget(self, partitions: Iterable[PartitionId]) -> list[CursorChange]:
-        """Decide to delete all cursors in deleted partitions."""
+        """Return the changes that delete all groups' cursors in deleted partitions."""
         return [
             CursorChange(_key(group, at), None)
             for at in partitions
@@ -143,7 +143,7 @@ class Cursors:
         ]
 
     def apply(self, change: CursorChange) -> None:
-        """Apply one change; the only place that modifies this state, live and on replay."""
+        """Apply one change, new or replayed at start; nothing else modifies this state."""
         group, topic_id, number = change.key.group, change.key.topic_id, change.key.partition
         partition = PartitionId(topic_id, number)
         if change.value is not None:

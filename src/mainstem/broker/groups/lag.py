@@ -20,11 +20,11 @@ class Lag(msgspec.Struct, frozen=True):
     start: int
     tail: int
     lag: int
-    """Events not yet read; counted from the start if there is no cursor."""
+    """Events not yet read; counted from the log's start if the group has committed nothing."""
     missed: int = 0
     """Events that were deleted before the group committed them."""
     member: str | None = None
-    """The member that owns the partition now."""
+    """The id of the member that owns the partition now, None if there is none."""
 
 
 class GroupState(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ def lag(
 ) -> tuple[Lag, ...]:
     """Return the lag in all partitions of a topic, or in all that are committed or assigned.
 
-    ``others``: members that speak one of Kafka's group protocols.
+    ``others``: the partitions of members that use one of Kafka's group protocols.
     """
     owners = state.groups.owners(group) | {
         known.partitions[number]: member
@@ -66,7 +66,7 @@ def lag(
 def group_state(state: State, group: str, others: Owned = NOBODY) -> GroupState:
     """Return a group: its members, their partitions, and its lag.
 
-    ``others``: members that speak one of Kafka's group protocols.
+    ``others``: the partitions of members that use one of Kafka's group protocols.
     """
     members = (*state.groups.members(group), *others)
     owned: dict[str, list[tuple[str, int]]] = {member: [] for member in members}

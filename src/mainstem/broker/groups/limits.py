@@ -27,7 +27,7 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         int, Meta(ge=1, description="Milliseconds: the longest session timeout of a member.")
     ] = 1_800_000
     first_join_timeout_ms: int = 300_000
-    """How long a member's first join may wait: until it is answered it sends no heartbeats."""
+    """How long a first JoinGroup may wait: the member sends no heartbeats before the answer."""
     max_members: Annotated[int, Meta(ge=1, description="Members of one group.")] = 10_000
     max_members_of_all: Annotated[
         int,
@@ -51,7 +51,7 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ),
     ] = 64 * 1024 * 1024
     max_protocols: int = 100
-    """Protocols that a member may offer: each is compared with those of all other members."""
+    """Maximum number of protocols of a member; each is compared with those of all others."""
     cursor_retention_ms: Annotated[
         int,
         Meta(
@@ -61,10 +61,10 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ),
     ] = 7 * 86_400_000
     forget_after_ms: int = 600_000
-    """How long an empty group without cursors is remembered."""
+    """After how many ms an empty group without committed offsets is deleted."""
 
     def check_join(self, join: Join, held_bytes: int) -> None:
-        """Raise if a join exceeds a limit that does not depend on its group."""
+        """Raise if a JoinGroup exceeds a limit that holds whatever the state of its group."""
         least, most = self.min_session_timeout_ms, self.max_session_timeout_ms
         if not least <= join.session_timeout_ms <= most:
             raise InvalidSessionTimeout(join.session_timeout_ms, least, most)
@@ -92,7 +92,7 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise GroupFull(group.name, f"{self.max_members_of_all} members in all groups")
 
     def is_full(self, group: ClassicGroup, member_id: str) -> bool:
-        """Tell whether a group has no room for a member in its next generation."""
+        """Tell whether a group has the maximum number of members, without this one."""
         places = group.joining if group.phase is Phase.PREPARING else group.members
         return len(places) >= self.max_members and member_id not in places
 

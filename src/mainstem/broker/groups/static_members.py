@@ -10,19 +10,19 @@ M_co = TypeVar("M_co", covariant=True)
 
 
 class GroupWithMembers(Protocol[M_co]):
-    """A group of either protocol."""
+    """What classic groups and consumer groups have in common."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The group's name."""
 
     @property
     def members(self) -> Mapping[str, M_co]:
-        """Its members by member id."""
+        """The group's members by member id."""
 
     @property
     def static(self) -> Mapping[str, str]:
-        """The member ids of its static members by instance id."""
+        """The member ids of the group's static members, by instance id."""
 
 
 def known_member(group: GroupWithMembers[M], member_id: str, instance_id: str | None) -> M:

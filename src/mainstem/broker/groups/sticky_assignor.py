@@ -94,7 +94,8 @@ def _level(
 
     Return whether any moved.
 
-    Heap entries with an outdated load stay in the heaps, and are skipped when they come up.
+    Heap entries with an outdated number of partitions stay in the heaps, and are skipped when they
+    are popped.
     """
     held: dict[str, list[PartitionId]] = {}
     for partition in partitions:

@@ -55,9 +55,10 @@ class ProducerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     snapshot_batches: int = 4_096
     snapshot_bytes: int = 64 * 1024 * 1024
     snapshot_events: int = 100_000
-    """A partition gets a new snapshot after this many batches, bytes or events."""
+    """A partition gets a new snapshot when it has grown by one of these three limits."""
     snapshot_ms: int = 60_000
-    """The longest time from a producer's batch to a snapshot, so that retention comes later."""
+    """A snapshot is stored at most this many ms after a batch, before retention deletes the batch.
+    """
 
 
 DEFAULTS = ProducerLimits()
@@ -82,13 +83,13 @@ class Snapshot(msgspec.Struct, frozen=True, tag_field="kind", tag="sequences/1")
 
 
 class Reserved(msgspec.Struct, frozen=True, tag_field="kind", tag="producer-ids/1"):
-    """The reservation of producer ids: those below this number may be in use."""
+    """The reservation of producer ids: all ids below this number may be in use."""
 
     end: int
 
 
 class ProducersChange(NamedTuple):
-    """One record of the fold."""
+    """One record of the internal topic: a key, and its new value (None: deleted)."""
 
     key: SequencesKey | IdsKey
     value: Snapshot | Reserved | None
@@ -102,7 +103,7 @@ class NewProducer(NamedTuple):
 
 
 class _Growth:
-    """The growth of a partition since its snapshot."""
+    """How much was appended to a partition since its last snapshot."""
 
     __slots__ = ("batches", "since_ms", "size_bytes")
 
@@ -115,7 +116,7 @@ class _Growth:
 
 
 class Producers:
-    """All idempotent producers; used under the broker's lock unless it says otherwise."""
+    """All idempotent producers; used under the broker's lock, except methods that take it."""
 
     def __init__(self, state: State, limits: ProducerLimits = DEFAULTS) -> None:
         self._limits = limits
@@ -203,11 +204,11 @@ class Producers:
         return changes
 
     def batches(self, changes: Sequence[ProducersChange], now_ms: int) -> Batches:
-        """Encode changes as batches, so that the caller can append them with other batches."""
+        """Encode changes as record batches, which the caller appends together with others."""
         return self._journal.batches(changes, now_ms)
 
     def begun(self, changes: Iterable[ProducersChange]) -> None:
-        """Apply changes that were appended together with a batch."""
+        """Apply changes whose record batches the caller has appended."""
         for change in changes:
             self.apply(change)
             if isinstance(change.key, SequencesKey):
@@ -217,7 +218,7 @@ class Producers:
     def appended(
         self, written: Sequence[tuple[PartitionId, BatchHeader, int]], durable: Durable
     ) -> None:
-        """Update the sequence numbers for batches of one append, each with its offset."""
+        """Update the sequence numbers after an append; each batch is given with its offset."""
         now_ms = self._monotonic_ms()
         grown: set[PartitionId] = set()
         for partition, header, offset in written:
@@ -241,7 +242,7 @@ class Producers:
             self._shrink()
 
     def marked(self, partition: PartitionId, header: BatchHeader, offset: int) -> None:
-        """Update the sequence numbers for a transaction marker."""
+        """Update a producer's epoch after the append of its transaction marker."""
         sequences = self._loaded.get(partition)
         if sequences is not None:
             sequences.apply(header, offset, self._monotonic_ms())
@@ -254,28 +255,28 @@ class Producers:
             return self.at(found, number).states(self._monotonic_ms())
 
     def forget(self, partitions: Iterable[PartitionId]) -> None:
-        """Forget the producers of deleted partitions."""
+        """Delete the producers of deleted partitions, with their snapshots."""
         gone = list(partitions)
         for partition in gone:
             self._unload(partition)
         self._write([_none(partition) for partition in gone if partition in self.snapshots])
 
     def keep(self, topic: str, number: int) -> None:
-        """Store a snapshot before events are trimmed; takes the lock."""
+        """Store a snapshot before the events it is derived from are trimmed; takes the lock."""
         with self._state.lock:
             partition = self._state.at(topic, number)
             if partition in self.snapshots:
                 self._renew(partition, self.at(self._state.topics.get(topic), number), ())
 
     def _keep_before(self, partition: PartitionId, start: int) -> None:
-        """Store a snapshot if events after the last one are about to be deleted."""
+        """Store a snapshot if events after the last snapshot's offset are about to be deleted."""
         snapshot = self.snapshots.get(partition)
         topic = self._state.topics.by_id(partition.topic_id)
         if topic is not None and snapshot is not None and snapshot.offset < start:
             self._renew(partition, self.at(topic, partition.number), ())
 
     def cut(self, partition: PartitionId) -> None:
-        """Forget the producers of a truncated partition."""
+        """Delete the producers of a truncated partition, whose sequence numbers are uncertain."""
         self._unload(partition)
         if partition in self.snapshots:
             self._write([_snapshot(partition, self._log.bounds(partition).end)])
@@ -343,7 +344,7 @@ class Producers:
             self._growth[partition] = self._no_growth(partition)
 
     def _grows(self, partition: PartitionId) -> _Growth:
-        """Return what was appended to a partition since its last snapshot of producers."""
+        """Begin to measure what is appended to a partition after a snapshot of its producers."""
         if not self._growth:
             self._state.alarm()
         growth = self._growth[partition] = self._no_growth(partition)
@@ -353,7 +354,7 @@ class Producers:
         return _Growth(self._log.bounds(partition).size_bytes, self._monotonic_ms())
 
     def _shrink(self) -> None:
-        """Forget a tenth of the producers in the partition that has the most."""
+        """In the partition with most producers, remove the longest inactive tenth of them."""
         partition, sequences = max(self._loaded.items(), key=lambda item: len(item[1]))
         silent = sequences.longest_silent(max(1, len(sequences) // 10))
         if partition in self.snapshots:

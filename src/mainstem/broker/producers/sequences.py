@@ -48,7 +48,7 @@ class _Producer:
         """The latest batches of this epoch, in order."""
         self.heard_ms = heard_ms
         self.durable: Durable = AT_ONCE
-        """When the last of these batches is durable."""
+        """Tells when the last of the producer's batches is durable."""
 
 
 class ProducerState(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class ProducerState(msgspec.Struct, frozen=True):
 
 
 def follows(header: BatchHeader, before: BatchHeader) -> bool:
-    """Tell whether a batch directly follows another of its producer, so its checks hold too."""
+    """Tell whether a batch is the direct successor of an accepted one, and so needs no check."""
     return (
         header.base_sequence == (before.base_sequence + before.last_offset_delta + 1) & _MASK
         and header.producer_id == before.producer_id
@@ -109,7 +109,7 @@ class Sequences:
         ]
 
     def decide(self, header: BatchHeader) -> tuple[int, Durable] | None:
-        """Check a batch: None if it is new; for a duplicate its offset, and when that is durable.
+        """Check a batch: return None if it is new, for a duplicate the old offset and Durable.
 
         Raises InvalidProducerEpoch, OutOfOrderSequence.
         """
@@ -132,9 +132,9 @@ class Sequences:
     def apply(
         self, header: BatchHeader, offset: int, now_ms: int, durable: Durable = AT_ONCE
     ) -> bool:
-        """Apply one batch of the log; the only place that modifies this state, live and on replay.
+        """Apply one batch, just appended or replayed from the log; nothing else adds to this state.
 
-        Returns whether its producer is new here.
+        Returns whether the producer of the batch was unknown in this partition.
         """
         producer = self._producers.pop(header.producer_id, None)
         if header.is_control:
@@ -156,7 +156,7 @@ class Sequences:
         return is_new
 
     def silent_since(self, before_ms: int) -> list[int]:
-        """Return the producers that have been inactive since a time."""
+        """Return the ids of producers that were last active before a time."""
         return [
             producer_id
             for producer_id, producer in self._producers.items()
@@ -164,10 +164,10 @@ class Sequences:
         ]
 
     def longest_silent(self, count: int) -> list[int]:
-        """Return the ``count`` producers that have been inactive for longest."""
+        """Return the ids of the ``count`` producers that have been inactive for longest."""
         return list(self._producers)[:count]
 
     def forget(self, producer_ids: Iterable[int]) -> None:
-        """Forget producers."""
+        """Remove these producers."""
         for producer_id in producer_ids:
             del self._producers[producer_id]

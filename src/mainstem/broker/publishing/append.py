@@ -2,8 +2,8 @@
 
 How this works: each batch is checked, appended or refused on its own, as if it had come alone. But
 all are passed to the log at once, which writes those of one partition in one write and commits all
-together. The log, or the sequence numbers of an idempotent producer, may end such a run early; the
-remaining batches are the next run.
+together. The log, or the sequence numbers of an idempotent producer, may allow only the first of
+them in one append; the remaining batches are the next append.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class BatchAppends:
         *,
         adds_partition: bool,
     ) -> list[AppendOutcome]:
-        """Append batches to partitions by number; return one outcome per batch."""
+        """Append batches to partitions, given by number; return an outcome for each batch."""
         topic = opened.topic
         if len(batches) == 1:
             return [self._append_one(topic, *batches[0], adds_partition)]
@@ -69,7 +69,7 @@ class BatchAppends:
     def _append_one(
         self, topic: Topic, number: int, batch: WritableBatch, adds_partition: bool
     ) -> AppendOutcome:
-        """Append a single batch, the fast path."""
+        """Append a single batch: the common case, made fast."""
         try:
             header = _checked(topic, number, batch)
             if header.producer_id >= 0:
@@ -90,7 +90,7 @@ class BatchAppends:
     def _append_some(
         self, topic: Topic, given: Sequence[CheckedBatch], adds_partition: bool
     ) -> Sequence[AppendOutcome]:
-        """Append the first batches; return their outcomes, at least one."""
+        """Append as many leading batches as one append can hold; return their outcomes."""
         partitions = topic.partitions
         plain: list[tuple[PartitionId, WritableBatch]] = []
         for number, batch, header, _ in given:

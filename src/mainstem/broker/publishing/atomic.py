@@ -1,8 +1,8 @@
 """Publishes to several topics and settles deliveries in one append: all or nothing.
 
-How this works: everything is decided first. If a topic that limits its backlog has no room, all of
-it waits or is refused. Otherwise all is one append of the log, which a crash keeps as a whole or
-not at all, and which becomes visible at once.
+How this works: everything is decided first. If a topic that limits its backlog has no room, the
+whole publish waits or is refused. Otherwise all events and settlements are one append of the log,
+which a crash keeps as a whole or not at all, and which becomes visible at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ _Part = tuple[OpenTopic, list[PartitionBatch]]
 
 
 class TopicEvents(NamedTuple):
-    """Events for one topic: to the given partition, else by key, else in turn."""
+    """Events for one topic; without ``partition`` they go to partitions by key, or in turn."""
 
     topic: str
     events: Sequence[Event]
@@ -34,14 +34,14 @@ class TopicEvents(NamedTuple):
 
 
 class PublishedAll(NamedTuple):
-    """The positions of the events of each entry, and when all of them are durable."""
+    """The positions of the published events, for each TopicEvents, and when all are durable."""
 
     published: list[Published]
     durable: Durable
 
 
 class _Built(NamedTuple):
-    """Encodes the events of an entry as record batches."""
+    """Record batches that were built from ``events``, to be copied for equal events."""
 
     events: Sequence[Event]
     settings: TopicSettings
@@ -65,7 +65,7 @@ class AtomicPublish:
         held: HeldPublish | None,
         delayed: Sequence[DelayedEvent],
     ) -> PublishedAll | HeldPublish:
-        """Append everything, or return what to wait for; raises with nothing done."""
+        """Append all events and settlements, or return a HeldPublish; raises with nothing done."""
         now_ms = self._now_ms()
         parts: list[_Part] = []
         last: _Built | None = None
@@ -127,7 +127,7 @@ class AtomicPublish:
 
 
 def _copied(last: _Built, topic: Topic, entry: TopicEvents) -> list[PartitionBatch] | None:
-    """Return the batches of another entry with equal events, None otherwise.
+    """Return copies of the batches that were built for equal events, None if there are none.
 
     A message that goes to many queues is encoded once.
     """
@@ -157,7 +157,7 @@ def _counts(parts: Sequence[_Part]) -> dict[Gate, dict[int, int]]:
 def _admit(
     counts: Mapping[Gate, Mapping[int, int]], now_ms: int, held: HeldPublish | None
 ) -> HeldPublish | None:
-    """Check all gates; the first one without space holds or refuses the publish."""
+    """Check the backlog limits of all topics; the first full one holds or refuses the publish."""
     if held is not None:
         for gate in counts:
             gate.forget(held)

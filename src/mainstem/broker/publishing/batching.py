@@ -27,7 +27,7 @@ class PartitionBatch(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """The positions of published events, and when they have the durability of their topic."""
+    """The positions of published events; ``durable``: when their topic's durability is reached."""
 
     runs: Sequence[PartitionBatch]
     offsets: Sequence[int]
@@ -68,7 +68,7 @@ _FIRST = range(1)
 def runs(
     topic: Topic, events: Sequence[Event], partition: int | None, turns: Turns, now_ms: int
 ) -> list[PartitionBatch]:
-    """Build record batches: for the given partition, else by key, else in turn."""
+    """Build record batches of events for a given partition, or if None by key, or in turn."""
     if topic.settings.compact:
         _check_keys(topic, events)
     if topic.settings.bounds_times:
@@ -103,7 +103,7 @@ def check_batch(topic: Topic, batch: WritableBatch, now_ms: int) -> BatchHeader:
 def _spread(
     topic: Topic, events: Sequence[Event], turns: Turns, now_ms: int
 ) -> list[PartitionBatch]:
-    """Distribute events by key; all events without a key go to one partition, chosen in turn."""
+    """Group events by the partition of their key; all without a key go to one, chosen in turn."""
     count = len(topic.partitions)
     places: dict[int, list[int]] = {}
     sticky = -1

@@ -1,9 +1,9 @@
 """Appends of idempotent and transactional producers: decide, append, apply.
 
-How this works: all of this is under the broker's lock, so that no two requests decide on the same
-old state. A batch is compared with its producer's sequence numbers. For a duplicate, the result is
-its old offset. A new batch is appended, together with records that must be stored with it (a
-snapshot, a transaction's partition), and then all of it is applied.
+How this works: all of this is done under the broker's lock, so that no two requests are checked
+against the same old state. A batch is compared with its producer's sequence numbers. For a
+duplicate, the result is its old offset. A new batch is appended, together with records that must be
+stored with it (a snapshot, a transaction's partition), and then all of it is applied.
 
 Batches that arrive together are decided one by one, and the new ones are one append. The run ends
 before a batch that cannot be decided yet, because it does not directly follow one before it in the
@@ -33,7 +33,7 @@ from mainstem.log.port import Appended
 
 
 class _Beside(NamedTuple):
-    """Records that must be in the same append as a batch."""
+    """Records that must be in the same append as a producer's batch."""
 
     begun: list[ProducersChange]
     touched: list[TransactionChange]
@@ -88,10 +88,10 @@ class IdempotentAppends:
     def append_run(
         self, topic: str, given: Sequence[CheckedBatch], *, adds_partition: bool
     ) -> list[AppendOutcome]:
-        """Append batches to a topic without a backlog limit, as many as possible at once.
+        """Append as many of the batches as one append can hold; the topic has no backlog limit.
 
         Batches of one partition must be adjacent. Returns the outcomes of the first batches, at
-        least one; pass the others again.
+        least one; call again with the other batches.
         """
         outcomes: list[AppendOutcome | None] = []
         new: list[CheckedBatch] = []
@@ -131,7 +131,7 @@ class IdempotentAppends:
     def _decide(
         self, topic: Topic, number: int, header: BatchHeader, adds_partition: bool
     ) -> AppendedBatch | _Beside:
-        """Return the old position of a duplicate, or the records to append with a new batch."""
+        """Check a batch: return a duplicate's old position, or records to append with a new one."""
         if number >= len(topic.partitions):
             raise UnknownPartition(topic.name, number, len(topic.partitions))
         touched = self._transactions.enter(topic, number, header, adds_partition=adds_partition)
@@ -145,14 +145,14 @@ class IdempotentAppends:
     def _append_new(
         self, topic: Topic, new: Sequence[CheckedBatch], beside: _Beside
     ) -> list[AppendOutcome]:
-        """Append new batches; return the outcomes of the first ones."""
+        """Append new batches; return their outcomes, or only the error of the first."""
         try:
             return appended_batches(new, self._append(topic, new, beside))
         except MainstemError as error:
             return [error]
 
     def _append(self, topic: Topic, new: Sequence[CheckedBatch], beside: _Beside) -> Appended:
-        """Append new batches with their records, and apply them."""
+        """Append new batches and the records ``beside`` them, and update the producers' state."""
         producers, completion = self._producers, self._transactions.completion
         partitions = topic.partitions
         batches = [(partitions[each.number], each.batch) for each in new]
@@ -183,7 +183,7 @@ class IdempotentAppends:
 def _filled(
     outcomes: Iterable[AppendOutcome | None], new: Iterable[AppendOutcome]
 ) -> list[AppendOutcome]:
-    """Insert the outcomes of new batches, up to the first one that was not appended."""
+    """Fill in the outcomes of new batches (None); stop at the first that was not appended."""
     left = iter(new)
     filled: list[AppendOutcome] = []
     for outcome in outcomes:

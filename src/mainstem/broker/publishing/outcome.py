@@ -15,26 +15,26 @@ class CheckedBatch(NamedTuple):
     batch: WritableBatch
     header: BatchHeader
     place: int = 0
-    """Its index among all received batches."""
+    """The index of the batch among all received batches."""
 
 
 class AppendedBatch(NamedTuple):
-    """An appended batch, and when it has the durability of its topic."""
+    """An appended batch; ``durable``: when its topic's durability is reached."""
 
     offset: int
     durable: Durable
     events: int
     start: int
-    """The start offset of its partition."""
+    """The log start offset of the batch's partition."""
     appended_ms: int = -1
-    """Its append time, -1 if it keeps its producer's timestamps."""
+    """The append time given to the batch, -1 if it keeps its producer's timestamps."""
 
 
 AppendOutcome = AppendedBatch | MainstemError
 
 
 def appended_batches(given: Sequence[CheckedBatch], appended: Appended) -> list[AppendOutcome]:
-    """Return the outcomes of batches; only of the first ones, if not all were appended."""
+    """Return the outcomes of an append; if it took only the first batches, only theirs."""
     durable = appended.durable
     return [
         AppendedBatch(offset, durable, each.header.count, start)

@@ -4,10 +4,11 @@ The backlog of a partition is the distance from its slowest live cursor to its e
 start if there is no live cursor. A queue's first unsettled event counts as a cursor, too. A cursor
 is live while its group has members, has committed in the last day, or had nothing left to commit in
 the last day: a consumer that waits at the tail of a quiet topic is live. Events are admitted if the
-backlog stays within the limit; also if it is zero, or a batch larger than the limit could never be
-appended.
+backlog stays within the limit, or is zero before: otherwise a batch larger than the limit could
+never be appended.
 
-Counters start at zero with the process. Missed events are counted per group.
+Counters start at zero with the process. Events that were deleted before a group had read them are
+counted per group.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +24,7 @@ from mainstem.log.port import Bounds, Log, PartitionId
 LIVE_MS = 86_400_000
 """How long a cursor without commits counts as live."""
 NO_COUNTERS = {"dropped": 0, "refused": 0, "held": 0, "held_ms": 0}
-"""Events dropped, events refused, requests held, and for how long altogether."""
+"""Initial counters: events dropped, events refused, requests held, and total ms they were held."""
 _STEPS = 64
 """drop=oldest deletes events in steps of this fraction of max_backlog, as each step has a fixed
 cost.
@@ -31,7 +32,7 @@ cost.
 
 
 class HeldPublish(NamedTuple):
-    """A held publish: wait for ``room`` until ``until_ms``, then retry one last time."""
+    """A publish held by backpressure: wait for ``room``, until ``until_ms`` at most, and retry."""
 
     room: Commit
     since_ms: int
@@ -69,7 +70,7 @@ class Gate:
         *,
         last: bool = False,
     ) -> HeldPublish | None:
-        """Admit events (None), hold their producer (HeldPublish), or raise Overloaded."""
+        """Return None if events fit, HeldPublish if the producer must wait; raise Overloaded."""
         if self.topic.settings.overload is Overload.DROP_OLDEST:
             return None
         full = next((at for at in counts if not self._has_room(at, counts[at], now_ms)), None)
@@ -90,17 +91,17 @@ class Gate:
         return all(self._has_room(at, count, now_ms) for at, count in counts.items())
 
     def let_go(self, held: HeldPublish | None, now_ms: int) -> None:
-        """End the wait of a held producer, and count how long it was held."""
+        """Stop holding a producer, and count how long it was held."""
         if held is not None:
             self._waiting.discard(held.room)
             self.counters["held_ms"] += max(0, now_ms - held.since_ms)
 
     def forget(self, held: HeldPublish) -> None:
-        """End the wait of a held producer without counting, as another gate may hold it."""
+        """Stop holding a producer without counting: another topic's gate holds it next."""
         self._waiting.discard(held.room)
 
     def shed(self, partitions: Iterable[int], now_ms: int) -> None:
-        """Drop the oldest events of partitions over the limit, after an append."""
+        """After an append with ``drop=oldest``: delete the oldest events beyond the limit."""
         if self.topic.settings.overload is not Overload.DROP_OLDEST:
             return
         limit = self.topic.settings.max_backlog or 0
@@ -115,12 +116,12 @@ class Gate:
                     self._drop(partition, bounds.start, start, slowest)
 
     def make_room(self) -> list[Callable[[], None]]:
-        """Return the callbacks that let held producers retry, as a cursor or the topic changed."""
+        """Return callbacks that make held producers retry, after a cursor or the topic changed."""
         waiting, self._waiting = self._waiting, set()
         return [room.settle for room in waiting]
 
     def queue_at(self, name: str, partition: PartitionId, cursor: Cursor | None) -> None:
-        """Set a queue's first unsettled event; None if the queue was deleted."""
+        """Note a queue's first unsettled event as its cursor; None if the queue was deleted."""
         # No group can have this name, so both kinds share a dict.
         reader = f"\0{name}"
         if cursor is None:

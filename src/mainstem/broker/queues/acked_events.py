@@ -1,11 +1,12 @@
 """Deletes events that every queue has settled, in topics with ``delete_acked``.
 
-How this works: a settlement marks its topic, and a start marks all topics. About once a second the
-marked topics are checked. Events are deleted up to the first one that some queue has not settled or
-some live group has not read, when that frees a whole segment. If that event stays unsettled, the
-log gets the list of later events that are needed, and frees the space of the others (``Log.thin``).
-This happens a second later than possible, so that segments are not rewritten for deliveries that
-are settled quickly. A queue or group that moves back cancels it.
+How this works: a settlement marks its topic, and the start of the broker marks all topics. About
+once a second the marked topics are checked. Events are deleted up to the first one that some queue
+has not settled or some live group has not read, when that frees a whole segment. If that event
+stays unsettled, the log gets the list of later events that are needed, and frees the space of the
+others (``Log.thin``). The log gets that list a second late, so that segments are not rewritten for
+deliveries that are settled quickly. If a queue or group moves back to earlier events, this
+permission to drop events ends.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,7 @@ INTERVAL_MS = 1_000
 LIVE_MS = 86_400_000
 """A group that has committed nothing for this long no longer keeps events from deletion."""
 AT_ONCE = 500
-"""Number of topics checked at once."""
+"""Maximum number of topics checked per call."""
 
 Trim = Callable[[str, int, int], Bounds]
 
@@ -38,7 +39,9 @@ class AckedEvents:
         self._now_ms, self._monotonic_ms = state.clocks
         self._next_ms = 0
         self._taken: dict[PartitionId, int] = {}
-        """The first offset that some queue or group had not read yet, at the previous check."""
+        """By partition: the first offset that, at the previous check, a queue or group still
+        needed.
+        """
         for topic in state.topics:
             if topic.settings.delete_acked:
                 registry.settler.note_settled(topic.id)
@@ -96,7 +99,7 @@ class AckedEvents:
             self._trim(topic.name, at.number, settled)
 
     def _thin(self, at: PartitionId, before: int, unsettled: Unsettled) -> None:
-        """Allow the log to drop settled events before an offset; called under both locks."""
+        """Allow the log to drop settled events before an offset; used under all locks."""
         # Consumers need the markers of aborted transactions, whose offsets are not known.
         for span in self._transactions.aborted(at, 0, before):
             before = min(before, span.first_offset)
@@ -104,7 +107,7 @@ class AckedEvents:
         self._state.log.thin(at, before, unsettled.offsets)
 
     def _read_to(self, at: PartitionId, tail: int) -> int:
-        """Return the first offset that a live group has not read; under the broker's lock."""
+        """Return the first offset that some live group has not read; the broker's lock is held."""
         now_ms = self._now_ms()
         live = [
             cursor.offset

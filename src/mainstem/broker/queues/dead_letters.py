@@ -1,8 +1,8 @@
 """Dead letters: failed, expired or excess events, published to the topic ``<topic>.dead``.
 
-A queue's ``dead_letter_route`` sends them elsewhere: to what a router makes of that name. A head
-with routes of its own (AMQP with its exchanges) registers the router. Without a router, such dead
-letters wait.
+If a queue has a ``dead_letter_route``, its dead letters go elsewhere: a router, which a head
+registers, maps that route (in AMQP an exchange and routing key) to topics. Without a router, such
+dead letters wait.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,18 +25,18 @@ from mainstem.log.port import PartitionId, WritableBatch
 CreateTopic = Callable[[str, TopicSettings], object]
 
 _HEADERS_BYTES = 64 * 1024
-"""Space for the headers that a dead letter adds to an event of the maximum size."""
+"""By how many bytes a dead letter may exceed the event's maximum size: for added headers."""
 
 
 class Death(NamedTuple):
-    """Why an event becomes a dead letter: the cause, and an explanation for people."""
+    """Why an event becomes a dead letter: the cause, and an explanation in words."""
 
     cause: Cause
     reason: str
 
 
 class DeadEvent(NamedTuple):
-    """A dead event to be routed, and where it comes from."""
+    """An event to be routed as a dead letter: its topic and queue, and why it is one."""
 
     topic: str
     queue: str

@@ -23,23 +23,25 @@ from mainstem.broker.queues.records import WindowChange, WindowSet, runs
 
 _LONG_KEY = 64
 _FEW = 32
-"""With at most this many entries the whole state is written: a change would hardly be smaller."""
+"""With at most this many entries the whole state is stored, as the changes alone would hardly be
+smaller.
+"""
 _MANY_CHANGES = 10_000
 MAX_DELAYED = 20_000
-"""Number of delayed events that do not hold up later ones; limited, as the state is sometimes
-written whole.
+"""Up to this many delayed events do not count towards ``max_unsettled``; limited, as the whole
+state is sometimes stored.
 """
 
 
 class Back(NamedTuple):
-    """A returned event: its delivery count, and when it is due for redelivery."""
+    """An event returned to the queue: its delivery count, and when it is due for redelivery."""
 
     deliveries: int
     due_ms: int = 0
 
 
 class Entry:
-    """An unsettled event."""
+    """The state of one unsettled event."""
 
     __slots__ = (
         "deliveries",
@@ -59,13 +61,13 @@ class Entry:
         self.lease = 0
         self.key = key
         self.reason = ""
-        """Why the last delivery failed."""
+        """Why the last delivery failed, for the dead letter."""
         self.was_out = deliveries > 0
-        """Whether it was delivered before, including deliveries that did not count (released
-        ones).
+        """Whether the event was delivered before, including released deliveries, which do not
+        count.
         """
         self.redelivered = False
-        """Whether it was delivered before the current delivery."""
+        """Whether the event had been delivered before its current delivery."""
 
 
 class Window:
@@ -103,7 +105,7 @@ class Window:
         """
         self.keyed = keyed
         self.given = 0
-        """Number of deliveries since the queue was opened."""
+        """Number of deliveries since the queue was opened in this process."""
         self.unsure = 0
         """Events below this offset count as redelivered, as a crashed process may have delivered
         them.
@@ -113,7 +115,7 @@ class Window:
         self.seen: int | None = None
         """The tail at the last read that found no event; None if there may be more to read."""
         self.awaited = range(0)
-        """Offsets of events appended while a consumer waited for them; see ``is_awaited``."""
+        """Offsets of events that were appended while a consumer waited; see ``is_awaited``."""
         self._ready: list[int] = []
         self._changed: set[int] | None = set()
         """Offsets changed since the state was last written; None if there are too many to list."""
@@ -135,7 +137,7 @@ class Window:
 
     @property
     def lacks_keys(self) -> bool:
-        """Whether ``know_keys`` must be called before events are delivered."""
+        """Whether the entries' keys are unknown, so that ``know_keys`` must be called first."""
         return self.keyed and self.lines is None
 
     def is_full(self, max_unsettled: int) -> bool:
@@ -146,16 +148,16 @@ class Window:
         )
 
     def record(self, changes: Mapping[int, Back | None] = {}, missed: int = 0) -> WindowSet:
-        """Return the whole state, with changes applied, as a record; a None settles the event.
+        """Return the record of the whole state after changes by offset; None settles the event.
 
-        ``missed``: how many of the events were deleted before they were settled.
+        ``missed``: how many of the settled events the log had deleted before.
         """
         after = ((at, changes.get(at, entry)) for at, entry in self.entries.items())
         left = runs((at, it.deliveries, it.due_ms) for at, it in after if it is not None)
         return WindowSet(self.next, left, self.missed + missed)
 
     def change(self, changes: Mapping[int, Back | None], missed: int = 0) -> WindowChange | None:
-        """Return the changes as a record; None if the whole state should be written instead."""
+        """Return the record of changes by offset; None if the whole state should be stored."""
         if self._changed is None or len(self.entries) - len(changes) <= _FEW:
             return None
         left: list[tuple[int, int, int]] = []
@@ -170,7 +172,7 @@ class Window:
         return WindowChange(self.next, runs(left), settled, self.missed + missed)
 
     def written(self) -> None:
-        """Forget the list of changed offsets: the current state has been written."""
+        """Clear the list of changed offsets: the whole state has been stored."""
         self._changed = set()
 
     def apply(self, changes: Mapping[int, Back | None], reasons: Mapping[int, str] = {}) -> None:
@@ -187,14 +189,14 @@ class Window:
                 self._wait(offset, entry)
 
     def add(self, offset: int, key: bytes | None) -> bool:
-        """Add an event read for the first time; return whether it may be delivered now."""
+        """Add an event that was read for the first time; return whether it may be delivered now."""
         entry = self.entries[offset] = Entry(key=_short(key))
         self._note(offset)
         self.next = offset + 1
         return self._line_up(offset, entry)
 
     def give(self, offset: int, owner: str, lease: int, until_ms: int | None) -> Entry:
-        """Put an event in flight with an owner until a time; None: until the owner settles it."""
+        """Put an event in flight with an owner until its lock expires; None: without a lock."""
         entry = self.entries[offset]
         self._note(offset)
         entry.owner, entry.lease = owner, lease
@@ -214,7 +216,7 @@ class Window:
             self.locks.set(offset, until_ms)
 
     def ready(self) -> int | None:
-        """Pop the lowest offset that is ready for redelivery; the caller must deliver it now."""
+        """Remove and return the lowest offset ready for redelivery; the caller delivers it now."""
         while self._ready:
             offset = heapq.heappop(self._ready)
             # Duplicates of this offset must go too, else it would be popped again before it is
@@ -232,12 +234,12 @@ class Window:
         heapq.heappush(self._ready, offset)
 
     def is_awaited(self, offset: int) -> bool:
-        """Tell whether a consumer awaited the event, and it was not delivered yet."""
+        """Tell whether a consumer waited when the event was appended, and has not got it yet."""
         entry = self.entries.get(offset)
         return offset in self.awaited and (entry is None or not entry.was_out)
 
     def due(self, now_ms: int) -> bool:
-        """Make delayed events ready whose delay has ended; return whether there were any."""
+        """Make the delayed events ready whose delay has ended; return whether there were any."""
         is_any = False
         while (offset := self.delays.take(now_ms)) is not None:
             self.entries[offset].due_ms = 0
@@ -269,7 +271,7 @@ class Window:
         self.seen = None
 
     def know_keys(self, keys: Mapping[int, bytes | None]) -> None:
-        """Set the keys of all entries, and settle entries whose event no longer exists."""
+        """Set the keys of all entries (for ``order=key``); drop entries whose event is gone."""
         self.apply(dict.fromkeys([at for at in self.entries if at not in keys]))
         # After ``apply``, so that deleted events are not added to ``lines``.
         self.lines = {}
@@ -278,7 +280,7 @@ class Window:
             self._line_up(offset, entry)
 
     def alter(self, max_deliveries: int | None, *, keyed: bool) -> None:
-        """Apply changed settings."""
+        """Apply changed queue settings."""
         self.max_deliveries = max_deliveries
         self.keyed, self.lines = keyed, None if self.entries or not keyed else {}
         self.spent.clear()
@@ -318,7 +320,7 @@ class Window:
         return entry.key is None or self.lines is None or self.lines[entry.key][0] == offset
 
     def _wait(self, offset: int, entry: Entry) -> None:
-        """Put an entry that is not in flight among the spent, delayed or ready ones."""
+        """Add an entry that is not in flight to the spent, delayed or ready ones."""
         if self.max_deliveries is not None and entry.deliveries >= self.max_deliveries:
             self.spent.add(offset)
         elif entry.due_ms:
@@ -351,9 +353,9 @@ class Window:
             del self.lines[entry.key]
 
     def _is_of(self, offset: int, key: bytes) -> bool:
-        """Tell whether an entry has this key.
+        """Tell whether the entry at an offset has this key.
 
-        After a truncation its offset may have another one.
+        After a truncation, another event with another key may have the offset.
         """
         entry = self.entries.get(offset)
         return entry is not None and entry.key == key

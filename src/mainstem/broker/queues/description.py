@@ -17,12 +17,12 @@ class WindowState(msgspec.Struct, frozen=True):
     tail: int
     out: int
     waiting: int
-    """Events read but not in flight: to be redelivered, or waiting for their key."""
+    """Events that were read, and are to be redelivered or wait for an earlier one of their key."""
     missed: int
 
     @property
     def unsettled(self) -> int:
-        """Number of offsets still to be settled."""
+        """Number of offsets that may hold unsettled events."""
         return max(0, self.tail - self.next) + self.out + self.waiting
 
 

@@ -1,10 +1,10 @@
 """Limits on the events waiting in a queue: their age, number and bytes.
 
-How this works: events are checked from the oldest on, and the check stops at the first one within
-the limits. As in RabbitMQ, an event expires only at the head of its queue: events behind it wait,
-even if their time to live is shorter. Also as in RabbitMQ, an event reaches a consumer that waited
-for it, however short its time to live: such events expire ``AWAITED_MS`` later. If bytes are
-limited, each event's size is counted once, when it is appended.
+How this works: waiting events are checked from the oldest on, and the check stops at the first that
+is within the limits. As in RabbitMQ, an event expires only at the head of its queue: events behind
+it wait, even if their time to live is shorter. Also as in RabbitMQ, an event reaches a consumer
+that waited for it, however short its time to live: such events expire ``AWAITED_MS`` later. If
+bytes are limited, each event's size is counted once, when it is appended.
 """
 
 from collections import deque
@@ -36,7 +36,7 @@ class WaitingBytes:
     def count(
         self, windows: Mapping[int, Window], reader: Callable[[int, int], PartitionReader]
     ) -> int:
-        """Return the bytes that wait now; reads only events appended since the last call."""
+        """Return the bytes of waiting events; reads only events appended since the last call."""
         for number, window in windows.items():
             sizes = self._sizes.setdefault(number, deque())
             while sizes and sizes[0][0] < window.next:
@@ -77,7 +77,7 @@ class WaitingLimits:
         reader: Callable[[int, int], PartitionReader],
         now_ms: int,
     ) -> Iterator[Found]:
-        """Yield events over the limits, each with its partition and the cause.
+        """Yield events beyond the limits, each with its partition and the cause.
 
         Partitions of low priority come first. Sets ``head_ms`` of each window, the time at which
         its oldest event expires.

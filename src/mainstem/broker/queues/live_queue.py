@@ -23,7 +23,7 @@ from mainstem.log.port import Bounds, PartitionId
 Chosen = tuple[Window, Event]
 
 _LEND_BYTES = 1024 * 1024
-"""How many bytes are read at once when whole record batches are delivered."""
+"""How many bytes are read at once when record batches are delivered."""
 
 
 class Unsettled(NamedTuple):
@@ -43,7 +43,7 @@ class Load:
         self._stored: dict[int, memoryview] = {}
         self._is_over = False
         self.room = max_bytes
-        """Bytes left; negative after a single batch that exceeds the limit."""
+        """Bytes left; negative if the only batch exceeds the limit."""
         self.offsets: list[int] = []
 
     @property
@@ -58,13 +58,13 @@ class Load:
         return [self._stored[base] for base in sorted(self._stored)]
 
     def fits(self, base: int, batch: memoryview) -> bool:
-        """Tell whether a batch fits; after the first that does not, the load counts as full."""
+        """Tell whether a batch fits; if it does not, the load counts as full from now on."""
         is_first = self._least and not self._stored
         self._is_over = not (is_first or base in self._stored or len(batch) <= self.room)
         return not self._is_over
 
     def add(self, base: int, batch: memoryview, offsets: Iterable[int]) -> None:
-        """Add a batch at its base offset, and which of its offsets to deliver."""
+        """Add a batch by its base offset, with the offsets in it that are delivered."""
         if base not in self._stored:
             self._stored[base] = batch
             self.room -= len(batch)
@@ -86,7 +86,7 @@ class LiveQueue:
         self.settings = settings
         self.windows: dict[int, Window] = {}
         self.redelivered = self.dead = 0
-        """Numbers of redeliveries and of dead letters."""
+        """Numbers of redeliveries and dead letters since the queue was opened."""
         self._readers: dict[int, PartitionReader] = {}
         self._waiting: dict[int, Callback] = {}
         self._watches = 0
@@ -111,7 +111,7 @@ class LiveQueue:
             self._readers[at.number] = self._reader(at.number, window.next)
 
     def be_unsure(self) -> None:
-        """Mark events that a crashed process may have delivered as redelivered."""
+        """Note that a crashed process may have delivered events: these count as redelivered."""
         for number, window in self.windows.items():
             most = window.next + self.settings.max_unsettled
             window.unsure = min(self.bounds(number).end, most)
@@ -137,7 +137,7 @@ class LiveQueue:
         return sum(window.owners.get(owner, 0) for window in self.windows.values())
 
     def in_turn(self, partitions: Collection[int]) -> list[int]:
-        """Return those of the partitions that exist, rotated by one on each call."""
+        """Return the given partitions that exist; each call begins with another one."""
         numbers = [number for number in partitions if number in self.windows]
         if self.settings.order is Order.PRIORITY:
             return sorted(numbers, reverse=True)
@@ -163,8 +163,8 @@ class LiveQueue:
     ) -> Load:
         """Return record batches, and the offsets in them that the caller must deliver now.
 
-        ``whole``: a fresh batch is delivered to its end, even beyond ``max_events``. ``least``: one
-        batch is returned, if there is one, whatever its size.
+        ``whole``: a batch that was never read is delivered to its end, even beyond ``max_events``.
+        ``least``: one batch is returned, if there is one, whatever its size.
         """
         load = Load(max_events, max_bytes, least=least)
         if not self._may_have_more(number):
@@ -216,7 +216,7 @@ class LiveQueue:
         return self._log.bounds(PartitionId(self.key.topic_id, number))
 
     def keep_within(self, number: int) -> Bounds:
-        """Settle events that the log has deleted as missed; return the partition's bounds."""
+        """Settle, as missed, events that the log has deleted; return the partition's bounds."""
         window = self.windows[number]
         bounds = self.bounds(number)
         if bounds.start > window.start:
@@ -245,11 +245,11 @@ class LiveQueue:
         self.begin(number)
 
     def begin(self, number: int) -> None:
-        """Make the reader continue at the first offset that has no entry yet."""
+        """Make a partition's reader continue at the first offset that has no entry yet."""
         self._readers[number].begin(self.windows[number].next)
 
     def expire(self, monotonic_ms: int, now_ms: int) -> bool:
-        """Return events with expired locks, and end due delays; return whether any changed."""
+        """Return events with expired locks to the queue; end due delays; tell if there were any."""
         is_changed = False
         for window in self.windows.values():
             if window.entries:
@@ -305,7 +305,7 @@ class LiveQueue:
         return self._waiting_bytes.count(self.windows, self._reader)
 
     def _is_head_fresh(self, number: int) -> bool:
-        """Tell whether the oldest waiting event is one that was not read yet."""
+        """Tell whether the oldest waiting event of a partition was never read."""
         window = self.windows[number]
         return window.out == len(window.entries)
 
@@ -319,7 +319,7 @@ class LiveQueue:
             yield event
 
     def watch_growth(self, grown: Callback) -> None:
-        """Call ``grown`` at the next append to each partition, once per partition."""
+        """Call ``grown`` once for each partition, at its next append."""
         for number in self.windows:
             if number not in self._growth:
                 self._growth[number] = self._log.watch(
@@ -347,7 +347,7 @@ class LiveQueue:
         return max(0, min(waits)) if waits else None
 
     def watch(self, wake: Callback, partitions: Collection[int]) -> Callback:
-        """Call ``wake`` when an event is returned, or appended where all events were read."""
+        """Call ``wake`` when an event returns to the queue, or is appended after all were read."""
         self._watches += 1
         token = self._watches
         self._waiting[token] = wake
@@ -408,7 +408,7 @@ class LiveQueue:
                 yield window, fresh
 
     def _fresh(self, number: int) -> Event | None:
-        """Return the next fresh event; None if there is none, or ``max_unsettled`` is reached."""
+        """Return the next event not read before; None if there is none, or at ``max_unsettled``."""
         window, reader = self.windows[number], self._readers[number]
         window.seen = None
         if window.is_full(self.settings.max_unsettled):
@@ -433,7 +433,7 @@ class LiveQueue:
         return event
 
     def _lend_again(self, number: int, load: Load) -> None:
-        """Add the batches of events that are ready for redelivery."""
+        """Add to the load the batches of events that are ready for redelivery."""
         window, reader = self.windows[number], self._readers[number]
         batch: memoryview | None = None
         held: Collection[int] = ()
@@ -458,7 +458,7 @@ class LiveQueue:
             load.add(base, batch, [offset])
 
     def _fresh_batches(self, number: int, max_bytes: int) -> list[memoryview] | None:
-        """Return fresh batches; None if there are none, or ``max_unsettled`` is reached."""
+        """Return batches that were never read; None if there are none, or at ``max_unsettled``."""
         window, reader = self.windows[number], self._readers[number]
         window.seen = None
         if window.is_full(self.settings.max_unsettled):
@@ -496,9 +496,9 @@ class LiveQueue:
         return chosen
 
     def _may_have_more(self, number: int) -> bool:
-        """Tell whether there may be something to deliver.
+        """Tell whether a partition may have an event to deliver.
 
-        With ``order=key`` it first reads the keys of stored unsettled events.
+        With ``order=key``, this first reads the keys of unsettled events from before a restart.
         """
         window = self.windows[number]
         bounds = self.keep_within(number)

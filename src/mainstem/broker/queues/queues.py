@@ -2,14 +2,14 @@
 
 How this works: ``acquire`` delivers events to an owner, redeliveries first, then fresh ones.
 ``settle`` decides on the outcome of deliveries, appends the changed windows and the dead letters in
-one append, and then applies the changes. A delivery whose lock expires goes to the next owner that
-asks. Heads choose the owners' names, one per consumer. Owners are not stored, so nothing is in
-flight after a restart.
+one append, and then applies the changes. An event whose lock expires goes to the next owner that
+calls ``acquire``. Heads choose the owners' names, one per consumer. Owners are not stored, so no
+event is in flight after a restart.
 
 Deliveries are not stored either, as that would cost a write per delivery. But an event that crashes
 the broker's process, because it is processed there, must not be redelivered for ever. So after a
-crash, ``noted`` stores the delivery counts of events that may have been in flight before they are
-delivered again.
+crash, ``acquire`` with ``noted`` stores the delivery counts of events that may have been in flight,
+before it delivers them again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -59,14 +59,14 @@ MAX_BYTES = 1024 * 1024
 
 
 class Settled(NamedTuple):
-    """When settlements become durable, and the errors of the refused ones by index."""
+    """Result of settlements: when they are durable, and the errors of refused ones by index."""
 
     durable: Durable
     refused: dict[int, MainstemError]
 
 
 class QueueSettlements(NamedTuple):
-    """An owner's settlements of deliveries of one queue."""
+    """The settlements of one owner in one queue."""
 
     topic: str
     queue: str
@@ -141,11 +141,11 @@ class Queues:
         self._registry.deletions[watcher] = deleted
 
     def lay_over(self, overlay: Overlay) -> None:
-        """Register a function that overrides queue settings by queue name."""
+        """Register a function that overrides the settings of queues, given their name."""
         self._registry.overlay = overlay
 
     def overlay_changed(self, name: str) -> None:
-        """Apply changed overrides to the open queues of this name at once."""
+        """Apply changed overrides of settings to the open queues of this name."""
         with self._registry.turn():
             for key in self.fold.named(name):
                 self._registry.alter(key)
@@ -177,7 +177,7 @@ class Queues:
             return self._registry.forget(self.fold.named(name))
 
     def seek(self, topic: str, name: str, offsets: Mapping[int, int]) -> Durable:
-        """Move a queue to other offsets; deliveries in flight there can no longer be settled.
+        """Set a queue's offsets, forward or back; deliveries in flight there become stale.
 
         Raises OffsetOutOfRange or UnknownPartition, in which case nothing was moved.
         """
@@ -243,7 +243,7 @@ class Queues:
     def waiting_bytes(self, topic: str, name: str) -> int:
         """Return the total size of visible values that were never delivered.
 
-        Each is read one time.
+        To measure them, each value is read from the log once.
         """
         with self._registry.turn():
             live = self._registry.opened(topic, name)
@@ -291,7 +291,7 @@ class Queues:
         """Deliver available events to an owner: at least one, whatever its size, if there is one.
 
         ``credit``: the maximum number in flight with this owner, including these.
-        ``locked``: an unsettled delivery goes to another owner after ``lock_ms``; otherwise it
+        ``locked``: an event not settled within ``lock_ms`` goes to another owner; otherwise it
         stays with this owner until it is settled, or until the owner leaves.
         ``noted``: stores the delivery counts of events that may have been in flight at a crash, so
         that they count even if this process crashes too.
@@ -324,7 +324,7 @@ class Queues:
     def _unexpired(
         self, live: LiveQueue, max_events: int, max_bytes: int
     ) -> Iterator[tuple[Window, Event]]:
-        """Yield events that may be delivered now; expired ones become dead letters instead."""
+        """Yield events that may be delivered now, but write expired ones as dead letters."""
         if not live.settings.is_limited:
             yield from live.choose(max_events, max_bytes)
             return
@@ -434,7 +434,7 @@ class Queues:
     def _decide(
         self, live: LiveQueue, owner: str, settlements: Sequence[Settlement], plan: Plan
     ) -> dict[int, MainstemError]:
-        """Add an owner's settlements to a plan; return the refused ones by index."""
+        """Add an owner's settlements to a plan; return the errors of refused ones by index."""
         if any(each.outcome is Outcome.RENEW for each in settlements):
             self._registry.expire(live)
         refused: dict[int, MainstemError] = {}
@@ -496,15 +496,18 @@ class Queues:
     def renew(
         self, topic: str, name: str, owner: str, deliveries: Iterable[Settlement]
     ) -> dict[int, MainstemError]:
-        """Lock an owner's deliveries for another ``lock_ms`` from now; return the refused ones.
+        """Extend the locks of deliveries to ``lock_ms`` from now; return errors by index.
 
-        Writes nothing. Only partition, offset and lease of the settlements are used.
+        Stores nothing. Only partition, offset and lease of the settlements are used.
         """
         kept = [each._replace(outcome=Outcome.RENEW) for each in deliveries]
         return self.settle(topic, name, owner, kept).refused
 
     def leave(self, topic: str, name: str, owner: str, *, failed: bool = False) -> Durable:
-        """Return all deliveries of an owner to the queue; ``failed``: they count as deliveries."""
+        """Return all deliveries of an owner to the queue.
+
+        ``failed``: they count towards ``max_deliveries``.
+        """
         with self._registry.turn():
             live = self._registry.opened(topic, name)
             plan = Plan()
@@ -531,7 +534,7 @@ class Queues:
             return live.watch(wake, live.windows if partitions is None else partitions)
 
     def wait_ms(self, topic: str, name: str) -> int | None:
-        """Return the time until a lock or delay of a queue ends, in ms; None if there is none."""
+        """Return the ms until a lock or delay in a queue ends, None if there is none."""
         with self._registry.lock:
             live = self._registry.opened(topic, name)
             return live.wait_ms(self._monotonic_ms(), self._now_ms())

@@ -1,4 +1,4 @@
-"""Reads a partition for a queue: new events in order, redeliveries by offset."""
+"""Reads a partition for a queue: new events in order, events to be redelivered by offset."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -15,7 +15,7 @@ _READ_BYTES = 64 * 1024
 
 
 class Source(NamedTuple):
-    """Where all queues read events."""
+    """What queues read events from: the log, with the state of transactions."""
 
     log: Log
     transactions: Transactions
@@ -47,7 +47,7 @@ class PartitionReader:
         self.offset = offset
 
     def peek(self) -> Event | None:
-        """Return the event that ``take`` returns next."""
+        """Return the event that ``take`` would return, without removing it."""
         if self._ahead is None:
             self._ahead = self.take()
         return self._ahead
@@ -76,7 +76,7 @@ class PartitionReader:
         return event
 
     def read(self, offset: int, max_bytes: int) -> tuple[list[memoryview], int]:
-        """Return record batches of deliverable events, and the offset after the last one read."""
+        """Return record batches without aborted ones, and the offset after the last one read."""
         if self._uncommitted:
             found = Committed(self._log.read(self._at, offset, max_bytes), offset)
         else:
@@ -99,7 +99,7 @@ class PartitionReader:
         return found
 
     def batch_at(self, offset: int) -> Mapping[int, Event]:
-        """Return the events of the batch that contains an offset; none if it was deleted."""
+        """Return the events of the batch that contains an offset; none if the batch was deleted."""
         stored = self._stored(offset)
         if stored is None:
             return {}

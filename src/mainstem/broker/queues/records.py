@@ -28,7 +28,7 @@ class Order(StrEnum):
     NONE = "none"
     """By offset, except for redeliveries."""
     KEY = "key"
-    """By offset, but an event waits until all earlier events of its key are settled."""
+    """By offset, but an event is held back until all earlier events of its key are settled."""
     PRIORITY = "priority"
     """One partition per priority: events of higher partitions come first."""
 
@@ -92,14 +92,14 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueKey(msgspec.Struct, frozen=True, array_like=True, tag="subscription"):
-    """Compaction key of a queue's settings: its name and topic."""
+    """The record key of a queue's settings: its name and topic."""
 
     name: str
     topic_id: str
 
 
 class WindowKey(msgspec.Struct, frozen=True, array_like=True, tag="window"):
-    """Compaction key of a queue's state in one partition."""
+    """The record key of a queue's state in one partition."""
 
     name: str
     topic_id: str
@@ -112,7 +112,7 @@ class WindowKey(msgspec.Struct, frozen=True, array_like=True, tag="window"):
 
 
 class ChangeKey(msgspec.Struct, frozen=True, array_like=True, tag="change"):
-    """Compaction key of one change to a queue's state in a partition.
+    """The record key of one change to a queue's state in a partition.
 
     Changes are numbered from 0 after each record of the whole state, which replaces all earlier
     records.
@@ -125,11 +125,11 @@ class ChangeKey(msgspec.Struct, frozen=True, array_like=True, tag="change"):
 
 
 class RunKey(msgspec.Struct, frozen=True, array_like=True, tag="run"):
-    """Compaction key of the record that says whether a process uses queues."""
+    """The key of the record that tells whether a process uses queues, to detect a crash."""
 
 
 class QueueSet(msgspec.Struct, frozen=True, tag_field="kind", tag="subscription/1"):
-    """A queue exists, with these settings."""
+    """The record of a queue: it exists, with these settings."""
 
     settings: QueueSettings
     created_ms: int
@@ -148,7 +148,7 @@ class UnsettledRange(NamedTuple):
 
 
 class WindowSet(msgspec.Struct, frozen=True, tag_field="kind", tag="window/1", omit_defaults=True):
-    """A queue's whole state in one partition."""
+    """The record of a queue's whole state in one partition (its window)."""
 
     next: int
     left: tuple[UnsettledRange, ...] = ()
@@ -165,7 +165,7 @@ class WindowSet(msgspec.Struct, frozen=True, tag_field="kind", tag="window/1", o
 class WindowChange(
     msgspec.Struct, frozen=True, tag_field="kind", tag="window-change/1", omit_defaults=True
 ):
-    """A change of a queue's state in one partition; written where the whole would be larger."""
+    """A change of a queue's state in one partition; stored if the whole state would be larger."""
 
     next: int
     left: tuple[UnsettledRange, ...] = ()
@@ -175,7 +175,7 @@ class WindowChange(
     missed: int = 0
 
     def applied(self, to: WindowSet) -> WindowSet:
-        """Return the state after this change."""
+        """Return the queue's state in the partition: ``to``, with this change applied."""
         left = {at: each for each in to.left for at in range(each.first, each.last + 1)}
         for first, last in self.settled:
             for offset in range(first, last + 1):
@@ -187,7 +187,7 @@ class WindowChange(
 
 
 class RunSet(msgspec.Struct, frozen=True, tag_field="kind", tag="run/1", omit_defaults=True):
-    """Whether a process uses queues; if it does at the next start, that process has crashed."""
+    """Tells whether a process uses queues; if so at the next start, that process has crashed."""
 
     is_running: bool
     unsure: tuple[QueueKey, ...] = ()
@@ -227,7 +227,7 @@ class Delivery(msgspec.Struct, frozen=True):
 
     event: Event
     count: int
-    """Delivery count, including this one."""
+    """How often the event was delivered, this delivery included."""
     lease: int
     """Number that distinguishes this delivery from other deliveries of the same event."""
     until_ms: int | None
@@ -236,7 +236,7 @@ class Delivery(msgspec.Struct, frozen=True):
     None if the delivery has no lock: its owner keeps it until it settles it or leaves.
     """
     redelivered: bool = False
-    """Whether it may have been delivered before, including deliveries that did not count."""
+    """Whether the event may have been delivered before, even if that delivery did not count."""
 
 
 class AcquiredRecords(NamedTuple):
@@ -263,7 +263,7 @@ class Outcome(StrEnum):
     """How an owner settles a delivery or gives it back."""
 
     ACK = "ack"
-    """Done: the event is never redelivered."""
+    """Processed: the event is never redelivered."""
     NACK = "nack"
     """Failed: redelivered, or a dead letter after the last delivery allowed."""
     RELEASE = "release"
@@ -273,8 +273,7 @@ class Outcome(StrEnum):
     RENEW = "renew"
     """Still in progress: the owner keeps it for another ``lock_ms`` from now."""
     ABSENT = "absent"
-    """The owner found no event at this offset; settles it, without an error if it is not in
-    flight.
+    """The owner found no event at this offset (compaction): settled, even if it is not in flight.
     """
 
 
@@ -301,6 +300,6 @@ class Settlement(NamedTuple):
     owner.
     """
     delay_ms: int = 0
-    """How long a nacked event waits for its redelivery."""
+    """After how many ms a nacked event may be redelivered."""
     reason: str = ""
-    """Reason, written to the dead letter."""
+    """Why the event failed; stored in the header of a dead letter."""

@@ -1,4 +1,4 @@
-"""Open queues: finds them by name, holds the lock they share, and runs their timers.
+"""Registry of open queues: finds them by name, holds their common lock, and runs their timers.
 
 How this works: a queue is opened, with its stored state, when it is first used. All queues share
 one lock. It is taken before the broker's own lock and never while that one is held, so that reading
@@ -43,7 +43,7 @@ from mainstem.core.errors import MainstemError, StorageFull, UnknownQueue
 from mainstem.log.port import Durable, PartitionId
 
 _Place = tuple[str, str]
-"""A queue's key as a tuple, which can be ordered."""
+"""A queue's name and topic id, in a form that can be sorted."""
 LOOK_MS = 50
 """Minimum time between two checks of a queue's limits."""
 RETRY_MS = 1_000
@@ -52,7 +52,7 @@ Overlay = Callable[[str, QueueSettings], QueueSettings]
 
 
 class Unsettled(NamedTuple):
-    """The unsettled events of a partition over all queues: from ``next`` on, and single others."""
+    """Events that some queue of a partition has not settled: all from ``next`` on, and others."""
 
     next: int
     offsets: Collection[int]
@@ -68,7 +68,10 @@ class Unsettled(NamedTuple):
 
 
 class _Turn:
-    """Holds the lock of all queues; not a generator, as it is entered for every delivery."""
+    """Context manager that holds the lock of all queues; see ``QueueRegistry.turn``.
+
+    Not a generator, which would be slower: it is entered for every delivery.
+    """
 
     __slots__ = ("_registry",)
 
@@ -134,11 +137,11 @@ class QueueRegistry:
         """Queues whose events may have been in flight when an earlier process crashed."""
 
     def turn(self) -> "_Turn":
-        """Hold the lock; after releasing it, call the callbacks collected meanwhile."""
+        """Return a context that holds the lock, and after it calls the collected callbacks."""
         return self._turn
 
     def end_turn(self) -> list[Callback]:
-        """Update deadlines at the end of a turn; return the collected calls."""
+        """Before the lock is released: update deadlines, and return the collected callbacks."""
         self._set_deadlines()
         calls, self.settler.calls = self.settler.calls, []
         return calls
@@ -158,7 +161,7 @@ class QueueRegistry:
         return None if known is None else self.overlay(key.name, known.settings)
 
     def alter(self, key: QueueKey) -> None:
-        """Apply a queue's current settings."""
+        """Apply the current settings of a queue, after they were changed, to its open state."""
         live, settings = self._live.get(key), self.settings(key)
         if self.is_limited(key):
             self._grew(key)
@@ -208,14 +211,14 @@ class QueueRegistry:
         return live
 
     def close(self) -> None:
-        """Record that this process stops, with the queues that an earlier crash left uncertain."""
+        """Store that this process stops, with the queues still uncertain from an earlier crash."""
         with self.lock:
             unsure = {key for key, live in self._live.items() if live.is_unsure}.union(self._unsure)
             left = tuple(key for key in self.fold if key in unsure)
             self._note_run(is_running=False, unsure=left)
 
     def _note_run(self, *, is_running: bool, unsure: tuple[QueueKey, ...] = ()) -> None:
-        """Record that this process uses queues, unless that is recorded already."""
+        """Store whether this process uses queues, by which the next start detects a crash."""
         # Nothing is in flight if no process ever used a queue.
         was_running = self.fold.run is not None and self.fold.run.is_running
         if was_running != is_running:
@@ -225,7 +228,7 @@ class QueueRegistry:
                 self.settler.write([QueueChange(RunKey(), run)]).hand_over()
 
     def forget(self, keys: Collection[QueueKey]) -> Durable:
-        """Delete queues, all or none, and wake their waiting consumers."""
+        """Delete queues, all or none, and wake the consumers that wait for their events."""
         durable = self.settler.write([each for key in keys for each in self.fold.remove(key)])
         for key in keys:
             self.settler.calls += [*self._close(key), *self._told(key)]
@@ -300,7 +303,7 @@ class QueueRegistry:
         return max(0, min(waits)) if waits else None
 
     def _note_grown(self) -> None:
-        """Schedule checks of queues with limits that got events, at most one per ``LOOK_MS``."""
+        """Schedule checks of queues with limits that got events, each once per ``LOOK_MS``."""
         now_ms = self._monotonic_ms()
         while self._grown:
             key = self._grown.pop()
@@ -319,7 +322,7 @@ class QueueRegistry:
         return self.opened(topic.name, key.name)
 
     def _note_returned(self) -> None:
-        """Schedule checks of limited queues to which events were returned."""
+        """Schedule checks of queues with limits to which events were returned."""
         while self.settler.given_back:
             self._grew(self.settler.given_back.pop())
         while self.settler.kept:
@@ -328,7 +331,7 @@ class QueueRegistry:
             self._looks.set((key.name, key.topic_id), self._monotonic_ms() + RETRY_MS)
 
     def _set_deadlines(self) -> None:
-        """Update the deadlines of the queues used since the last call."""
+        """Update the deadlines of all queues that were used since the last call."""
         self._note_returned()
         for key, live in self._used.items():
             place = (key.name, key.topic_id)
@@ -354,7 +357,7 @@ class QueueRegistry:
         self._used.clear()
 
     def topic_changed(self, topic_id: str) -> None:
-        """Update queues after a topic was deleted or got more partitions or other settings."""
+        """Update queues after their topic was deleted or altered."""
         with self.turn():
             is_gone = self._state.topics.by_id(topic_id) is None
             for key in self.fold.on_topic(topic_id):
@@ -368,7 +371,7 @@ class QueueRegistry:
                 self.settler.tell_gates(self.fold.windows(key))
 
     def _close(self, key: QueueKey) -> list[Callback]:
-        """Close a deleted queue; return the callbacks to wake."""
+        """Close a deleted queue; return the callbacks of its waiting consumers."""
         live = self._live.pop(key, None)
         if live is None:
             return []
@@ -377,16 +380,16 @@ class QueueRegistry:
         return live.take_waiting()
 
     def _told(self, key: QueueKey) -> list[Callback]:
-        """Return the callbacks that report a deleted queue to its watchers."""
+        """Return the callbacks that tell the watchers of deletions that a queue was deleted."""
         return [partial(each, key.name) for each in self.deletions.values()]
 
     def cut(self, partition: PartitionId) -> None:
-        """Truncate queue state after a partition was truncated, before anything is appended."""
+        """Drop queue state beyond the end of a truncated partition, before it is appended to."""
         with self.turn():
             self._cut(partition.topic_id)
 
     def _put_right(self) -> None:
-        """Delete queues of missing topics; truncate the others to what survived a power cut."""
+        """Delete queues of deleted topics; in others drop the state of events that were lost."""
         ids = {topic.id for topic in self._state.topics}
         # A full disk must not prevent opening the log; the next start tries again.
         with suppress(StorageFull):
@@ -399,7 +402,7 @@ class QueueRegistry:
                 self.settler.tell_gates(self.fold.windows(key))
 
     def _cut(self, topic_id: str) -> None:
-        """Truncate queue state that extends beyond the end of its partition.
+        """Drop queue state beyond the end of its partition.
 
         Queue state survives a power cut, but events of ``disk`` and ``memory`` topics may not. New
         events would reuse the offsets of lost ones and be treated as settled.

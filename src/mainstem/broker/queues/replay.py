@@ -1,11 +1,11 @@
 """Replays the queues' journal: which queues exist, and their state per partition (windows).
 
-A window is written when events in it are settled, not when they are delivered (except after a
-crash, see ``queues``). So deliveries cost no writes, and a restart redelivers at most the events in
-flight. A record holds the whole window or the changes to it. Changes are numbered from 0 after each
-whole window, and a whole window is written again before there are too many. Compaction keeps the
-latest record of each key, and thus the latest whole window with all later changes. Changes from
-before that window are ignored.
+A window is a queue's state in one partition. It is stored when events in it are settled, not when
+they are delivered (except after a crash, see ``queues``). So deliveries cost no writes, and a
+restart redelivers at most the events in flight. A record holds the whole window or the changes to
+it. Changes are numbered from 0 after each whole window, and a whole window is written again before
+there are too many. Compaction keeps the latest record of each key, and thus the latest whole window
+with all later changes. Changes from before that window are ignored.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ from mainstem.core.names import check_group
 
 MAX_QUEUES = 100_000
 MAX_CHANGES = 64
-"""Number of changes after which a window is written whole again."""
+"""Number of changes after which the whole window is stored again."""
 _BEGINNING = WindowSet(0)
 
 
@@ -51,7 +51,7 @@ class _Written:
 
 
 class QueueFold:
-    """The stored state of every queue."""
+    """The stored state of all queues, rebuilt by replaying the journal."""
 
     def __init__(self) -> None:
         self._known: dict[QueueKey, QueueSet] = {}
@@ -74,15 +74,15 @@ class QueueFold:
         return iter(self._known)
 
     def get(self, key: QueueKey) -> QueueSet | None:
-        """Return a queue, if there is one."""
+        """Return a queue's stored settings, None if there is no such queue."""
         return self._known.get(key)
 
     def on_topic(self, topic_id: str) -> list[QueueKey]:
-        """Return the queues on a topic."""
+        """Return the keys of the queues on a topic."""
         return list(self._by_topic.get(topic_id, ()))
 
     def named(self, name: str) -> list[QueueKey]:
-        """Return the queues with a name, on all topics."""
+        """Return the keys of the queues with a name, on all topics."""
         return list(self._by_name.get(name, ()))
 
     def names(self) -> set[str]:
@@ -108,7 +108,7 @@ class QueueFold:
     def change(
         self, key: QueueKey, partition: int, value: WindowChange | None
     ) -> QueueChange | None:
-        """Return the change to a window as a record; None if the whole window must be written."""
+        """Return the record of a change to a window; None if the whole window must be stored."""
         found = self._windows.get(key, {}).get(partition)
         if value is None or found is None or found.whole is None:
             return None
@@ -151,7 +151,7 @@ class QueueFold:
         return [*gone, QueueChange(key, None)]
 
     def strays(self, topic_ids: Container[str]) -> list[QueueKey]:
-        """Return the queues whose topic is not among these topic ids."""
+        """Return the keys of queues whose topic is not among these topic ids."""
         return [
             key
             for topic_id, keys in self._by_topic.items()
@@ -160,7 +160,7 @@ class QueueFold:
         ]
 
     def apply(self, changes: Iterable[QueueChange]) -> None:
-        """Apply records; the only place where this state changes, live and on replay."""
+        """Apply records, new or replayed at start; nothing else modifies this state."""
         for key, value in changes:
             if isinstance(key, RunKey):
                 self.run = value if isinstance(value, RunSet) else None

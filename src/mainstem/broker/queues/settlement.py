@@ -42,7 +42,7 @@ _CAUSES = {
 
 
 class Plan:
-    """The changes to a queue that a request makes, not yet appended."""
+    """Planned changes to a queue, not appended yet."""
 
     def __init__(self) -> None:
         self.changes: dict[int, dict[int, Back | None]] = {}
@@ -81,7 +81,7 @@ Append = Callable[[Batches], tuple[Answer, bool]]
 
 
 class Prepared(NamedTuple):
-    """A plan, with the records and dead letters to append for it."""
+    """A plan, encoded: the records and dead letters to append."""
 
     live: LiveQueue
     plan: Plan
@@ -109,14 +109,14 @@ class Settler:
         self.calls: list[Callback] = []
         """Callbacks to call after the lock is released."""
         self.given_back: list[QueueKey] = []
-        """Queues with limits to which events were returned."""
+        """Queues with limits to which events have returned, so that the limits must be checked."""
         self.kept: list[QueueKey] = []
-        """Queues whose dead letters could not be written."""
+        """Queues whose dead letters could not be written, and must be tried again."""
         self.settled_topics: dict[str, None] = {}
         """Topics with ``delete_acked`` in which events were settled."""
 
     def held(self, live: LiveQueue, owner: str, each: Settlement) -> Window:
-        """Return a delivery's window; raises StaleDelivery unless this owner has it in flight."""
+        """Return the window of a delivery; raises StaleDelivery if this owner does not hold it."""
         window = live.windows.get(each.partition)
         if window is None:
             raise UnknownPartition(live.topic.name, each.partition, len(live.windows))
@@ -172,7 +172,7 @@ class Settler:
         return window is None or each.offset in window.entries or each.offset >= window.next
 
     def bury_spent(self, live: LiveQueue) -> bool:
-        """Write dead letters for events delivered too often; return whether there were any."""
+        """Write events delivered too often as dead letters; return whether there were any."""
         is_any = False
         for number, window in live.windows.items():
             plan = Plan()
@@ -194,9 +194,9 @@ class Settler:
         return bool(plan.changes) and self.carry_out_or_put_back(live, plan)
 
     def carry_out_or_put_back(self, live: LiveQueue, plan: Plan) -> bool:
-        """Append a plan for events not in flight; return whether it succeeded.
+        """Append and apply a plan for events that are not in flight; return whether that succeeded.
 
-        On failure the events keep waiting and are tried again, like events delivered too often.
+        On failure the events stay in the queue, and the plan is tried again later.
         """
         try:
             # Lazy is enough: if a power cut restores these events, they exceed the limits again.
@@ -221,7 +221,7 @@ class Settler:
     def carry_out_all(self, plans: Sequence[Planned], *, lazy: bool = False) -> Durable:
         """Append and apply plans for several queues, all or none, in one append.
 
-        ``lazy``: nobody waits for durability; see the log's ``append``.
+        ``lazy``: the sync may be delayed, as nobody waits for durability; see the log's ``append``.
         """
         durable: Durable = AT_ONCE
         prepared = [self._prepare(live, plan) for live, plan in plans if plan.changes]
@@ -284,7 +284,7 @@ class Settler:
                 self.given_back.append(live.key)
 
     def note_settled(self, topic_id: str) -> None:
-        """Note a topic with ``delete_acked`` in which events were settled."""
+        """Note that events of a topic were settled, if the topic has ``delete_acked``."""
         if not self.settled_topics:
             # The first such topic sets a new deadline for the next tick.
             self._state.alarm()
@@ -297,7 +297,7 @@ class Settler:
                 live.windows[number].keep(offset, until_ms)
 
     def note(self, live: LiveQueue, numbers: Iterable[int]) -> None:
-        """Store delivery counts of events that may have been in flight at a crash.
+        """Store the delivery counts of these events, which may have been in flight at a crash.
 
         The counts survive kill -9 on return. If the write fails, the next settlement raises the
         error.
@@ -334,7 +334,7 @@ class Settler:
         *,
         lazy: bool = False,
     ) -> Durable:
-        """Append changes of the journal, dead letters first, and apply them."""
+        """Append dead letters and records to the journal in one append; apply the records."""
         batches = [*letters, *self._journal.batches(changes, self._now_ms())]
         durable = self._state.log.append(batches, lazy=lazy).durable if batches else AT_ONCE
         self._fold.apply(changes)
@@ -342,7 +342,7 @@ class Settler:
         return durable
 
     def tell_gates(self, changes: Iterable[QueueChange]) -> None:
-        """Report each queue's first unsettled offset to topics that limit their backlog."""
+        """Report the first unsettled offset of each queue to the backlog limit of its topic."""
         for key, value in changes:
             if isinstance(key, WindowKey):
                 start = value.start if isinstance(value, WindowSet) else None
@@ -355,7 +355,7 @@ class Settler:
             self._tell(live.key.name, at, live.windows[number].start)
 
     def _tell(self, name: str, at: PartitionId, start: int | None) -> None:
-        """Report a queue's first unsettled offset to a topic with backlog limit; None: deleted."""
+        """Report a queue's first unsettled offset to a backlog limit; None if it was deleted."""
         if not self._state.gates:
             return
         with self._state.lock:

@@ -1,6 +1,6 @@
 """A feed: reads the events of one partition from an offset on, without blocking.
 
-How this works: a feed reads a chunk of the log, whole record batches as stored, and decodes their
+How this works: a feed reads a chunk of the log (whole record batches as stored) and decodes the
 events one by one. With read_committed it returns events of a transaction only after the commit, and
 skips aborted ones. Compaction removes events, too. So offsets have gaps, and only ``offset`` tells
 the position of a feed.
@@ -20,9 +20,9 @@ from mainstem.core.records import events
 MAX_EVENTS = 1_000
 MAX_BYTES = 1024 * 1024
 _READ_BYTES = 64 * 1024
-"""The size of a chunk; a larger record batch is read whole."""
+"""The size of a chunk in bytes; a record batch that is larger is read whole."""
 _MAX_CHUNKS = 16
-"""Chunks without a visible event that one call skips before it returns."""
+"""Maximum number of chunks without a visible event that one call reads before it returns."""
 _NOTHING: Iterator[Event] = iter(())
 
 
@@ -62,12 +62,12 @@ class Feed:
         """The offset of the next event; all visible events before it were returned."""
 
     def take(self, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> list[Event]:
-        """Return the next events, none if there are none now; the first one whatever its size.
+        """Return the next events, at least one if there is one; an empty list if there is none.
 
-        ``max_bytes`` counts keys and values. Raises OffsetOutOfRange if the log no longer holds
-        ``offset``, because of retention or truncation. Then the feed stays where it is until
-        ``seek`` moves it; ``error.start`` is the first event still kept. Raises UnknownTopic once
-        the topic is deleted, even if another topic has its name by now.
+        ``max_bytes`` limits keys and values, but not the first event. Raises OffsetOutOfRange if
+        the log no longer holds ``offset``, because of retention or truncation. Then each call
+        raises this until ``seek``; ``error.start`` is the offset of the first event still kept.
+        Raises UnknownTopic once the topic is deleted, even if another topic has its name by now.
         """
         taken: list[Event] = []
         try:
@@ -82,7 +82,7 @@ class Feed:
     def chunk(self, max_bytes: int = MAX_BYTES, end: int | None = None) -> Iterator[Event] | None:
         """Return the next events as an iterator that decodes them, None if there are none now.
 
-        ``offset`` advances after every record batch that was read to its end, up to ``end``.
+        While the caller iterates, ``offset`` advances after every record batch, up to ``end``.
         """
         if self._state.topics.get(self.topic).id != self._at.topic_id:
             # The topic was deleted and created again, so the offsets mean something else.
@@ -102,7 +102,7 @@ class Feed:
         return None
 
     def seek(self, offset: int) -> None:
-        """Continue from another offset."""
+        """Continue reading at another offset."""
         self._events = _NOTHING
         self._seen = self.offset = offset
 

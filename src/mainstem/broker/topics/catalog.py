@@ -1,7 +1,7 @@
 """The catalog of topics and their settings: a fold over the topic ``__mainstem_topics``.
 
-A request is decided into changes, or refused; the changes are appended, then applied. After a
-restart the same ``apply`` runs over the same changes, so memory and disk cannot disagree.
+A request is refused, or turned into changes; these are appended, then applied. After a restart the
+same ``apply`` runs over the same changes, so memory and disk cannot disagree.
 
 A deletion takes two changes. ``TopicGone`` hides the topic and names the partitions to delete from
 the log. When they are deleted, a change without a value frees the name. After a crash in between,
@@ -31,7 +31,7 @@ class TopicLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 TopicPartition = tuple[str, int]
-"""A partition as users name it: topic and number."""
+"""A partition as users name it: the topic's name and the partition number."""
 DEFAULTS = TopicLimits()
 
 
@@ -60,7 +60,7 @@ TopicValue = TopicSet | TopicGone
 
 
 class TopicChange(NamedTuple):
-    """One record of the fold."""
+    """One record of the internal topic: a key, and its new value (None: deleted)."""
 
     key: TopicKey
     value: TopicValue | None
@@ -77,12 +77,12 @@ class Topic(msgspec.Struct, frozen=True):
 
     @property
     def internal(self) -> bool:
-        """Whether the topic is the broker's own."""
+        """Whether the topic is internal: it stores the broker's state."""
         return is_internal(self.name)
 
 
 class Topics:
-    """The topics by name and by id."""
+    """All topics by name and by id, rebuilt by replaying the internal topic."""
 
     def __init__(self, limits: TopicLimits = DEFAULTS) -> None:
         self._limits = limits
@@ -158,7 +158,7 @@ class Topics:
     def alter(self, name: str, settings: TopicSettings) -> list[TopicChange]:
         """Return the changes that alter a topic's settings.
 
-        Refuses those that would lose events.
+        Refuses settings with which events would be lost.
         """
         topic = self._own(name)
         settings = settings.altered()
@@ -189,7 +189,7 @@ class Topics:
         return [TopicChange(TopicKey(name), None)] if name in self.going else []
 
     def apply(self, change: TopicChange) -> None:
-        """Apply one change; the only place that modifies this state, live and on replay."""
+        """Apply one change, new or replayed at start; nothing else modifies this state."""
         name, value = change.key.name, change.value
         if isinstance(value, TopicSet):
             self._drop(name)
@@ -212,7 +212,7 @@ class Topics:
             self._partitions -= len(topic.partitions)
 
     def _own(self, name: str) -> Topic:
-        """Return a topic, unless it is internal and thus cannot be changed by users."""
+        """Return a topic that users may change; raises InvalidName if it is internal."""
         if is_internal(name):
             check_topic(name)
         return self.get(name)

@@ -15,7 +15,7 @@ from mainstem.core.errors import InvalidExpression
 
 MAX_LENGTH = 1_000
 MAX_NODES = 5_000
-"""The limit for one graph; a counted repetition copies its operand."""
+"""Maximum number of nodes of one graph; ``x{5}`` makes five copies of ``x``."""
 MAX_REPEAT = 1_000
 MAX_DEPTH = 100
 
@@ -128,7 +128,7 @@ class Parser:
             raise self.refusal("possessive quantifiers (x*+) are not supported")
 
     def _times(self, part: Piece, bounds: tuple[int, int | None], begin: int, end: int) -> Piece:
-        """Repeat a part, by parsing its text again for every copy."""
+        """Build the graph of a repetition; the operand's text is parsed again for every copy."""
         least, most = bounds
         first = last = self._node(None)
         if most == 0:
@@ -156,7 +156,7 @@ class Parser:
         return Piece(first, final)
 
     def _single(self) -> Piece:
-        """Parse one character, class, end or group."""
+        """Parse one character, character class, end of the name (``^``, ``$``) or group."""
         sign = self._text[self._at]
         self._at += 1
         if sign == "(":
@@ -262,7 +262,7 @@ class Parser:
         return False
 
     def refusal(self, reason: str) -> InvalidExpression:
-        """Return the error that says why the expression is refused."""
+        """Return an InvalidExpression with the expression and this reason."""
         return InvalidExpression(self._text, reason)
 
 

@@ -24,14 +24,14 @@ from mainstem.log.port import Durable, PartitionId
 
 
 class TopicDone(NamedTuple):
-    """A topic after a change, and when that change is durable."""
+    """A topic after a change; ``durable``: when that change is."""
 
     topic: Topic
     durable: Durable
 
 
 class TopicChanges:
-    """The door to changes of topics; synchronous and thread-safe."""
+    """Creates, alters and deletes topics: the public interface; synchronous and thread-safe."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class TopicChanges:
         return done
 
     def delete(self, name: str) -> Durable:
-        """Delete a topic, all it holds, and every group's cursors in it."""
+        """Delete a topic with all its events, and every group's committed offsets in it."""
         with self._state.lock:
             changes = self._state.topics.delete(name)
             topic = self._state.topics.get(name)
@@ -97,7 +97,7 @@ class TopicChanges:
         return durable
 
     def catch_up(self) -> None:
-        """Complete decided changes that still wait for disk space."""
+        """Do the remaining steps of changes that waited for disk space."""
         for name, gone in list(self._state.deleted.items()):
             with suppress(*REFUSALS):
                 self.changed(gone.id)
@@ -116,7 +116,7 @@ class TopicChanges:
         self.catch_up()
 
     def _take_away(self, name: str, gone: TopicGone) -> None:
-        """Delete a deleted topic's cursors, producers and partitions, unless that is done."""
+        """Delete the cursors, producers and partitions of a deleted topic, if they still exist."""
         if self._state.deleted.get(name) is not gone:
             return
         now_ms = self._now_ms()
@@ -127,7 +127,7 @@ class TopicChanges:
         self._state.forget_topic(name, now_ms)
 
     def _check_kept(self, error: MainstemError | None) -> None:
-        """Undo changes that are not durable, if a commit failed, which stops the log."""
+        """If a commit failed, which stops the log, undo the changes that are not durable."""
         if error is None:
             return
         calls: list[Callback] = []

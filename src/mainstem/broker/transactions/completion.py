@@ -61,7 +61,7 @@ class TransactionLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class Completion:
-    """The state of all transactions, with journal and deadlines; used under the broker's lock."""
+    """Changes the state of all transactions, and stores it; used under the broker's lock."""
 
     def __init__(self, state: State, producers: Producers, limits: TransactionLimits) -> None:
         self._state, self._log = state, state.log
@@ -83,11 +83,11 @@ class Completion:
         self._journal.replay(lambda key, value: self.fold.apply(TransactionChange(key, value)))
 
     def batches(self, changes: Sequence[TransactionChange], now_ms: int) -> Batches:
-        """Encode changes as batches, so that the caller can append them with other batches."""
+        """Encode changes as record batches, which the caller appends together with others."""
         return self._journal.batches(changes, now_ms)
 
     def appended(self, changes: Iterable[TransactionChange]) -> None:
-        """Apply changes that were appended."""
+        """Apply changes whose record batches the caller has appended."""
         for change in changes:
             self.fold.apply(change)
             if isinstance(change.key, TransactionKey):
@@ -100,7 +100,7 @@ class Completion:
         return durable
 
     def settle(self, transactional_id: str, value: Transaction, *, committed: bool) -> Durable:
-        """Store ``value`` as the new state, and end the ongoing transaction, if there is one."""
+        """Store ``value`` as a transactional id's state; end its ongoing transaction, if any."""
         was = self.fold.transactions.get(transactional_id)
         changes = [TransactionChange(TransactionKey(transactional_id), value)]
         if was is None or was.phase is not TransactionPhase.ONGOING:
@@ -146,7 +146,7 @@ class Completion:
                 self.write(self._aborted_and_gone())
 
     def next_deadline(self) -> int | None:
-        """Return when ``expire`` is next due; None if never."""
+        """Return when ``expire`` is next due, in wall-clock ms; None if never."""
         due_ms = self._deadlines.next()
         if not self.fold.with_aborted():
             return due_ms
@@ -186,7 +186,7 @@ class Completion:
             self.write([TransactionChange(TransactionKey(transactional_id), None)])
 
     def _aborted_and_gone(self) -> list[TransactionChange]:
-        """Return the changes that delete aborted spans which the log no longer holds."""
+        """Return the changes that delete aborted transactions whose events left the log."""
         changes: list[TransactionChange] = []
         for partition in self.fold.with_aborted():
             if self._has_topic(partition):
@@ -212,7 +212,7 @@ class Completion:
         return TransactionChange(AbortedKey(*at, end), value)
 
     def _moves(self, transactional_id: str, now_ms: int) -> list[CursorChange]:
-        """Return the cursors that a commit moves, in topics that still exist."""
+        """Return the changes that commit a transaction's offsets, except in deleted topics."""
         return [
             CursorChange(
                 CursorKey(group, *at), msgspec.structs.replace(cursor, committed_ms=now_ms)

@@ -42,7 +42,7 @@ def begin(
     now_ms: int,
     new_id: Callable[[], int],
 ) -> Transaction:
-    """Return the transaction state for a producer that starts, or recovers from an error.
+    """Return the state for a producer that starts, or recovers from an error (InitProducerId).
 
     A recovering producer sends its id and epoch (``expected``); it is refused if another has taken
     over.
@@ -73,7 +73,7 @@ def begin(
 def check(
     transactional_id: str, was: Transaction | None, producer: ProducerIdAndEpoch
 ) -> Transaction:
-    """Return a producer's transaction; raises UnknownProducer, ProducerFenced."""
+    """Return the transaction of a producer; raises UnknownProducer or ProducerFenced."""
     if not transactional_id:
         raise InvalidName("producer", transactional_id, "it is empty")
     if was is None or was.producer_id != producer.producer_id:
@@ -92,7 +92,7 @@ def end(
     now_ms: int,
     new_id: Callable[[], int],
 ) -> Transaction:
-    """End a transaction; returns the same object if it was already ended this way.
+    """Return the state after a transaction's end; the same object if this is a retry.
 
     ``bumps_epoch``: the producer gets a new epoch (KIP-890).
     """
@@ -122,7 +122,7 @@ def end(
 
 
 def fence(was: Transaction, now_ms: int) -> Transaction:
-    """Abort a transaction that timed out, and fence its producer."""
+    """Return the state that aborts a timed-out transaction, and fences its producer."""
     return replace(
         was,
         phase=TransactionPhase.ABORTED,
@@ -139,14 +139,14 @@ def _is_used_up(was: Transaction) -> bool:
 
 
 def _asks_again(was: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """Tell whether this retries a request that was answered already."""
+    """Tell whether this InitProducerId is a retry of one that was already answered."""
     if was.phase is TransactionPhase.ONGOING or not 0 <= expected.epoch == was.last_epoch:
         return False
     return expected.producer_id in (was.producer_id, was.previous_id)
 
 
 def _ended_before(was: Transaction, producer: ProducerIdAndEpoch) -> bool:
-    """Tell whether the request carries the epoch from before the transaction ended."""
+    """Tell whether an EndTxn is a retry: it has the epoch from before the end."""
     if not was.is_bumped or producer.epoch != was.last_epoch:
         return False
     return producer.producer_id == (was.previous_id if was.epoch == 0 else was.producer_id)

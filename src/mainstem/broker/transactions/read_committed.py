@@ -37,12 +37,12 @@ class CommittedView:
         """Ended transactions whose markers are not durable yet: first offset, marker's offset."""
 
     def ends(self, partition: PartitionId, first_offset: int, marker_offset: int) -> None:
-        """Record that a transaction has ended, which counts once its marker is durable."""
+        """Note that a transaction has ended, which consumers see once its marker is durable."""
         ending = self._still_ending(partition, self._log.bounds(partition).tail)
         self.ending[partition] = [*ending, (first_offset, marker_offset)]
 
     def stable(self, partition: PartitionId, tail: int) -> int:
-        """Return the last stable offset."""
+        """Return a partition's last stable offset."""
         stable = tail
         ongoing = self._fold.open.get(partition)
         if ongoing:
@@ -61,7 +61,8 @@ class CommittedView:
     def view(self, partition: PartitionId, offset: int, data: Slice) -> Committed:
         """Cut data that was read from ``offset`` on at the last stable offset.
 
-        Read the data before this call: then a transaction in it that is not ongoing now has ended.
+        Call this after reading the data: then each transaction in the data is known to be ongoing
+        or ended.
         """
         bounds: Bounds = self._log.bounds(partition)
         stable = self.stable(partition, bounds.tail)
@@ -71,7 +72,7 @@ class CommittedView:
         return Committed(data, stable, self._fold.aborted(partition, offset, end))
 
     def forget(self, partition: PartitionId) -> None:
-        """Forget a deleted partition."""
+        """Remove a deleted partition."""
         self.ending.pop(partition, None)
 
 
@@ -91,7 +92,7 @@ def visible(data: bytes | memoryview, aborted: Sequence[AbortedSpan]) -> Iterato
 
 
 def _before(data: Slice, offset: int, stable: int) -> tuple[Slice, int]:
-    """Return the batches before the offset ``stable``, and the offset after the last of them."""
+    """Return the batches before the offset ``stable``, and the offset after the last such batch."""
     position, end = 0, offset
     while position < data.length:
         header = _header(data, position)

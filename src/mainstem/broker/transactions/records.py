@@ -40,13 +40,13 @@ class TransactionPhase(StrEnum):
 
 
 class TransactionKey(msgspec.Struct, frozen=True, array_like=True, tag="transaction"):
-    """A transactional id."""
+    """The record's key for a transactional id."""
 
     id: str
 
 
 class AddedPartitionKey(msgspec.Struct, frozen=True, array_like=True, tag="part"):
-    """A partition of a transaction."""
+    """The record's key for a partition that was added to a transaction."""
 
     id: str
     topic_id: str
@@ -54,14 +54,14 @@ class AddedPartitionKey(msgspec.Struct, frozen=True, array_like=True, tag="part"
 
 
 class AddedGroupKey(msgspec.Struct, frozen=True, array_like=True, tag="enlisted"):
-    """A group for which a transaction may commit offsets."""
+    """The record's key for a group for which a transaction may commit offsets."""
 
     id: str
     group: str
 
 
 class PendingKey(msgspec.Struct, frozen=True, array_like=True, tag="pending"):
-    """A cursor that moves when a transaction commits."""
+    """The record's key for an offset that a transaction commits for a group in a partition."""
 
     id: str
     group: str
@@ -70,7 +70,7 @@ class PendingKey(msgspec.Struct, frozen=True, array_like=True, tag="pending"):
 
 
 class AbortedKey(msgspec.Struct, frozen=True, array_like=True, tag="aborted"):
-    """An aborted transaction in a partition, by the lowest possible offset of its marker."""
+    """The record's key for an aborted transaction in a partition."""
 
     topic_id: str
     partition: int
@@ -80,7 +80,7 @@ class AbortedKey(msgspec.Struct, frozen=True, array_like=True, tag="aborted"):
 class Transaction(
     msgspec.Struct, frozen=True, tag_field="kind", tag="transaction/1", omit_defaults=True
 ):
-    """The producer of a transactional id, and the state of its transaction."""
+    """The record's value for a transactional id: its producer, and its latest transaction."""
 
     producer_id: int
     epoch: int
@@ -99,18 +99,18 @@ class Transaction(
 class AddedPartition(
     msgspec.Struct, frozen=True, tag_field="kind", tag="part/1", omit_defaults=True
 ):
-    """The producer and the first offset of its events in a partition; -1 if there are none."""
+    """The record's value for an added partition: producer, and least offset of its events."""
 
     producer_id: int
     first_offset: int = -1
 
 
 class AddedGroup(msgspec.Struct, frozen=True, tag_field="kind", tag="enlisted/1"):
-    """The transaction may commit offsets for the group."""
+    """The record's value for an added group."""
 
 
 class Aborted(msgspec.Struct, frozen=True, tag_field="kind", tag="aborted/1"):
-    """The producer and the first offset of its aborted events."""
+    """The record's value for an aborted transaction: producer, and its first offset."""
 
     producer_id: int
     first_offset: int
@@ -123,7 +123,7 @@ TransactionRecordValue = Transaction | AddedPartition | AddedGroup | Cursor | Ab
 
 
 class TransactionChange(NamedTuple):
-    """One record of the fold."""
+    """One record of the internal topic: a key, and its new value (None: deleted)."""
 
     key: TransactionRecordKey
     value: TransactionRecordValue | None
@@ -139,11 +139,11 @@ class AbortedSpan(NamedTuple):
 
 
 Move = tuple[str, PartitionId]
-"""A cursor to be moved: group and partition."""
+"""Where a transaction commits an offset: group and partition."""
 
 
 class TransactionFold(Fold):
-    """All transactional ids, with the partitions, groups and cursors of their transactions."""
+    """All transactional ids, with the partitions, groups and offsets of their transactions."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
@@ -152,21 +152,21 @@ class TransactionFold(Fold):
         self.groups: dict[str, set[str]] = {}
         """The groups of each ongoing transaction."""
         self.pending: dict[str, dict[Move, Cursor]] = {}
-        """The cursors that each ongoing transaction moves when it commits."""
+        """The offsets that each ongoing transaction commits, by group and partition."""
         self.open: dict[PartitionId, dict[int, int]] = {}
         """The first offset of each producer's ongoing transaction, by partition."""
         self._aborted: dict[PartitionId, list[AbortedSpan]] = {}
         """Aborted transactions by partition, in the order of their markers."""
         self._ids: dict[int, str] = {}
         self._unstable: dict[Move, int] = {}
-        """The number of ongoing transactions that move each cursor."""
+        """The number of ongoing transactions that commit an offset, by group and partition."""
 
     def id_of(self, producer_id: int) -> str | None:
         """Return the transactional id of a producer, also of one whose epochs were used up."""
         return self._ids.get(producer_id)
 
     def is_pending(self, group: str, partition: PartitionId) -> bool:
-        """Tell whether an ongoing transaction holds an uncommitted offset for a group."""
+        """Tell whether an ongoing transaction will commit an offset of a group in a partition."""
         return (group, partition) in self._unstable
 
     def touched(self, transactional_id: str) -> Iterator[TransactionChange]:
@@ -179,7 +179,7 @@ class TransactionFold(Fold):
             yield TransactionChange(PendingKey(transactional_id, group, *partition), None)
 
     def aborted(self, partition: PartitionId, start: int, end: int) -> tuple[AbortedSpan, ...]:
-        """Return the aborted transactions that have events from ``start`` to before ``end``."""
+        """Return a partition's aborted transactions with events in ``start`` to before ``end``."""
         spans = self._aborted.get(partition, [])
         found: list[AbortedSpan] = []
         for at in range(bisect_right(spans, start, key=_last_offset), len(spans)):
@@ -200,7 +200,7 @@ class TransactionFold(Fold):
     def forget_aborted(
         self, partition: PartitionId, start: int, end: int
     ) -> list[TransactionChange]:
-        """Decide to delete the spans outside of what the log holds."""
+        """Return the changes that delete aborted transactions outside the log's offsets."""
         return [
             TransactionChange(AbortedKey(*partition, span.last_offset), None)
             for span in self._aborted.get(partition, ())
@@ -208,7 +208,7 @@ class TransactionFold(Fold):
         ]
 
     def forget_partitions(self, partitions: Iterable[PartitionId]) -> list[TransactionChange]:
-        """Decide to delete all records about deleted partitions."""
+        """Return the changes that delete all records about deleted partitions."""
         gone = set(partitions)
         changes = [change for each in gone for change in self.forget_aborted(each, 0, 0)]
         for each, added in self.partitions.items():
@@ -224,7 +224,7 @@ class TransactionFold(Fold):
         return changes
 
     def apply(self, change: TransactionChange) -> None:
-        """Apply one change; the only place that modifies this state, live and on replay."""
+        """Apply one change, new or replayed at start; nothing else modifies this state."""
         key, value = change
         match key:
             case TransactionKey():

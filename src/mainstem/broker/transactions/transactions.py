@@ -60,7 +60,7 @@ _MAX_ID_LENGTH = 1_000
 
 
 class ProducerSession(NamedTuple):
-    """A producer's id and epoch from now on, and when they are durable."""
+    """The new id and epoch of a producer; ``durable``: when they are stored."""
 
     producer_id: int
     epoch: int
@@ -81,7 +81,7 @@ class TransactionDescription(msgspec.Struct, frozen=True):
 
 
 class Transactions:
-    """The door to transactions; synchronous and thread-safe."""
+    """Public interface of transactions; synchronous and thread-safe."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class Transactions:
         committed: bool,
         bumps_epoch: bool = False,
     ) -> ProducerSession:
-        """Commit or abort; with ``bumps_epoch`` the producer gets a new epoch (KIP-890)."""
+        """Commit or abort a transaction; ``bumps_epoch``: with a new producer epoch (KIP-890)."""
         with self._turn():
             was = self.fold.transactions.get(transactional_id)
             now_ms = self._now_ms()
@@ -247,14 +247,14 @@ class Transactions:
         ]
 
     def forget(self, partitions: Iterable[PartitionId]) -> None:
-        """Forget deleted partitions."""
+        """Remove deleted partitions from all transactions."""
         gone = list(partitions)
         self.completion.write(self.fold.forget_partitions(gone))
         for partition in gone:
             self._view.forget(partition)
 
     def check_cut(self, topic: str, partition: int, end: int) -> None:
-        """Refuse a truncation that would cut a transaction in two; takes the lock."""
+        """Raise InvalidSetting if truncation would remove part of a transaction; takes the lock."""
         with self._state.lock:
             at = self._state.at(topic, partition)
             bounds = self._state.log.bounds(at)
@@ -268,7 +268,7 @@ class Transactions:
             )
 
     def cut(self, partition: PartitionId) -> None:
-        """Forget aborted transactions after a truncated partition's new end."""
+        """After a truncation, delete aborted transactions beyond the partition's new end."""
         bounds = self._state.log.bounds(partition)
         self.completion.write(self.fold.forget_aborted(partition, bounds.start, bounds.end))
 
@@ -286,29 +286,29 @@ class Transactions:
             return self._view.stable(at, tail)
 
     def read_committed(self, topic: str, partition: int, offset: int, max_bytes: int) -> Committed:
-        """Return whole record batches before the last stable offset, with aborted transactions."""
+        """Return record batches before the last stable offset, with the aborted transactions."""
         return self.read_committed_at(self._state.at(topic, partition), offset, max_bytes)
 
     def read_committed_at(self, at: PartitionId, offset: int, max_bytes: int) -> Committed:
-        """Return the same by partition id, which a new topic of the same name never reuses."""
+        """Like ``read_committed``, by partition id, which no other topic of that name has."""
         data = self._state.log.read(at, offset, max_bytes)
         with self._state.lock:
             return self._view.view(at, offset, data)
 
     def is_pending(self, group: str, topic: str, partition: int) -> bool:
-        """Tell whether an ongoing transaction holds an uncommitted offset for a group."""
+        """Tell whether an ongoing transaction will commit an offset of a group in a partition."""
         with self._state.lock:
             return self.fold.is_pending(group, self._state.at(topic, partition))
 
     def started_at(self, topic: str, partition: int) -> dict[int, int]:
-        """Return by producer id the first offset of its ongoing transaction in a partition."""
+        """Return the first offset of each ongoing transaction in a partition, by producer id."""
         with self._state.lock:
             return dict(self.fold.open.get(self._state.at(topic, partition), {}))
 
     # Administration
 
     def describe(self, transactional_id: str) -> TransactionDescription:
-        """Return a transactional id; raises UnknownTransaction."""
+        """Return the description of a transactional id; raises UnknownTransaction."""
         with self._state.lock:
             found = self.fold.transactions.get(transactional_id)
             if found is None:
@@ -316,7 +316,7 @@ class Transactions:
             return self._described(transactional_id, found)
 
     def every(self) -> list[TransactionDescription]:
-        """Return the description of every transactional id."""
+        """Return the descriptions of all transactional ids."""
         with self._state.lock:
             return [self._described(*item) for item in sorted(self.fold.transactions.items())]
 
@@ -344,13 +344,13 @@ class Transactions:
             self.completion.expire()
 
     def next_deadline(self) -> int | None:
-        """Return when ``tick`` is next due, as a time of day; None if never."""
+        """Return when ``tick`` is next due, in wall-clock ms; None if never."""
         with self._state.lock:
             return self.completion.next_deadline()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Hold the lock, then call the collected callbacks without it."""
+        """Hold the lock during the ``with`` block, then call the collected callbacks without it."""
         with self._state.lock:
             yield
             calls, self.completion.calls = self.completion.calls, []
@@ -371,7 +371,7 @@ class Transactions:
         )
 
     def _ongoing(self, transactional_id: str, was: Transaction) -> list[TransactionChange]:
-        """Decide to begin the transaction, unless it is ongoing."""
+        """Return the change that begins a transaction; empty if it is ongoing."""
         if was.phase is TransactionPhase.ONGOING:
             return []
         now_ms = self._now_ms()

@@ -23,13 +23,13 @@ from mainstem.log.port import PartitionId
 from mainstem.log.segments.segment import Segment
 
 QUIET_MS = 10_000
-"""After this time with hardly any writes, the space reserved for the write-ahead log is freed."""
+"""After this many ms with hardly any writes, the write-ahead log's reserved space is freed."""
 _QUIET_STEPS = 4
 """Below this many allocation steps, the space of the write-ahead log is not worth freeing."""
 
 
 class _Mark(NamedTuple):
-    """The position of the write-ahead log at some time."""
+    """A position in the write-ahead log, noted at some time."""
 
     number: int
     used: int
@@ -37,9 +37,9 @@ class _Mark(NamedTuple):
 
 
 class Checkpoints:
-    """Knows which partitions changed since the last checkpoint, and makes the next one.
+    """Makes checkpoints of the partitions that have changed since the last checkpoint.
 
-    Shares the log's lock; methods that say so are called under it.
+    It shares the log's lock; the methods that say "under the lock" are called with it held.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Checkpoints:
         self._committer, self._deleted_files = committer, deleted_files
         self._options = options
         self.in_progress = threading.RLock()
-        """Held while recovery points are made durable; compaction holds it, too."""
+        """Held while recovery points are made durable, by checkpoints and by compaction."""
         self._dirty: dict[PartitionId, DiskPartition] = {}
         self._spare: str | None = None
         """An old write-ahead file whose space the next one uses."""
@@ -64,7 +64,7 @@ class Checkpoints:
         self._mark = _Mark(-1, 0, 0)
 
     def appended(self, partition: DiskPartition, size: int, batches: int = 1) -> None:
-        """Count data that recovery would have to read without a checkpoint; under the lock."""
+        """Count appended data, which recovery must read until a checkpoint; under the lock."""
         if not partition.is_dirty:
             self.changed(partition)
         self._bytes += size
@@ -76,12 +76,12 @@ class Checkpoints:
         partition.is_dirty = True
 
     def forget(self, partition: DiskPartition) -> None:
-        """Leave a deleted partition out of the next checkpoint; under the lock."""
+        """Leave a partition, which was deleted, out of the next checkpoint; under the lock."""
         self._dirty.pop(partition.id, None)
 
     @property
     def due(self) -> bool:
-        """Whether enough was written for a checkpoint."""
+        """Whether so much was written since the last checkpoint that the next one is due."""
         return (
             self._overdue
             or self._committer.wal.used >= self._options.checkpoint_wal_bytes
@@ -102,9 +102,10 @@ class Checkpoints:
             return is_quiet and (self._spare is not None or log.allocated > _QUIET_STEPS * step)
 
     def make(self, *, shrink: bool = False) -> None:
-        """Bring the manifest up to date, and drop the write-ahead log before it.
+        """Make a checkpoint: update the manifest, and remove the older write-ahead files.
 
-        ``shrink``: the next write-ahead file begins empty, and no space is kept for another one.
+        ``shrink``: frees disk space: the next write-ahead file begins empty, and no old file is
+        kept for reuse.
         """
         with self.in_progress:
             number = self._committer.wal.number + 1
@@ -144,7 +145,7 @@ class Checkpoints:
             self._remove_wal_before(number, keep_one=not shrink)
 
     def _save(self, dirty: dict[PartitionId, DiskPartition]) -> None:
-        """Make the recovery points of changed partitions durable."""
+        """Sync the segments of changed partitions, and encode their recovery points."""
         if len(dirty) >= self._options.sync_all_from:
             self._save_with_one_sync(list(dirty.values()))
             return
@@ -155,7 +156,7 @@ class Checkpoints:
         self.sync_names(names)
 
     def _save_with_one_sync(self, dirty: list[DiskPartition]) -> None:
-        """Like ``_save``, but sync the whole file system, which is cheaper for many partitions."""
+        """Do the same as ``_save`` by one sync of the file system: cheap for many partitions."""
         with self._lock:
             described = [
                 (each, each.record(), [(part, part.size) for part in each.segments])
@@ -184,7 +185,7 @@ class Checkpoints:
                 partition.names_synced = max(made, partition.names_synced)
 
     def capture(self, partition: DiskPartition, names: dict[DiskPartition, int]) -> PartitionRecord:
-        """Return a recovery point with its segments synced; ``names`` are still to be synced."""
+        """Sync a partition's segments, but not its directory; return the recovery point."""
         with self._lock:
             record = partition.record()
             segments = [(each, each.size) for each in partition.segments]
@@ -202,8 +203,8 @@ class Checkpoints:
     def sync_segments(self, segments: list[tuple[Segment, int]]) -> None:
         """Make segments durable up to sizes whose bytes are known to be written.
 
-        Not up to their current sizes: of batches appended atomically since then only the space is
-        reserved, until their commit writes them.
+        Beyond these sizes there may be space that is only reserved, for atomic appends whose commit
+        has not written them yet.
         """
         for segment, size in segments:
             if size > segment.synced_size:
@@ -217,7 +218,7 @@ class Checkpoints:
             segment.forget_index()
 
     def sync_names(self, names: dict[DiskPartition, int]) -> None:
-        """Make the directory entries of new files durable, and those of their directories."""
+        """Sync the directories of new files, so that the files' names are durable."""
         if not names:
             return
         try:

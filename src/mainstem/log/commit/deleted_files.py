@@ -1,8 +1,8 @@
 """Files that are no longer part of the log, removed once that is durable.
 
 A file is removed only after the write-ahead log durably says that it is not needed, and before a
-checkpoint drops the entry that says so. A crash in between leaves files too many, never too few;
-recovery removes them.
+checkpoint drops the entry that says so. A crash in between may leave superfluous files, which
+recovery removes, but never loses a needed one.
 """
 
 import logging
@@ -31,17 +31,17 @@ class DeletedFiles:
         """Directories of deleted partitions, removed after their files."""
 
     def add_segment(self, segment: Segment) -> None:
-        """Note a segment and its index for removal; called with the log's lock held."""
+        """Collect a segment's files for removal; called with the log's lock held."""
         self._paths += (segment.path, segment.index_path)
 
     def add_partition(self, partition: DiskPartition) -> None:
-        """Remove all files of a partition and its directory later; under the lock."""
+        """Collect a partition's files and directory for removal; called with the lock held."""
         for segment in partition.segments:
             self.add_segment(segment)
         self._directories.append(partition.directory)
 
     def remove(self) -> None:
-        """Remove the files collected so far, once it is durable that they are not needed."""
+        """Commit, so that the collected files are durably unneeded, and then remove them."""
         with self._lock:
             if not self._paths and not self._directories:
                 return

@@ -1,4 +1,4 @@
-"""The ``Durable`` that ``append`` returns: done at once, or when the group commit is."""
+"""The ``Durable`` that ``append`` returns: a future, done at once or by the group commit."""
 
 import threading
 from collections.abc import Callable
@@ -12,7 +12,7 @@ Call = Callable[[MainstemError | None], None]
 
 
 class Commit:
-    """A future settled once by the committing thread; any number of threads may wait for it."""
+    """A future that the committing thread settles once; any number of threads may wait for it."""
 
     __slots__ = ("_calls", "_check_wait", "_error", "_hand_over", "_lock", "done")
 
@@ -24,11 +24,11 @@ class Commit:
         self._lock = threading.Lock()
         self._hand_over = hand_over
         self._check_wait = check_wait
-        """Raises in the event loop thread, which would deadlock waiting for its own commit."""
+        """Called before waiting; raises in the event loop thread, which makes the commit itself."""
         self._calls: list[Call] = []
         self._error: MainstemError | None = None
         self.done = False
-        """Whether it is settled: durable, or failed."""
+        """Whether the outcome is known: durable, or failed."""
 
     def settle(self, error: MainstemError | None = None) -> None:
         """Settle as durable, or as failed with ``error``; callbacks run in this thread.
@@ -44,7 +44,7 @@ class Commit:
         tail_watches.call_all(partial(each, error) for each in calls)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until durable; False on time-out; raises the error if the commit failed."""
+        """Wait until durable; False on time-out; raises the commit's error if it failed."""
         if not self.done and not self._wait(timeout):
             return False
         if self._error is not None:
@@ -52,7 +52,7 @@ class Commit:
         return True
 
     def then(self, call: Call) -> None:
-        """Call ``call`` when settled: at once in this thread, or later in the committing one."""
+        """Call ``call`` when done: at once in this thread, or later in the committing thread."""
         with self._lock:
             if not self.done:
                 self._calls.append(call)
@@ -60,7 +60,7 @@ class Commit:
         call(self._error)
 
     def hand_over(self) -> None:
-        """Write to the page cache, so that it survives kill -9, though not yet a power cut."""
+        """Write the append to the page cache: it then survives kill -9, but not yet a power cut."""
         if not self.done and self._hand_over is not None:
             self._hand_over()
 
@@ -86,7 +86,7 @@ class Commit:
 
 
 class _AtOnce:
-    """The Durable of appends that are durable before ``append`` returns."""
+    """The ``Durable`` of appends that were already durable when ``append`` returned."""
 
     __slots__ = ()
 

@@ -35,9 +35,9 @@ _logger = logging.getLogger("mainstem.log")
 SYNC_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
 GROUP_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 LAZY_S = 0.05
-"""How long a lazy sync, which has no waiter, is delayed so that others can share it."""
+"""Seconds by which a lazy sync, which nobody waits for, is delayed so that others can share it."""
 QUICK_S = 0.001
-"""The longest sync of a fast disk."""
+"""A disk is fast if its syncs take no longer, in seconds."""
 QUICK_RUN = 32
 """The number of fast syncs in a row after which a disk counts as fast."""
 QUICK_BYTES = 8 * 1024
@@ -52,11 +52,11 @@ class Group:
     ) -> None:
         self.commit = Commit(hand_over, check_wait)
         self.empty = True
-        """Whether it has no waiters."""
+        """Whether nobody waits for the group: it has no appends, or only lazy ones."""
         self.lazy = False
-        """Whether it must be committed a little later even without waiters."""
+        """Whether the group has lazy appends, so that it must be committed a little later."""
         self.size = 0
-        """The number of appends in it."""
+        """The number of appends in the group."""
         self.tails: dict[DiskPartition, tuple[int, Segment, int]] = {}
         """The new tail of each partition, with its segment and position."""
         self.memory_tails: dict[MemoryPartition, int] = {}
@@ -71,7 +71,7 @@ class Group:
 
 
 class Committer:
-    """Owns the write-ahead log and the current group; shares the log's lock."""
+    """Makes group commits; owns the write-ahead log and current group; shares the log's lock."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Committer:
         self._stopping = False
         self.wal = wal
         self.space = DiskSpace(files)
-        """Whether the disk is full."""
+        """Detects that the disk is full, and when it has space again."""
         self.loop_thread: int | None = None
         """The event loop thread that commits, so that it must never wait for a commit."""
         self.group = self.new_group()
@@ -101,7 +101,9 @@ class Committer:
         self.group_sizes = Histogram(GROUP_SIZES)
         """The distribution of appends per commit."""
         self.summon: Callable[[], None] = self._work.notify
-        """Called under the lock when a group begins; it must get the group committed soon."""
+        """Called under the lock when a group begins; it must arrange that ``commit`` is called
+        soon.
+        """
         self._quick_run = 0
 
     def start(self) -> None:
@@ -130,7 +132,7 @@ class Committer:
         return Group(self._hand_over, self._check_wait)
 
     def gather(self, *, lazy: bool = False) -> Group:
-        """Return the group to join, and get it committed: soon, or (``lazy``) a little later.
+        """Return the current group, and have it committed: soon, or (``lazy``) a little later.
 
         Under the lock.
         """
@@ -185,7 +187,7 @@ class Committer:
             self.flush()
 
     def commit(self) -> None:
-        """Make the current group durable and visible, and call its waiters."""
+        """Make the appends of the current group durable and visible, and call their callbacks."""
         with self._committing:
             self._commit()
 
@@ -224,7 +226,7 @@ class Committer:
             raise self.failed
 
     def fail(self, error: Exception, what: str) -> StorageFailed:
-        """Stop acknowledging for good; with or without the lock; the first error is kept."""
+        """Stop the log: acknowledge nothing any more; the first error is kept. Needs no lock."""
         if self.failed is None:
             problem: MainstemError = (
                 refusal(error, what)
@@ -269,9 +271,10 @@ class Committer:
         call_all(wakes)
 
     def finish_unsynced(self, group: Group) -> list[Wake]:
-        """Make a group visible that needs no sync, and was not gathered; return watches to call.
+        """Make a group visible that needs no sync (not the current one); return watches to call.
 
-        Under the lock. The write-ahead log has it in the page cache, so kill -9 keeps all of it.
+        Under the lock. Its write-ahead entries are in the page cache, so after kill -9 all of it is
+        kept.
         """
         self.flush()
         _write_deferred(group)
@@ -294,7 +297,7 @@ def _write_deferred(group: Group) -> None:
 
 
 def _reveal(group: Group) -> list[Wake]:
-    """Move the tails; return the watches to call."""
+    """Make a group visible by moving the partitions' tails; return the watches to call."""
     wakes: list[Wake] = []
     for partition, (tail, segment, position) in group.tails.items():
         partition.reveal_at(tail, segment, position)

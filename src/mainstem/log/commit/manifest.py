@@ -1,7 +1,7 @@
-"""The manifest: every partition and its recovery point, as of the last checkpoint.
+"""The manifest: a file with every partition and its recovery point, as of the last checkpoint.
 
-Two copies are written, each replaced by a rename, so that one damaged file does no harm. Opening
-reads the manifest instead of listing ten thousand directories.
+Two copies of the file are kept, each replaced by a rename, so that damage to one does no harm.
+Opening reads the manifest instead of listing ten thousand directories.
 """
 
 import struct
@@ -14,7 +14,7 @@ from mainstem.log.disk_partition import PartitionRecord
 from mainstem.log.files.files import Files
 
 FORMAT = 1
-"""The version of everything in the data directory."""
+"""The format version of all files in the data directory."""
 NAMES = ("manifest", "manifest.copy")
 
 _HEAD = struct.Struct(">8sII")
@@ -27,9 +27,9 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     wal_number: int
     """The write-ahead file at which recovery begins; 0 if there is none yet."""
     wal_sequence: int
-    """The sequence number of its first entry."""
+    """The sequence number of the first entry of that write-ahead file."""
     partitions: list[msgspec.Raw]
-    """Every partition, encoded; unchanged ones are not encoded again."""
+    """All partitions, each already encoded, as those unchanged are not encoded again."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -38,7 +38,7 @@ _partition_decoder = msgspec.msgpack.Decoder(PartitionRecord)
 
 
 def encode_partition(record: PartitionRecord) -> msgspec.Raw:
-    """Encode one partition; reused until it changes."""
+    """Encode one partition; the caller keeps the result until the partition changes."""
     return msgspec.Raw(_encoder.encode(record))
 
 
@@ -54,7 +54,7 @@ def decode_partition(encoded: msgspec.Raw) -> PartitionRecord:
 
 
 def write(files: Files, wal_number: int, wal_sequence: int, parts: list[msgspec.Raw]) -> None:
-    """Replace the manifest; durable on return."""
+    """Replace both copies of the manifest; durable on return."""
     body = _encoder.encode(Manifest(wal_number, wal_sequence, parts))
     data = _HEAD.pack(_MAGIC, FORMAT, _check(FORMAT, body)) + body
     for name in NAMES:
@@ -69,7 +69,7 @@ def write(files: Files, wal_number: int, wal_sequence: int, parts: list[msgspec.
 
 
 def read(files: Files) -> tuple[Manifest | None, list[str]]:
-    """Return the newest intact manifest (None in a new directory), and what was damaged."""
+    """Return the newest intact manifest (None in a new directory), and messages about damage."""
     found: list[Manifest] = []
     damage: list[str] = []
     present = [name for name in NAMES if name in files.names("")]

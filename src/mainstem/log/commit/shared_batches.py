@@ -14,27 +14,27 @@ from mainstem.log.commit.wal import Entry, Kind, Part, decode_parts, encode_part
 from mainstem.log.files.files import Buffer
 
 _COUNTS = struct.Struct(">II")
-"""How many different batches there are, and how many places."""
+"""Header of the payload: the number of different batches, and of places to write them to."""
 _LENGTH = struct.Struct(">I")
 _PLACE = struct.Struct(">20sqII?Iqi")
-"""Partition, segment, generation, position, whether it is synced; the batch; offset and epoch."""
+"""One place: partition, segment, generation, position, synced; batch number; offset, epoch."""
 _PLACED = struct.Struct(">q4xi")
 """Base offset and leader epoch of a batch."""
 _SAME_FROM = 16
-"""From here on copies of a batch are alike; before, only base offset and epoch may differ."""
+"""Copies of a batch are equal from this byte on; before, base offset and epoch may differ."""
 
 
 def sources(batches: Iterable[Buffer]) -> list[int]:
-    """Return for each batch the number of the first one that it is a copy of: its own, or another.
+    """Return for each batch the index of the first batch that it equals, which may be itself.
 
-    Batches are alike whatever their base offset and leader epoch.
+    Base offset and leader epoch are not compared.
     """
     first: dict[bytes, int] = {}
     return [first.setdefault(bytes(each[_SAME_FROM:]), at) for at, each in enumerate(batches)]
 
 
 def encode_append(parts: Sequence[Part], copies: Sequence[int]) -> tuple[Kind, list[Buffer]]:
-    """Return kind and payload of the entry; ``copies`` are the parts' ``sources``."""
+    """Return kind and payload of an append's entry; ``copies``: the result of ``sources``."""
     if all(source == at for at, source in enumerate(copies)):
         return Kind.APPEND, encode_parts(parts)
     numbers: dict[int, int] = {}
@@ -52,7 +52,7 @@ def encode_append(parts: Sequence[Part], copies: Sequence[int]) -> tuple[Kind, l
 
 
 def appended_parts(entry: Entry) -> Iterator[Part]:
-    """Yield the batches of an entry, each as it was appended; none if it is of another kind."""
+    """Yield the batches of an APPEND or APPEND_SHARED entry, as they were appended."""
     if entry.kind is Kind.APPEND:
         yield from decode_parts(entry.payload)
     elif entry.kind is Kind.APPEND_SHARED:

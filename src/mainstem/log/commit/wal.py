@@ -1,17 +1,17 @@
 """The write-ahead log: one file shared by all partitions, so that one sync commits them all.
 
-How this works: entries are collected in memory and written by ``flush`` in one call, followed by
-zeros that mark the end; the group commit syncs the file afterwards. Entries have consecutive
-sequence numbers, so that a missing one is noticed. Space is reserved before an entry is accepted,
-so a full disk refuses an append up front and never fails a commit.
+How this works: entries are collected in memory; ``flush`` writes them in one call, followed by
+zeros that mark the end; then the group commit syncs the file. Entries have consecutive sequence
+numbers, so that a missing one is noticed. Space is reserved before an entry is accepted, so a full
+disk refuses an append up front and never fails a commit.
 
 Files are reused without clearing them. Each use has a random salt (in the file's name), and the
-checksum of an entry is seeded with the salt and the entry's position. So neither remains of an
-earlier use, nor an event that looks like an entry, nor a copy of an entry inside an event is ever
-mistaken for one.
+checksum of an entry is seeded with the salt and the entry's position. So nothing else is mistaken
+for an entry: neither remains of an earlier use, nor an event that looks like an entry, nor a copy
+of an entry inside an event.
 
 Applying an entry is idempotent: an appended batch says at which position of which segment its bytes
-belong. So recovery writes every entry since the checkpoint again, without checking what of it had
+belong. So recovery writes every entry since the checkpoint again, without checking which bytes had
 already reached the segment.
 """
 
@@ -31,12 +31,12 @@ _MAGIC = 0x6D737431
 _MAGIC_BYTES = _MAGIC.to_bytes(4, "big")
 _CHECKED_FROM = 12
 PART_OVERHEAD = 64
-"""Upper bound of what part, entry and frame headers add to a batch."""
+"""Upper bound of the bytes that the headers of part, entry and frame add to a batch."""
 _PART = struct.Struct(">20sqII?I")
 _COUNT = struct.Struct(">H")
 _MANY = 0xFFFF
 _LARGE_COUNT = struct.Struct(">I")
-"""Follows a count of _MANY."""
+"""The real count, which follows if the count field holds _MANY."""
 _CHECK = struct.Struct(">I")
 _CHECK_AT = 8
 _ONE_PART = struct.Struct(">IIIxxxBQH20sqII?I")
@@ -44,7 +44,7 @@ _ONE_PART = struct.Struct(">IIIxxxBQH20sqII?I")
 
 
 class Kind(IntEnum):
-    """The kind of an entry."""
+    """The kind of a write-ahead entry."""
 
     APPEND = 1
     """Batches, each with its partition, segment and position: all of them or none."""
@@ -57,11 +57,11 @@ class Kind(IntEnum):
     CUT = 5
     """The start offset of a partition was moved forward."""
     REPLACE = 6
-    """Segments were replaced by others; holds the partition's new recovery point."""
+    """Segments were replaced by others; the entry holds the partition's new recovery point."""
     OPENED = 7
-    """A process is about to append; found at the next opening, it means an unclean stop."""
+    """A process is about to append; if the next opening finds this entry, the stop was unclean."""
     APPEND_SHARED = 8
-    """As APPEND, but a batch that several partitions have is in it once (``shared_batches``)."""
+    """Like APPEND, but a batch for several partitions is stored once (``shared_batches``)."""
 
 
 _END = bytes(_FRAME.size)
@@ -87,7 +87,7 @@ class Part(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One entry as it was read back."""
+    """One entry, as read back by recovery."""
 
     kind: Kind
     payload: memoryview
@@ -95,14 +95,14 @@ class Entry(NamedTuple):
 
 
 class WalFile(NamedTuple):
-    """A write-ahead file by its name."""
+    """The name of a write-ahead file, in parts."""
 
     number: int
     salt: int
 
     @property
     def path(self) -> str:
-        """Its path in the data directory."""
+        """The file's path in the data directory."""
         return f"{DIRECTORY}/{self.number:010d}-{self.salt:08x}.wal"
 
 
@@ -148,7 +148,7 @@ def decode_parts(payload: memoryview) -> Iterator[Part]:
 
 
 class WriteAheadLog:
-    """The file being written; its methods are called under the log's lock."""
+    """The write-ahead log, with the file being written; used under the log's lock."""
 
     def __init__(self, place: WalFile, file: OpenFile, sequence: int, step_bytes: int) -> None:
         self._step_bytes = step_bytes
@@ -158,7 +158,7 @@ class WriteAheadLog:
         """The sequence number of the next entry."""
         self.file = file
         self.written = 0
-        """Bytes of whole entries in the file."""
+        """Bytes of the entries that were written to the file."""
         self.opened = False
         """Whether the file holds a durable OPENED entry."""
         self.allocated = self.file.size()
@@ -169,7 +169,7 @@ class WriteAheadLog:
 
     @property
     def pending(self) -> bool:
-        """Whether there are entries not yet written."""
+        """Whether entries are waiting for the next flush."""
         return bool(self._pending)
 
     @property
@@ -220,7 +220,7 @@ class WriteAheadLog:
             self._pending, self.pending_bytes = [], 0
 
     def switch(self, place: WalFile, file: OpenFile) -> None:
-        """Continue in a prepared file; all entries so far must be flushed."""
+        """Continue in another file, made by ``prepare``; all entries must have been flushed."""
         self.number, self._salt = place
         self.file = file
         self.written = 0
@@ -229,7 +229,7 @@ class WriteAheadLog:
 
 
 def prepare(files: Files, number: int, recycled: str | None) -> tuple[WalFile, OpenFile]:
-    """Create the next file, reusing an old one if given; its name is durable on return."""
+    """Create the next write-ahead file, by renaming ``recycled`` if given; durable on return."""
     place = WalFile(number, files.salt())
     source = recycled or _UNNAMED
     unnamed = files.open(source, create=recycled is None)
@@ -243,7 +243,7 @@ def prepare(files: Files, number: int, recycled: str | None) -> tuple[WalFile, O
 
 
 def sync(files: Files, first_number: int) -> None:
-    """Make every entry since the checkpoint durable."""
+    """Sync all write-ahead files since the checkpoint, so that their entries are durable."""
     for place in listed(files):
         if place.number >= first_number:
             files.open(place.path).sync()
@@ -254,10 +254,10 @@ class Scan(NamedTuple):
 
     entries: list[Entry]
     last: WalFile | None
-    """The newest file there is."""
+    """The newest existing write-ahead file, None if there is none."""
     next_sequence: int
     lost: list["Lost"]
-    """Damaged or missing parts."""
+    """The damaged or missing parts that were found."""
 
 
 class Lost(NamedTuple):
@@ -269,7 +269,7 @@ class Lost(NamedTuple):
 
 
 def first_sequence(files: Files, place: WalFile) -> int:
-    """Return the number of a file's first entry, 1 if it has none."""
+    """Return the sequence number of a file's first entry, 1 if the file has no entry."""
     file = files.open(place.path)
     entry = _entry_at(memoryview(file.pread(file.size(), 0)), 0, place.salt)
     return 1 if entry is None else entry.sequence
@@ -307,7 +307,7 @@ def _lost(place: WalFile, position: int, problem: str, data: memoryview) -> Lost
 
 
 def _is_end(data: memoryview, position: int) -> bool:
-    """Tell whether the end mark is at this position."""
+    """Tell whether the end mark (zeros) is at this position."""
     return data[position : position + len(_END)] == _END
 
 

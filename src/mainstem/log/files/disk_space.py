@@ -1,4 +1,4 @@
-"""Detects that the disk is full when an append fails, and later that it has space again."""
+"""Detects that the disk is full, by failed appends, and later that it has space again."""
 
 import logging
 
@@ -20,10 +20,10 @@ class DiskSpace:
         """Whether an append was refused since the last check."""
         self.place = "the data directory"
         self.full: str | None = None
-        """Why appends are refused, None while there is space."""
+        """The message of the failed append while the disk is full; None while there is space."""
 
     def refusal(self, error: OSError, what: str) -> StorageFull | StorageFailed:
-        """Return the error for a refused append, and remember if the disk is full."""
+        """Return the error to raise for a failed append; notes if the disk is full."""
         found = refusal(error, what)
         if isinstance(found, StorageFull):
             self._refused = True
@@ -33,7 +33,7 @@ class DiskSpace:
         return found
 
     def look(self) -> None:
-        """Check whether there is space again, unless an append was just refused."""
+        """Check whether there is space again, unless an append was refused since the last check."""
         if self.full is None:
             return
         refused, self._refused = self._refused, False

@@ -27,7 +27,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 READERS_S = 10.0
-"""How long locking a directory waits for processes that only read it."""
+"""How many seconds locking a directory waits for processes that only read it."""
 _LOOK_S = 0.005
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -67,13 +67,13 @@ class Files(Protocol):
         """Open for reading and writing; raises FileNotFoundError unless created."""
 
     def make_dir(self, path: str) -> None:
-        """Make a directory, and those above it; no error if it is there."""
+        """Make a directory and its parents; no error if it exists."""
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a directory; empty if it does not exist."""
+        """Return the names in a directory; none if it does not exist."""
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file, replacing what was there."""
+        """Rename a file; replaces an existing file of the new name."""
 
     def remove(self, path: str) -> None:
         """Remove a file or an empty directory; no error if it does not exist."""
@@ -91,14 +91,14 @@ class Files(Protocol):
         """Lock the directory for this process, or raise DirectoryInUse naming the holder."""
 
     def check_there(self) -> None:
-        """Raise OSError if the directory was deleted, since writes to it would be lost."""
+        """Raise OSError if the data directory was deleted: writes to its files would be lost."""
 
     def unlock(self) -> None:
         """Unlock the directory."""
 
 
 def refusal(error: OSError, what: str) -> StorageFull | StorageFailed:
-    """Return the StorageFull or StorageFailed for an OSError."""
+    """Convert an OSError to StorageFull or StorageFailed."""
     if error.errno in _FULL:
         return StorageFull(
             f"no space left while {what} ({error.strerror}): nothing of it was kept; "
@@ -167,12 +167,13 @@ class RealFiles:
     """A directory of the operating system."""
 
     def __init__(self, root: Path, *, brief: bool = False) -> None:
-        """Use a directory; ``brief`` tells others that this process will soon end by itself."""
+        """Use a directory; ``brief``: the lock file says that this process ends soon."""
         self._root = os.fspath(root)
         self._brief = brief
         self._lock_fd = -1
         self._spare_fd = -1
-        """A reserve: closed on EMFILE, so that a directory can still be synced."""
+        """A spare descriptor: closed on EMFILE, so that a directory can still be opened and synced.
+        """
         self._spare_lock = threading.Lock()
 
     def _path(self, path: str) -> str:
@@ -184,7 +185,7 @@ class RealFiles:
         return RealFile(open_file(self._path(path), flags))
 
     def make_dir(self, path: str) -> None:
-        """Make a directory, and those above it."""
+        """Make a directory and its parents."""
         full = self._path(path)
         try:
             os.mkdir(full, 0o750)  # noqa: PTH102 - hot with many topics
@@ -199,7 +200,7 @@ class RealFiles:
             return []
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file, replacing what was there."""
+        """Rename a file; replaces an existing file of the new name."""
         Path(self._path(old)).replace(self._path(new))
 
     def remove(self, path: str) -> None:
@@ -251,7 +252,7 @@ class RealFiles:
     def lock(self, listens: str | None, admin: str | None = None) -> None:
         """Lock the directory for this process; idempotent.
 
-        The kernel drops the flock when its holder ends, so a lock file without flock is stale.
+        The kernel releases the flock when its holder ends; a lock file without a flock is stale.
         """
         if self._lock_fd >= 0:
             return
@@ -285,7 +286,7 @@ class RealFiles:
             self.forget_lock()
 
     def forget_lock(self) -> None:
-        """Close the lock's descriptor, which unlocks only if no other process has it."""
+        """Close the lock's descriptor, which keeps the lock if another process has inherited it."""
         for fd in (self._lock_fd, self._spare_fd):
             if fd >= 0:
                 os.close(fd)
@@ -323,7 +324,7 @@ def _forget_in_children(files: RealFiles) -> None:
 
 
 def in_use(root: str, holder: bytes) -> str:
-    """Return a message: who holds the directory, by its lock file, and what to do."""
+    """Return a message: which process holds the directory, by the lock file, and what to do."""
     try:
         about = json.loads(holder)
         pid, listens = int(about["pid"]), about["listens"]

@@ -1,10 +1,10 @@
 """Files of a data directory opened read-only: writes stay in memory.
 
 How this works: the log opens the directory as usual, recovery included, but on files that keep
-writes in memory pages of their own. So it works on a read-only file system, and changes nothing on
-any other. The flock is shared: a writing process excludes us, a reading one does not. Once open, a
-reader may unlock: batches never move, an open file outlives its deletion, and the ends of all
-partitions are known.
+written pages in memory. So it works on a read-only file system, and changes nothing on any other.
+The flock is shared: a process that writes excludes readers, readers do not exclude one another.
+Once the log is open, a reader may unlock: batches never move, an open file outlives its deletion,
+and the ends of all partitions are known.
 """
 
 import errno
@@ -98,7 +98,7 @@ class LayeredFile:
         return page
 
     def _read_below(self, position: int, end: int) -> bytes:
-        """Return the bytes on disk, with zeros beyond the end."""
+        """Return bytes as they are on disk, with zeros beyond the end of the file."""
         there = max(0, min(end, self._below_size) - position)
         data = b"" if self._below is None or not there else self._below.pread(there, position)
         return data + bytes(end - position - len(data))
@@ -131,12 +131,12 @@ class ReadOnlyFiles:
         return file
 
     def changed(self, file: LayeredFile) -> None:
-        """Keep a file's changes in memory, as it differs from the disk now."""
+        """Keep a file open whose contents now differ from the disk, as its pages are in memory."""
         if self._open.get(file.path) is file:
             self._changed[file.path] = file
 
     def make_dir(self, path: str) -> None:
-        """Make a directory in memory."""
+        """Add a directory in memory only."""
         self._made.add(path)
 
     def names(self, path: str) -> list[str]:
@@ -149,14 +149,14 @@ class ReadOnlyFiles:
         return sorted(found)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file in memory, replacing what was there."""
+        """Rename a file in memory only; replaces an existing file of the new name."""
         file = self.open(old)
         self.remove(old)
         file.path = new
         self._open[new] = self._changed[new] = file
 
     def remove(self, path: str) -> None:
-        """Remove a name in memory."""
+        """Hide a file or directory, which stays on disk."""
         self._changed.pop(path, None)
         self._open.pop(path, None)
         self._made.discard(path)

@@ -27,7 +27,7 @@ def open_file(path: str, flags: int, mode: int = 0o640) -> int:
 
 
 def open_lock(root: str, flags: int) -> int:
-    """Open the lock file of a data directory; raises LinkedFile if it is anything else."""
+    """Open the lock file; raises LinkedFile if it is a link, or not a lock file."""
     path = f"{root}/lock"
     # O_NONBLOCK: opening a FIFO would wait for ever.
     fd = open_file(path, flags | os.O_NONBLOCK)
@@ -48,7 +48,7 @@ def read_lock(fd: int) -> bytes:
 
 
 def check_no_links(root: str) -> None:
-    """Raise LinkedFile if a name in the data directory, or a partition's directory, is a link."""
+    """Raise LinkedFile if the data directory contains a link, or a partition's directory is one."""
     for directory in _DIRECTORIES:
         place = f"{root}/{directory}" if directory else root
         try:

@@ -1,7 +1,7 @@
 """Recovery: opening a data directory after a clean stop, a crash or a power cut.
 
 How this works: the manifest holds the recovery point of every partition, and the write-ahead log
-what happened since. If that is empty, the stop was clean and there is nothing to do. Otherwise
+what happened since. If that log is empty, the stop was clean and there is nothing to do. Otherwise
 
 1. its entries are applied to the partitions (created, deleted, cut, replaced), and the batches in
    it are written to their segments again, whether or not they are there already;
@@ -50,16 +50,16 @@ class Report(msgspec.Struct):
 
     clean: bool = True
     entries: int = 0
-    """Entries of the write-ahead log that were applied."""
+    """The number of write-ahead entries that were applied."""
     partitions: int = 0
-    """Partitions whose tails were read."""
+    """The number of partitions whose tails were read."""
     scanned_bytes: int = 0
     findings: list[str] = []
-    """What was damaged or torn, and where it is now."""
+    """Messages: what was damaged or torn, and where in quarantine it is now."""
 
 
 class Recovered(NamedTuple):
-    """A recovered directory."""
+    """The contents of a recovered directory."""
 
     partitions: dict[PartitionId, DiskPartition]
     wal: WriteAheadLog
@@ -75,7 +75,7 @@ def recover(
     wal_step_bytes: int,
     sync_all_from: int,
 ) -> Recovered:
-    """Recover the directory, so that it can be served."""
+    """Recover a data directory, and return its contents, ready to be served."""
     known, damage = manifest.read(files)
     report = Report(findings=list(damage))
     if known is None:
@@ -134,7 +134,7 @@ def _make_directories(files: Files) -> None:
 
 
 class _Recovery:
-    """One pass over the write-ahead log and the tails of the partitions it touched."""
+    """One run of recovery: applies the write-ahead log, then reads the tails it touched."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class _Recovery:
         """Removed segments (base offset, generation) by partition key."""
         self._deleted: set[PartitionId] = set()
         self._together: list[list[Part]] = []
-        """Atomic appends: all batches of each are recovered, or none."""
+        """The batches of each atomic append, which are all recovered, or none."""
 
     def run(self, entries: list[Entry], number: int, sequence: int) -> None:
         """Apply the entries, read the tails, sync, and write a new manifest."""
@@ -179,7 +179,7 @@ class _Recovery:
                 self._files.remove(place.path)
 
     def _settle(self, ends: list[TailRecovery]) -> None:
-        """Make the recovered tails durable, and report them."""
+        """Truncate unusable bytes, make the recovered tails durable, and add them to the report."""
         at_once = len(ends) >= self._sync_all_from
         for end in ends:
             end.settle(sync=not at_once)
@@ -194,7 +194,7 @@ class _Recovery:
         self._files.sync_dir(PARTITIONS)
 
     def _fold(self, entry: Entry) -> None:
-        """Apply an entry to the set of partitions."""
+        """Apply an entry to the partitions in memory; ``_redo`` writes the batches of entries."""
         match entry.kind:
             case Kind.APPEND | Kind.APPEND_SHARED:
                 self._expect(list(appended_parts(entry)))
@@ -256,7 +256,7 @@ class _Recovery:
         self._gone[partition.key].update(gone)
 
     def _redo(self, entry: Entry) -> None:
-        """Write the batches of an entry to their segments."""
+        """Write the batches of an entry to their segments again."""
         for part in appended_parts(entry):
             partition = self._partitions.get(_partition_id(part.key))
             if partition is None or self._is_gone(part):
@@ -268,7 +268,7 @@ class _Recovery:
                 file.pwrite(part.batch, part.position)
 
     def _read_ends(self) -> list[TailRecovery]:
-        """Read every touched tail, again until each atomic append is complete or absent."""
+        """Read touched tails; repeat until each atomic append is recovered whole or not at all."""
         found: dict[PartitionId, TailRecovery] = {}
         points = {each: self._partitions[each].record() for each in self._partitions}
         limits = dict.fromkeys(self._partitions, NO_LIMIT)
@@ -289,7 +289,7 @@ class _Recovery:
     def _tighten(
         self, limits: dict[PartitionId, int], points: dict[PartitionId, PartitionRecord]
     ) -> list[PartitionId]:
-        """Exclude batches of incomplete atomic appends; return the partitions to read again."""
+        """Exclude the batches of incomplete atomic appends; return the partitions to read again."""
         tightened: dict[PartitionId, None] = {}
         for parts in self._together:
             there: list[tuple[PartitionId, int]] = []
@@ -319,7 +319,7 @@ class _Recovery:
         return DiskPartition.load(self._files, self._file_cache, record)
 
     def _remove_deleted(self) -> None:
-        """Remove the files of deleted partitions, even of those not in the manifest."""
+        """Remove the files of deleted partitions, even if the manifest does not list them."""
         for partition_id in sorted(self._deleted - self._partitions.keys()):
             directory = f"{PARTITIONS}/{partition_id.topic_id}-{partition_id.number}"
             try:

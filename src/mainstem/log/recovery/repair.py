@@ -24,17 +24,17 @@ from mainstem.log.segments.segment import Segment
 
 
 class Repaired(msgspec.Struct):
-    """What was repaired, and what is lost."""
+    """The result of a repair: what was repaired, and what is lost."""
 
     manifest_rebuilt: bool = False
     segments: int = 0
-    """Segments that were rewritten."""
+    """The number of segments that were rewritten."""
     restored: int = 0
-    """Batches whose offset was restored from their neighbours."""
+    """The number of batches whose base offset was damaged, and restored from their neighbours."""
     lost: list[str] = []
-    """Ranges that could not be read; their segments are copied to quarantine."""
+    """Messages: ranges that could not be read; the original segments are in quarantine."""
     findings: list[str] = []
-    """What recovery found."""
+    """Messages about what recovery found when the directory was opened."""
 
 
 def repair(files: Files, now_ms: Callable[[], int]) -> Repaired:
@@ -131,7 +131,7 @@ def _rebuild_manifest(files: Files, now_ms: Callable[[], int]) -> None:
 
 
 def _find_segments(files: Files, partition: DiskPartition, now_ms: int) -> None:
-    """Collect the newest generation of each offset range, as far as it can be read."""
+    """Add the newest segment file of each offset range, up to the first damage in it."""
     newest: dict[int, int] = {}
     for base, generation in segment_names(files, partition.directory):
         newest[base] = max(generation, newest.get(base, -1))

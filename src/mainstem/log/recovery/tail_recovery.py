@@ -1,7 +1,8 @@
 """Recovers the tail of a partition after an unclean stop: the batches after its recovery point.
 
-First the tail is only read, so that it can be read again with a lower limit. Then bytes that cannot
-be used are copied to ``quarantine/``. Only when the copies are durable is anything truncated.
+At first the tail is only read, so that it can be read again, up to a lower offset. Then bytes that
+cannot be used are copied to ``quarantine/``. Only when the copies are durable is anything
+truncated.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,13 +20,13 @@ _WINDOW = 4 * 1024 * 1024
 
 
 class TailRecovery:
-    """The tail of one partition: read, quarantine, settle."""
+    """Recovers one partition's tail: call ``read``, then ``quarantine``, then ``settle``."""
 
     def __init__(self, files: Files, partition: DiskPartition, limit: int) -> None:
         self._files = files
         self._limit = limit
         self._leftovers: list[tuple[Segment, int, str]] = []
-        """Unusable bytes: the segment, the position, and the reason."""
+        """Bytes that are not part of the log: segment, position, and reason."""
         self._outdated: list[Segment] = []
         self._missing: set[Segment] = set()
         self._untouchable = False
@@ -34,7 +35,7 @@ class TailRecovery:
         self.findings: list[str] = []
 
     def read(self, gone: set[tuple[int, int]], now_ms: Callable[[], int]) -> None:
-        """Accept batches that are complete and in order; changes nothing on disk."""
+        """Accept the tail's batches while complete and in order; changes nothing on disk."""
         partition = self.partition
         present = sorted(segment_names(self._files, partition.directory))
         # Segments before the start may be gone already, removed by an interrupted recovery.
@@ -130,7 +131,7 @@ class TailRecovery:
         return "" if len(window) == _WINDOW or position == len(view) else "a batch is cut off"
 
     def _out_of_place(self, header: BatchHeader) -> str:
-        """Return why a complete batch is not the next one, or an empty string."""
+        """Return why a complete batch does not continue the log; an empty string if it does."""
         due = self.partition.end
         if header.base_offset != due:
             return f"offset {header.base_offset} stands where {due} is due"
@@ -141,7 +142,7 @@ class TailRecovery:
         return ""
 
     def quarantine(self) -> bool:
-        """Copy unusable bytes to quarantine and report them; tell if there were any."""
+        """Copy unusable bytes to quarantine, and report them; return whether there were any."""
         copied = False
         for segment, position, reason in self._leftovers:
             data = segment.file.pread(segment.file.size() - position, position)
@@ -157,7 +158,7 @@ class TailRecovery:
         return copied
 
     def settle(self, *, sync: bool) -> None:
-        """Truncate what is not part of the log; with ``sync``, make the rest durable."""
+        """Truncate bytes that are not part of the log; ``sync``: make the rest durable."""
         partition = self.partition
         if not self._untouchable:
             for segment, position, _ in self._leftovers:
@@ -179,7 +180,7 @@ class TailRecovery:
 
 
 def segment_names(files: Files, directory: str) -> Iterator[tuple[int, int]]:
-    """Yield (base, generation) of the segments in a directory."""
+    """Yield (base offset, generation) of each segment in a directory, from its file name."""
     for name in files.names(directory):
         base, _, generation = name.removesuffix(".seg").partition("-")
         if name.endswith(".seg") and base.isdigit() and generation.isdigit():

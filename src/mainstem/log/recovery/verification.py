@@ -25,17 +25,17 @@ _OPEN_FILES = 64
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One problem."""
+    """One problem that verification found."""
 
     place: str
     """The file, and the byte position if known."""
     problem: str
     serious: bool = True
-    """Whether events are lost or unreadable; otherwise recovery repairs it."""
+    """Whether events are lost or unreadable; if not, recovery repairs the problem."""
 
 
 class Checked(msgspec.Struct):
-    """What was checked, and what was found."""
+    """The result of verification: what was checked, and what was found."""
 
     clean: bool = True
     """Whether the log was closed cleanly; otherwise opening it runs recovery."""
@@ -48,7 +48,7 @@ class Checked(msgspec.Struct):
 
 
 def verify(files: Files, progress: Callable[[Checked], None] = lambda _: None) -> Checked:
-    """Check everything in the manifest."""
+    """Check all partitions and segments that the manifest lists."""
     checked = Checked()
     known, damage = manifest.read(files)
     checked.findings += [Finding(text.partition(":")[0], text, serious=False) for text in damage]
@@ -75,11 +75,11 @@ def verify(files: Files, progress: Callable[[Checked], None] = lambda _: None) -
 
 
 class Piece(NamedTuple):
-    """A range of a segment: a batch, a problem, or both."""
+    """A range of bytes of a segment: a batch, a problem, or a batch with a problem."""
 
     position: int
     batch: bytes | bytearray | None
-    """The batch as it should be; None if it cannot be read."""
+    """The batch, with a damaged base offset or epoch corrected; None if it cannot be read."""
     problem: str | None
 
 
@@ -110,7 +110,7 @@ def _check_segment(
 
 
 def pieces(segment: Segment, index: Index | None, epochs: list[tuple[int, int]]) -> Iterator[Piece]:
-    """Yield the whole segment in pieces, each with its problem if it has one."""
+    """Divide a segment into pieces without gaps; each has a batch, a problem, or both."""
     if segment.dense or index is None:
         yield from _stretch(segment, 0, segment.size, segment.base, epochs)
         return
@@ -157,7 +157,7 @@ def _placed(
     expected: int,
     epochs: list[tuple[int, int]],
 ) -> Piece:
-    """Check what the batch's CRC does not cover: base offset and leader epoch."""
+    """Check a batch's base offset and leader epoch, which its CRC does not cover."""
     if not segment.dense:
         problem = f"base offset {header.base_offset} after {expected - 1}"
         return Piece(position, batch, None if header.base_offset >= expected else problem)

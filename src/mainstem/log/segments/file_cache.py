@@ -1,4 +1,4 @@
-"""A cache of open files and loaded indexes, bounded; the oldest are closed first."""
+"""A bounded cache of open files and loaded indexes; the least recently opened are closed."""
 
 import errno
 import threading
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from mainstem.log.files.files import Files, OpenFile
 
 MAX_INDEXES = 64
-"""The index of a full segment of the default size takes about 256 KiB."""
+"""Maximum number of loaded indexes; that of a full segment takes about 256 KiB."""
 
 
 _FEWEST = 16
-"""The limit after EMFILE is never lower than this, since the shortage may be short."""
+"""After EMFILE (too many open files), the limit is not set lower than this."""
 _OPENS_TO_GROW = 8
 """After so many opens without EMFILE the limit grows by one, up to half of the files that were open
 when EMFILE came; the other half is left to the rest of the process."""
@@ -26,18 +26,18 @@ class FileCache:
         self._limit = limit
         self._fewest = min(_FEWEST, limit)
         self._most = 0
-        """What the limit may grow to after EMFILE."""
+        """Up to what the limit may grow again after EMFILE."""
         self._opens = 0
         self._lock = threading.Lock()
         self.opened: OrderedDict[str, OpenFile] = OrderedDict()
-        """May be looked up directly, without ``get``."""
+        """The open files by path, in order of opening; callers may look files up directly here."""
         self._indexes: OrderedDict[str, Callable[[], None]] = OrderedDict()
 
     def get(self, path: str, *, create: bool = False) -> OpenFile:
-        """Return the file, opening it if needed.
+        """Return an open file by its path; opens it if needed.
 
-        A hit takes no lock and does not reorder: eviction is by age of opening, not by use. That
-        costs an extra open now and then, where LRU order would cost every append.
+        A hit takes no lock and does not reorder: eviction is by age of opening, not by use. A file
+        may thus be reopened needlessly, but an LRU order would make every append slower.
         """
         file = self.opened.get(path)
         if file is not None:
@@ -87,7 +87,7 @@ class FileCache:
             oldest()
 
     def drop(self, path: str) -> None:
-        """Close a file that was deleted or renamed."""
+        """Remove a file that was deleted or renamed from the cache."""
         with self._lock:
             self.opened.pop(path, None)
 

@@ -25,7 +25,7 @@ ENTRY_SIZE = _ENTRY.size
 
 
 class OpenBlock(msgspec.Struct, frozen=True, array_like=True):
-    """The last block of a segment, still growing."""
+    """The last block of a segment, which still grows, as the manifest stores it."""
 
     offset: int
     position: int
@@ -34,7 +34,7 @@ class OpenBlock(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Index:
-    """The blocks of one segment, in order."""
+    """The index of one segment: its blocks, in order."""
 
     __slots__ = (
         "checks",
@@ -53,14 +53,14 @@ class Index:
         self.positions = array("I")
         self.newest = array("q")
         self.checks = array("I")
-        """Checksums of the closed blocks; one fewer than there are blocks."""
+        """The checksums of the closed blocks: one fewer than there are blocks."""
         self.trusted = bytearray()
         """1 for each block that was written or verified by this process."""
         self.open_position = 0
         self.open_check = 0
         self.open_newest = -1
         self.full = False
-        """Whether the open block must not be extended, whatever its size."""
+        """Whether the next batch must begin a new block, whatever the size of the open one."""
 
     def add(self, offset: int, position: int, newest_ms: int, head: Buffer) -> None:
         """Add a batch written at ``position``; ``head`` is its header."""
@@ -91,11 +91,11 @@ class Index:
         return max(bisect_right(self.positions, position) - 1, 0)
 
     def check_of(self, block: int) -> int:
-        """Return the checksum a block must have."""
+        """Return the stored checksum of a block."""
         return self.checks[block] if block < len(self.checks) else self.open_check
 
     def newest_of(self, block: int) -> int:
-        """Return the newest timestamp of a block."""
+        """Return the newest timestamp in a block."""
         return self.newest[block] if block < len(self.newest) else self.open_newest
 
     @property
@@ -104,7 +104,7 @@ class Index:
         return len(self.checks)
 
     def in_order(self) -> bool:
-        """Tell whether positions and offsets increase, beginning at byte 0."""
+        """Tell whether the index is plausible: positions and offsets increase, from byte 0 on."""
         steps = zip(self.positions, self.positions[1:], strict=False)
         jumps = zip(self.offsets, self.offsets[1:], strict=False)
         return (
@@ -120,7 +120,7 @@ class Index:
         return OpenBlock(self.offsets[-1], self.open_position, self.open_newest, self.open_check)
 
     def encode(self, first: int, last: int) -> bytes:
-        """Return the entries of closed blocks ``first`` to ``last`` (exclusive) for the file."""
+        """Encode closed blocks ``first`` to ``last`` (exclusive) as entries of the index file."""
         parts = []
         for block in range(first, last):
             entry = _ENTRY.pack(
@@ -135,7 +135,7 @@ class Index:
 
     @classmethod
     def decode(cls, data: bytes, open_block: OpenBlock | None) -> "Index | None":
-        """Read entries, not yet trusted; None if any is damaged or out of order."""
+        """Decode an index file's entries, not verified yet; None if damaged or out of order."""
         if len(data) % ENTRY_SIZE:
             return None
         index = cls()

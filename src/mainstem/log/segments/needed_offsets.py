@@ -9,7 +9,7 @@ from mainstem.core.records import retain
 
 
 class Needed:
-    """All events from ``before`` on, and some single earlier ones."""
+    """The needed events of a partition: all from ``before`` on, and some single earlier ones."""
 
     def __init__(self, before: int, offsets: Iterable[int]) -> None:
         self.before = before
@@ -21,11 +21,11 @@ class Needed:
         return single + max(0, end - max(first, self.before))
 
     def and_one(self, offset: int) -> "Needed":
-        """Return these needs with one more offset."""
+        """Return a copy with one more needed offset."""
         return Needed(self.before, (*self._offsets, offset))
 
     def covers(self, other: "Needed") -> bool:
-        """Tell whether this includes everything that ``other`` needs."""
+        """Tell whether all events needed by ``other`` are needed here, too."""
         if self.before > other.before:
             return False
         extra = (offset for offset in other._offsets if offset < self.before)

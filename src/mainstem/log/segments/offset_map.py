@@ -19,7 +19,7 @@ _DIGEST = 16
 
 
 class OffsetMap:
-    """The latest offset of each key, of batches that are compacted together."""
+    """The latest offset of each key in the batches that are compacted together."""
 
     def __init__(self, forget_before: int) -> None:
         self._forget_before = forget_before
@@ -40,7 +40,7 @@ class OffsetMap:
     def kept(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
         """Return the batch with only the latest event of each key, None if none is left.
 
-        To be called for every batch in log order, after all were added.
+        Call it for every batch, in log order, after ``add`` was called for all batches.
         """
         if _stays_whole(header):
             self._remember(batch)

@@ -29,11 +29,11 @@ _SPAN = struct.Struct(">qi11xi")
 _BEFORE_LENGTH = 12
 
 _LOADING = threading.Lock()
-"""Two readers must not load the same index at once: the writer would extend only one of them."""
+"""Held to load an index: if two threads loaded it, the writer would extend only one copy."""
 
 
 class SegmentRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A segment in the manifest."""
+    """What the manifest stores of a segment."""
 
     base: int
     generation: int
@@ -47,7 +47,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Segment:
-    """The batches from ``base`` to ``next_offset``; ``dense`` unless it was rewritten."""
+    """A file with the batches from ``base`` to ``next_offset``; ``dense``: no offset is missing."""
 
     def __init__(
         self, file_cache: FileCache, directory: str, base: int, created_ms: int, generation: int
@@ -75,7 +75,7 @@ class Segment:
         self._index: Index | None = Index()
         self._open_block: OpenBlock | None = None
         self._ready = False
-        """Whether the open block was verified since the segment was loaded."""
+        """Whether the open block may be extended: it was verified since the segment was loaded."""
         self._hints: dict[int, int] = {}
 
     @classmethod
@@ -131,7 +131,7 @@ class Segment:
         return self.dense and (self.size == 0 or self.size + size <= limit)
 
     def write(self, batch: WritableBatch | bytes) -> None:
-        """Write a batch at the end; it becomes part of the segment by ``accept``."""
+        """Write a batch after the end of the segment, of which ``accept`` makes it a part."""
         file = self._file_cache.opened.get(self.path) if self._ready else None
         (file or self._ready_file()).pwrite(batch, self.size)
 
@@ -143,13 +143,13 @@ class Segment:
                 self.file.sync()
 
     def remove(self, files: Files) -> None:
-        """Delete the files; a later segment may have the same names."""
+        """Delete the segment's files; a later segment may have the same names."""
         for path in (self.path, self.index_path):
             self._file_cache.drop(path)
             files.remove(path)
 
     def reserve(self, length: int) -> None:
-        """Reserve space for a batch that is written later."""
+        """Reserve disk space at the end for a batch that is written later."""
         self._ready_file().allocate(self.size, length)
 
     def _ready_file(self) -> OpenFile:
@@ -178,7 +178,7 @@ class Segment:
                 index.full = True
 
     def accept(self, batch: WritableBatch | bytes, base_offset: int) -> None:
-        """Make a batch part of the segment, once written or its space reserved."""
+        """Make a batch part of the segment, after it was written or its space was reserved."""
         last_offset_delta, newest = read_span(batch)
         index = self._index or self.index
         index.add(base_offset, self.size, newest, batch[:COVERED])
@@ -214,12 +214,12 @@ class Segment:
         return None
 
     def sync(self, size: int) -> None:
-        """Make the batches before position ``size`` durable, all of which must be written."""
+        """Sync the batches before position ``size``; all of them must have been written."""
         self.file.sync()
         self.synced_size = max(size, self.synced_size)
 
     def save_index(self, *, sync: bool = True) -> bool:
-        """Write newly closed blocks to the index file; tell if there were any."""
+        """Write newly closed blocks to the index file; return whether there were any."""
         # A reader may unload it at any moment.
         index = self._index
         if index is None or index.closed == self.saved_blocks:
@@ -235,7 +235,7 @@ class Segment:
         return True
 
     def forget_index(self) -> None:
-        """Unload an index that is completely saved; it is loaded again when needed."""
+        """Unload the index, if the index file has all of it; it is loaded again when needed."""
         index = self._index
         if not self.sealed or index is None or not self.size:
             return
@@ -257,7 +257,7 @@ class Segment:
                 position += header.size
 
     def count_events(self) -> int:
-        """Return how many events are in a closed segment; one that is not dense is read for it."""
+        """Return the number of events in a closed segment; counts them if offsets are missing."""
         if self.dense:
             return self.next_offset - self.base
         if self._events is None:
@@ -265,7 +265,7 @@ class Segment:
         return self._events
 
     def place(self, position: int) -> str:
-        """Return a position in this segment for messages."""
+        """Return a text for messages: this segment and a position in it."""
         return f"{self.path} at byte {position}"
 
     def _find(self, offset: int, limit: int) -> int:
@@ -308,7 +308,7 @@ class Segment:
             yield position, base_offset + last_offset_delta + 1
 
     def _end_of_read(self, position: int, limit: int, max_bytes: int) -> int:
-        """Return the last batch boundary within ``max_bytes``, but at least one batch further."""
+        """Return where a read ends: after at most ``max_bytes``, but after one batch at least."""
         target = position + max_bytes
         if target >= limit:
             return limit
@@ -329,7 +329,7 @@ class Segment:
         return end
 
     def remember(self, offset: int, position: int) -> None:
-        """Remember the position of an offset where a reader's next read begins."""
+        """Remember an offset's position, since a reader's next read begins there."""
         if len(self._hints) >= MAX_HINTS:
             self._hints.clear()
         self._hints[offset] = position
@@ -340,7 +340,7 @@ class Segment:
         return positions[block], min(end, limit)
 
     def _verify(self, begin: int, end: int) -> None:
-        """Verify the blocks of a range that were neither written nor verified by this process."""
+        """Verify the blocks of a range, except those that this process has written or verified."""
         index = self.index
         last = index.block_at(end - 1) + 1
         block = index.trusted.find(0, index.block_at(begin), last)

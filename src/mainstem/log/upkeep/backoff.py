@@ -1,9 +1,9 @@
-"""Exponential backoff, counted in rounds of upkeep."""
+"""Exponential backoff for failed tasks of upkeep, counted in its rounds."""
 
 from collections.abc import Hashable
 
 MOST_ROUNDS = 64
-"""With one round a second, about a minute."""
+"""The longest backoff in rounds: with one round a second, about a minute."""
 
 
 class Backoff:
@@ -12,12 +12,12 @@ class Backoff:
     def __init__(self) -> None:
         self._round = 0
         self._failed: dict[Hashable, tuple[int, int]] = {}
-        """Until which round each failed task is skipped, and for how many rounds."""
+        """For each failed task: until which round it is skipped, and the length of that backoff."""
         self.left_out = False
-        """Whether something was skipped in this round."""
+        """Whether a task was skipped in this round."""
 
     def begin_round(self, *, at_once: bool) -> None:
-        """Begin the next round; ``at_once`` skips nothing."""
+        """Begin the next round; ``at_once``: skip no task in it."""
         self._round += 1
         self.left_out = False
         if at_once:

@@ -1,4 +1,4 @@
-"""Compaction: keep the latest event of each key, and drop tombstones after a while.
+"""Compaction: keeps the latest event of each key, and drops tombstones after a while.
 
 How this works: the keys of segments not yet compacted are read into a map from key to latest
 offset, as far as memory allows; then all segments up to there are written again without the events
@@ -25,9 +25,9 @@ from mainstem.log.upkeep.segment_swap import SegmentSwap
 
 MAX_KEYS = 1_000_000
 EMPTY_MS = 3_600_000
-"""How long a batch without events is kept: by then its producer is known from a snapshot.
+"""How many ms an empty batch is kept, until a snapshot has its producer's sequence number.
 
-Snapshots of producers are written every minute; the rest is for those that are late.
+Such snapshots are stored every minute; the additional time is for late ones.
 """
 
 
@@ -40,7 +40,7 @@ def old_enough(sealed: Sequence[Segment], settings: TopicSettings, now_ms: int) 
 
 
 def worth_compacting(sealed: Sequence[Segment], settings: TopicSettings, now_ms: int) -> bool:
-    """Tell whether enough sealed data is uncompacted, or some of it for too long."""
+    """Tell whether so much data in closed segments is uncompacted, or so old, that it pays."""
     total = sum(segment.size for segment in sealed)
     dense = [segment for segment in sealed if segment.dense]
     dirty = sum(segment.size for segment in dense)
@@ -57,7 +57,7 @@ def compact(
     generation: int,
     added: list[Segment],
 ) -> list[Segment]:
-    """Rewrite sealed segments into ``added``; return the segments that are replaced."""
+    """Rewrite closed segments; adds the new ones to ``added``, returns those to be replaced."""
     offset_map = OffsetMap(now_ms - partition.settings.tombstone_ms)
     last_batches, covered = _survey(sealed, offset_map, MAX_KEYS)
     for run in _runs(covered, partition.settings.segment_bytes):
@@ -70,7 +70,7 @@ def compact(
 
 
 class _Survey(NamedTuple):
-    """The result of reading segments that are compacted together."""
+    """What reading segments that are to be compacted together has found."""
 
     last_batches: set[int]
     """The base offset of the last batch of each idempotent producer."""
@@ -112,7 +112,7 @@ def _kept(
 
 
 def _runs(segments: Sequence[Segment], max_bytes: int) -> list[list[Segment]]:
-    """Split segments into runs, each at most as large as one segment."""
+    """Group consecutive segments so that each group fits into one new segment."""
     runs: list[list[Segment]] = []
     size = 0
     for segment in segments:
@@ -132,7 +132,7 @@ class Compactor:
         self._files, self._lock, self._segment_swap = files, lock, segment_swap
 
     def compact(self, partition: DiskPartition, now_ms: int) -> None:
-        """Compact a partition if enough of it is dirty."""
+        """Compact a partition if enough of its data is uncompacted."""
         with self._lock:
             sealed = old_enough(partition.closed_segments(), partition.settings, now_ms)
             if not worth_compacting(sealed, partition.settings, now_ms):

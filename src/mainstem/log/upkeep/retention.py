@@ -1,4 +1,4 @@
-"""Retention: roll old segments, and delete segments that are too old or too many."""
+"""Retention: begins new segments in time, and deletes segments that are too old or too many."""
 
 import threading
 
@@ -20,7 +20,7 @@ class Retention:
         self._segment_changes = segment_changes
 
     def apply(self, partition: DiskPartition, now_ms: int) -> None:
-        """Roll and delete segments according to the partition's settings."""
+        """Begin new segments, and delete old ones, according to the partition's settings."""
         settings = partition.settings
         with self._lock:
             if self._partitions.get(partition.id) is not partition or not partition.segments:

@@ -1,6 +1,6 @@
 """Changes of a partition's segments other than appends: truncate, replace, rewrite.
 
-Each is written to the write-ahead log first; the old files are removed when that entry is durable.
+Each change is added to the write-ahead log first; old files are removed when that entry is durable.
 """
 
 import threading
@@ -21,7 +21,7 @@ from mainstem.log.upkeep.segment_rewrite import batches_before, write_segment
 class SegmentChanges:
     """Changes the segments of partitions.
 
-    Shares the log's lock; methods that say so are called under it.
+    It shares the log's lock; the methods that say "under the lock" are called with it held.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class SegmentChanges:
         *,
         gaps: bool,
     ) -> None:
-        """Replace a segment by one with these batches; the log must not be in use otherwise."""
+        """Replace a segment by a new one with these batches; nothing else may use the log then."""
         partition.generation += 1
         added = partition.empty_segment(segment.base, segment.created_ms, partition.generation)
         added.dense = segment.dense and not gaps
@@ -101,7 +101,7 @@ class SegmentChanges:
     def note_replaced(
         self, partition: DiskPartition, record: PartitionRecord, removed: Collection[Segment]
     ) -> None:
-        """Log a new recovery point, and delete the replaced files; under the lock."""
+        """Add a new recovery point to the write-ahead log, discard old segments; under the lock."""
         gone = [(each.base, each.generation) for each in removed]
         self._committer.note(Kind.REPLACE, (record, gone), "segments")
         for segment in removed:
@@ -109,7 +109,7 @@ class SegmentChanges:
         self._checkpoints.changed(partition)
 
     def discard(self, segments: Iterable[Segment]) -> None:
-        """Delete new segments that are not used after all."""
+        """Delete the files of new segments that are not used after all."""
         with self._lock:
             for segment in segments:
                 self._deleted_files.add_segment(segment)

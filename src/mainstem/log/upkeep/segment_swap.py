@@ -1,8 +1,9 @@
-"""Replaces closed segments by rewritten ones while the log is in use: for compaction, thinning.
+"""Replaces closed segments by rewritten ones while the log is in use, for compaction and thinning.
 
 How this works: the new segments are written and synced without the lock. Then a recovery point of
 the partition is made durable, and under the lock the segments are swapped and the swap is added to
-the write-ahead log. If it is outdated by then, the new segments are deleted again.
+the write-ahead log. If the partition was deleted or truncated meanwhile, the new segments are
+deleted again.
 """
 
 import threading
@@ -22,7 +23,7 @@ Write = Callable[[int, list[Segment]], Collection[Segment]]
 
 
 class SegmentSwap:
-    """Swaps segments of partitions on disk; shares the log's lock."""
+    """Replaces segments of partitions on disk by rewritten ones; shares the log's lock."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ class Thinner:
         self._segment_swap = segment_swap
 
     def thin(self, partition: DiskPartition) -> None:
-        """Drop unneeded events where that frees enough space."""
+        """Drop the unneeded events of a partition, in segments where that frees enough space."""
         with self._lock:
             asked = partition.needed
             if asked is None or not partition.segments:

@@ -52,14 +52,15 @@ class Upkeep:
         self._thinner = Thinner(files, lock, now_ms, segment_swap)
         self._ticking = threading.Lock()
         self._backoff = Backoff()
-        """For the expensive work: the checkpoint, and rewriting segments of a partition."""
+        """Delays the retries of expensive work: checkpoints, and rewriting a partition's segments.
+        """
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.last_error: MainstemError | None = None
-        """Why the last round failed, None if it did not; the failed work is retried."""
+        """The error of the last round, None if it had none; the failed work is retried."""
 
     def start(self, every_ms: int) -> None:
-        """Start a thread that makes a round at this interval."""
+        """Start a thread that makes a round every ``every_ms``."""
 
         def run() -> None:
             while not self._stopping.wait(every_ms / 1000):
@@ -69,7 +70,7 @@ class Upkeep:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread after its current step."""
+        """Stop the thread, when it has finished its current step."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -82,11 +83,11 @@ class Upkeep:
 
     @property
     def due(self) -> bool:
-        """Whether enough was written for a checkpoint."""
+        """Whether so much was written since the last checkpoint that the next one is due."""
         return self._checkpoints.due
 
     def checkpoint(self) -> None:
-        """Bring the manifest up to date, and drop the write-ahead log before it."""
+        """Make a checkpoint: update the manifest, and remove the older write-ahead files."""
         self._checkpoints.make()
 
     def tick(self) -> None:
@@ -181,7 +182,7 @@ class Upkeep:
 
 
 def _explained(error: Exception) -> MainstemError:
-    """Return the error in a form that an operator can act on."""
+    """Return the error with a message from which an operator knows what to do."""
     if isinstance(error, MainstemError):
         return error
     if isinstance(error, OSError):

@@ -53,7 +53,7 @@ from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Batches, Durable, PartitionId
 
 KIND = "Kafka"
-"""The name of this kind of group in error messages."""
+"""What error messages call this kind of group."""
 DEFAULTS = GroupLimits()
 
 
@@ -96,7 +96,7 @@ class GroupDescription(msgspec.Struct, frozen=True):
 
 
 class ClassicGroups:
-    """The door to classic groups; synchronous and thread-safe.
+    """Public interface of classic groups; synchronous and thread-safe.
 
     Each ``reply`` is called once, from any thread, without a lock; it must not block.
     """
@@ -128,7 +128,7 @@ class ClassicGroups:
     # Members
 
     def join(self, join: Join, reply: JoinReply) -> None:
-        """Join the next generation of a group; ``reply`` gets Joined or the error."""
+        """Join the next generation of a group; ``reply`` is called with Joined or the error."""
         with self._turn() as rebalances:
             try:
                 if self._consumers.has_members(join.group):
@@ -147,7 +147,10 @@ class ClassicGroups:
         reply(refusal)
 
     def sync(self, sync: Sync, reply: SyncReply) -> None:
-        """Request an assignment (the leader sends all); ``reply`` gets Synced or the error."""
+        """Request a member's assignment; ``reply`` gets Synced or the error.
+
+        The leader's request contains the assignments of all members.
+        """
         with self._turn() as rebalances:
             try:
                 if self._consumers.has_members(sync.group):
@@ -164,7 +167,7 @@ class ClassicGroups:
     def heartbeat(
         self, group: str, member_id: str, generation: int, instance_id: str | None = None
     ) -> None:
-        """Keep a member's session alive; RebalanceInProgress tells it to join again."""
+        """Restart a member's session timeout; RebalanceInProgress makes the member join again."""
         with self._turn() as rebalances:
             if self._consumers.has_members(group):
                 self._consumers.classic_members.heartbeat(group, member_id, instance_id, generation)
@@ -172,7 +175,7 @@ class ClassicGroups:
                 rebalances.heartbeat(group, member_id, instance_id, generation)
 
     def leave(self, group: str, leavers: Iterable[Leaver]) -> list[MainstemError | None]:
-        """Remove members from a group; return one result each: None, or why it was refused."""
+        """Remove members from a group; return for each one None, or the error if it was refused."""
         with self._turn() as rebalances:
             if self._consumers.has_members(group):
                 return self._consumers.classic_members.leave(group, leavers)
@@ -250,7 +253,7 @@ class ClassicGroups:
         return PartitionResults(durable, refused)
 
     def delete_cursors(self, group: str, partitions: Iterable[TopicPartition]) -> PartitionResults:
-        """Delete some cursors of a group, without a check whether members still read there."""
+        """Delete committed offsets of a group, even in partitions that its members still read."""
         check_group(group)
         with self._turn():
             self._check_known(group)
@@ -273,7 +276,7 @@ class ClassicGroups:
     # Administration
 
     def names(self) -> list[str]:
-        """Return every classic group that has members, had some lately, or has cursors."""
+        """Return the names of classic groups with members or offsets, or with members lately."""
         with self._state.lock:
             known = {*self._rebalances.groups, *self.generations, *self._state.cursors.groups()}
             return sorted(each for each in known if each not in self._consumers)
@@ -292,7 +295,7 @@ class ClassicGroups:
         }
 
     def describe(self, name: str) -> GroupDescription:
-        """Return a group; an unknown group is described as Dead."""
+        """Return the description of a group; that of an unknown group has the phase Dead."""
         with self._state.lock:
             group = self._rebalances.groups.get(name)
             if group is not None and group.phase is not Phase.EMPTY:
@@ -303,7 +306,7 @@ class ClassicGroups:
             return GroupDescription(name, phase, latest.protocol_type, "", latest.number)
 
     def delete(self, name: str) -> Durable:
-        """Delete a group and its cursors, in one append; refused while it has members."""
+        """Delete a group and its committed offsets in one append; refused while it has members."""
         now_ms = self._now_ms()
         with self._turn():
             self._check_known(name)
@@ -331,7 +334,7 @@ class ClassicGroups:
         return self.generations.of(name).number
 
     def offered(self, name: str) -> list[ConsumerMember] | None:
-        """Return the members in the form of a consumer group; None if the group is empty."""
+        """Return the members, converted to members of a consumer group; None if there are none."""
         group, classic_members = self._rebalances.groups.get(name), self._consumers.classic_members
         if group is None or group.phase is Phase.EMPTY:
             return None
@@ -343,7 +346,7 @@ class ClassicGroups:
         return classic_members.to_consumer_members(members, group.generation, group.protocol)
 
     def hand_over_batches(self, name: str) -> Batches:
-        """Return the batches to append when a group becomes a consumer group."""
+        """Return the batches that delete a classic group when it becomes a consumer group."""
         return self.journal.batches(members=self.journal.members.forget(name))
 
     def hand_over(self, name: str) -> None:
@@ -354,7 +357,7 @@ class ClassicGroups:
             self._rebalances.sessions.deadlines.set((name, "forget", ""), self._monotonic_ms())
 
     def return_batches(self, name: str, number: int, members: Sequence[ConsumerMember]) -> Batches:
-        """Return the batches to append when a consumer group becomes a classic group again."""
+        """Return the batches that store a classic group when a consumer group becomes one again."""
         converted = self._consumers.classic_members.to_classic_members(members)
         return self.journal.batches([_reached(name, number)], self._returned(name, converted))
 
@@ -367,20 +370,21 @@ class ClassicGroups:
         self._rebalances.adopt(name, converted, PROTOCOL_TYPE)
 
     def _returned(self, name: str, converted: Iterable[ClassicMember]) -> list[ClassicGroupChange]:
-        """Return the records for members that have not completed a generation yet."""
+        """Return the records that store converted members, who still have to join again."""
         members = {each.id: written(each, each.assignment) for each in converted}
         return self.journal.members.set(name, Agreement(NOT_YET, PROTOCOL_TYPE), members)
 
     def dissolve(self, name: str) -> None:
-        """Drop stored members that cannot reconnect here, before the group is changed.
+        """Delete stored members of a group that cannot reconnect, as this process is no server.
 
-        When they reconnect to a server, they join again and start at the group's cursors.
+        Called before the group's offsets are changed. Members that later reconnect to a server join
+        again, and start at these offsets.
         """
         if name not in self._rebalances.groups:
             self.journal.write(members=self.journal.members.forget(name))
 
     def _resume(self, name: str, kept: WrittenGroup) -> None:
-        """Restore a stored group, unless it has become a consumer group."""
+        """Restore a group from the journal, unless it has become a consumer group."""
         if name in self.generations and name not in self._consumers and kept.members:
             self._state.groups.occupy(name, KIND)
             self._rebalances.resume(name, kept)
@@ -389,7 +393,7 @@ class ClassicGroups:
             self.journal.write(members=self.journal.members.forget(name))
 
     def _occupy(self, name: str) -> None:
-        """Reserve the name for classic members; generations continue a consumer group's epoch."""
+        """Reserve the group's name; after a consumer group, generations continue from its epoch."""
         self._state.groups.check_not_live(name, f"joined by {KIND} consumers")
         if name in self._consumers:
             self.journal.write([_reached(name, self._consumers.epoch(name))])
@@ -397,13 +401,13 @@ class ClassicGroups:
         self._state.groups.occupy(name, KIND)
 
     def answer(self) -> None:
-        """Answer the members that waited in a converted group; used without the lock."""
+        """Send pending answers to members of a converted group; the lock must not be held."""
         with self._turn():
             pass
 
     @contextmanager
     def _turn(self) -> Iterator[Rebalances]:
-        """Hold the lock, then call the collected callbacks without it."""
+        """Hold the lock during the ``with`` block, then call the collected callbacks without it."""
         rebalances = self._rebalances
         calls: list[Callback] = []
         try:
@@ -441,7 +445,7 @@ class ClassicGroups:
 
 
 def _reached(name: str, number: int) -> GenerationChange:
-    """Return the change that makes generations continue from a consumer group's epoch."""
+    """Return the change that sets the generation number to a consumer group's epoch."""
     return GenerationChange(GenerationKey(name), Generation(number, PROTOCOL_TYPE))
 
 

@@ -26,7 +26,7 @@ class Generation(msgspec.Struct, frozen=True, tag_field="kind", tag="generation/
 
 
 class GenerationChange(NamedTuple):
-    """One record of the fold."""
+    """One record of the internal topic: a key, and its new value (None: deleted)."""
 
     key: GenerationKey
     value: Generation | None
@@ -49,16 +49,16 @@ class Generations(Fold):
         return self._latest.get(group, _NONE)
 
     def begin(self, group: str, protocol_type: str) -> list[GenerationChange]:
-        """Decide to begin the next generation of a group."""
+        """Return the change that begins the next generation of a group."""
         number = self.of(group).number + 1
         return [GenerationChange(GenerationKey(group), Generation(number, protocol_type))]
 
     def forget(self, group: str) -> list[GenerationChange]:
-        """Decide to delete a group's number."""
+        """Return the change that deletes a group's generation number, if there is one."""
         return [GenerationChange(GenerationKey(group), None)] if group in self._latest else []
 
     def apply(self, change: GenerationChange) -> None:
-        """Apply one change; the only place that modifies this state, live and on replay."""
+        """Apply one change, new or replayed at start; nothing else modifies this state."""
         if change.value is None:
             self._latest.pop(change.key.group, None)
         else:

@@ -39,7 +39,7 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
 
     group: str
     member_id: str = ""
-    """The id that the broker assigned; empty in the first join."""
+    """The id that the broker assigned to the member; empty in its first join."""
     instance_id: str | None = None
     client_id: str = ""
     host: str = ""
@@ -60,13 +60,13 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size_bytes(self) -> int:
-        """Estimated memory that the broker needs for this member."""
+        """Estimated memory in bytes that the broker needs for this member."""
         # A generated id begins with the instance id or client id.
         return _said_bytes(self, self.member_id or self.instance_id or self.client_id)
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """A member in the list that the leader gets."""
+    """A member, in the list of members that the leader gets."""
 
     member_id: str
     instance_id: str | None
@@ -74,7 +74,7 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """The answer to ``Join``: the generation and the member's part in it."""
+    """The answer to ``Join``: the generation, its protocol, and for the leader the member list."""
 
     generation: int
     protocol_type: str
@@ -131,7 +131,7 @@ PREDECESSORS: Mapping[Phase, frozenset[Phase]] = {
 
 
 class ClassicMember:
-    """One consumer of a group."""
+    """A member of a classic group: its timeouts, protocols and assignment."""
 
     __slots__ = (
         "assignment",
@@ -150,7 +150,7 @@ class ClassicMember:
         self.instance_id = join.instance_id
         self.assignment = b""
         self.is_new = True
-        """Whether its first join is still unanswered, so that it may not know its id."""
+        """Whether the first join is still unanswered: the member may not know its id yet."""
         self.update(join)
 
     def update(self, join: Join) -> None:
@@ -163,7 +163,7 @@ class ClassicMember:
 
     @property
     def size_bytes(self) -> int:
-        """Estimated memory that the broker uses for it."""
+        """Estimated memory in bytes that the broker needs for this member."""
         return len(self.assignment) + _said_bytes(self, self.id)
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -193,24 +193,25 @@ class ClassicGroup:
         self.unsynced: set[str] = set()
         """Members of this generation that have not sent SyncGroup yet."""
         self.begun: Durable = AT_ONCE
-        """When the number of this generation is durable."""
+        """Tells when the number of this generation is durable."""
         self.assigned: Durable = AT_ONCE
-        """When the assignments of this generation are durable."""
+        """Tells when the assignments of this generation are durable."""
         self.delay_left_ms: int | None = None
-        """The rest of the initial rebalance delay, in which an empty group waits for members."""
+        """By how much the initial rebalance delay, in which members arrive, may still be extended.
+        """
         self.has_newcomers = False
-        """Whether a member joined during that delay."""
+        """Whether a member joined during the last initial rebalance delay."""
         self._speakers: dict[str, int] = {}
         """The number of members that support each protocol."""
 
     def enter(self, phase: Phase) -> None:
-        """Move to another phase."""
+        """Change the phase; only the transitions in PREDECESSORS are allowed."""
         if self.phase not in PREDECESSORS[phase]:
             raise AssertionError(f"group {self.name!r} cannot go from {self.phase} to {phase}")
         self.phase = phase
 
     def resume(self, protocol: str, leader: str) -> None:
-        """Become stable at once, after a restart of the broker."""
+        """Restore a stable generation from the journal, after a restart of the broker."""
         if self.phase is not Phase.EMPTY:
             raise AssertionError(f"group {self.name!r} is {self.phase}, and cannot be resumed")
         self.phase = Phase.STABLE
@@ -279,7 +280,7 @@ class ClassicGroup:
             self.unsynced.add(member.id)
 
     def elect(self) -> bool:
-        """Keep the leader if it has joined, else choose another.
+        """Choose the leader: the present one if it has joined again, else another member.
 
         Return False if no member has joined.
         """
@@ -288,7 +289,7 @@ class ClassicGroup:
         return self.leader in self.joining
 
     def vote(self) -> str:
-        """Return the protocol that all members support and most prefer."""
+        """Return the protocol that most members prefer, of those that all members support."""
         votes: dict[str, int] = {}
         for member in self.members.values():
             best = next(
@@ -308,7 +309,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def joined(self, member_id: str) -> Joined:
-        """Return a member's answer to its join."""
+        """Return the answer to a member's JoinGroup."""
         peers: tuple[Peer, ...] = ()
         if member_id == self.leader:
             peers = tuple(
@@ -325,7 +326,7 @@ class ClassicGroup:
         )
 
     def synced(self, member: ClassicMember) -> Synced:
-        """Return a member's answer to its sync."""
+        """Return the answer to a member's SyncGroup."""
         return Synced(self.protocol_type, self.protocol or "", member.assignment)
 
     def _count(self, member: ClassicMember, by: int) -> None:

@@ -23,7 +23,7 @@ from mainstem.log.port import Batches, Durable, Log
 
 
 class ClassicJournal:
-    """Both folds and their journals; used under the broker's lock."""
+    """The two journals of classic groups, with their contents; used under the broker's lock."""
 
     def __init__(self, log: Log, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -50,7 +50,7 @@ class ClassicJournal:
         numbers: Iterable[GenerationChange] = (),
         members: Iterable[ClassicGroupChange] = (),
     ) -> Durable:
-        """Append and apply changes, in one append; if that is refused, nothing has changed."""
+        """Append changes to both journals in one append, and apply them; all or nothing."""
         numbers, members = list(numbers), list(members)
         now_ms = self._now_ms()
         beside = self._members.batches(members, now_ms)
@@ -63,7 +63,7 @@ class ClassicJournal:
         numbers: Iterable[GenerationChange] = (),
         members: Iterable[ClassicGroupChange] = (),
     ) -> Batches:
-        """Encode changes as batches, so that the caller can append them with other batches."""
+        """Encode changes as record batches, which the caller appends together with others."""
         now_ms = self._now_ms()
         return [*self._numbers.batches(numbers, now_ms), *self._members.batches(members, now_ms)]
 
@@ -72,7 +72,7 @@ class ClassicJournal:
         numbers: Iterable[GenerationChange] = (),
         members: Iterable[ClassicGroupChange] = (),
     ) -> None:
-        """Apply changes that the caller has appended with other batches."""
+        """Apply changes whose record batches the caller has appended."""
         for number in numbers:
             self.generations.apply(number)
         for member in members:

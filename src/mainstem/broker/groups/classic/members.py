@@ -16,7 +16,7 @@ from mainstem.core.errors import FencedInstance, MainstemError, UnknownMember
 
 Kind = Literal["session", "join", "sync", "forget"]
 Timer = tuple[str, Kind, str]
-"""The key of a deadline: group, kind, and member id (empty for the group's own)."""
+"""The key of a deadline: group, kind, and member id (empty if it concerns the whole group)."""
 
 
 class MemberSessions:
@@ -29,19 +29,20 @@ class MemberSessions:
         self.now_ms = 0
         """The present time on the monotonic clock; set before each use."""
         self.count = 0
-        """Number of members and of assigned ids that no member has joined with yet."""
+        """Number of members, plus assigned member ids with which no member has joined yet."""
         self.held_bytes = 0
-        """Estimated memory for members, assignments and ids without a member."""
+        """Estimated memory in bytes for members, their assignments, and assigned ids not yet used.
+        """
 
     def give_id(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Remember an assigned id until a member joins with it or it expires."""
+        """Remember an assigned member id until a member joins with it, or until it expires."""
         group.pending.add(member_id)
         self.count += 1
         self.held_bytes += texts_bytes((member_id,))
         self.deadlines.set((group.name, "session", member_id), self.now_ms + timeout_ms)
 
     def drop_id(self, group: ClassicGroup, member_id: str) -> None:
-        """Forget an assigned id without a member."""
+        """Forget an assigned member id with which no member has joined."""
         group.pending.remove(member_id)
         self.count -= 1
         self.held_bytes -= texts_bytes((member_id,))

@@ -77,7 +77,7 @@ class Rebalances:
     # Requests of members
 
     def join(self, join: Join, reply: JoinReply) -> None:
-        """Add a member to the next generation; it is answered when that begins."""
+        """Add a member to the next generation; ``reply`` is called when that generation begins."""
         check_group(join.group)
         self._limits.check_join(join, self.sessions.held_bytes)
         group = self.groups.get(join.group)
@@ -99,7 +99,7 @@ class Rebalances:
             self._join_again(group, member, join, reply)
 
     def sync(self, sync: Sync, reply: SyncReply) -> None:
-        """Give a member its assignment; it is answered when the leader has sent it."""
+        """Answer with a member's assignment, once the leader has sent the assignments."""
         group, member = self.member(sync.group, sync.member_id, sync.instance_id, sync.generation)
         for theirs, ours in (
             (sync.protocol_type, group.protocol_type),
@@ -129,14 +129,14 @@ class Rebalances:
     def heartbeat(
         self, name: str, member_id: str, instance_id: str | None, generation: int
     ) -> None:
-        """Restart a member's session; RebalanceInProgress tells it to join again."""
+        """Restart a member's session timeout; raises RebalanceInProgress if it must join again."""
         group, member = self.member(name, member_id, instance_id, generation)
         self.sessions.heartbeat(group, member)
         if group.phase is Phase.PREPARING:
             raise RebalanceInProgress(name)
 
     def leave(self, name: str, leavers: Iterable[Leaver]) -> list[MainstemError | None]:
-        """Remove members; return one result each: None, or why it was refused."""
+        """Remove members; return for each one None, or the error if it was refused."""
         group = self.groups.get(name)
         if group is None:
             check_group(name)
@@ -166,7 +166,7 @@ class Rebalances:
         return group, member
 
     def expire(self, timer: Timer) -> None:
-        """Act on a deadline that has passed."""
+        """Act on a passed deadline of a kind listed above."""
         name, kind, member_id = timer
         group = self.groups.get(name)
         if group is None:
@@ -187,7 +187,7 @@ class Rebalances:
     # Conversion to and from consumer groups, and restarts
 
     def release(self, name: str) -> None:
-        """Drop a group that becomes a consumer group; waiting members are told to join again."""
+        """Drop a group that becomes a consumer group; waiting members get RebalanceInProgress."""
         group = self.groups.pop(name, None)
         if group is None:
             return
@@ -202,7 +202,7 @@ class Rebalances:
         self._vacate(name)
 
     def adopt(self, name: str, members: Iterable[ClassicMember], protocol_type: str) -> None:
-        """Take over the members of a consumer group, who all have to join again."""
+        """Take over the members of a former consumer group, which all have to join again."""
         group = ClassicGroup(name, self._generations.of(name).number, protocol_type)
         self.groups[name] = group
         for member in members:
@@ -299,7 +299,7 @@ class Rebalances:
     # Phase transitions
 
     def _gather(self, group: ClassicGroup) -> None:
-        """Start a rebalance, or complete the running one if all members have joined."""
+        """Start a rebalance, or begin the next generation if all members have joined."""
         if group.phase in PREDECESSORS[Phase.PREPARING]:
             self._prepare(group)
         elif group.delay_left_ms is None and group.all_joined:
@@ -330,7 +330,7 @@ class Rebalances:
         self.sessions.deadlines.set((group.name, "join", ""), due_ms)
 
     def _wait_over(self, group: ClassicGroup) -> None:
-        """Begin the generation, or extend the initial rebalance delay if members still arrive."""
+        """After a delay: begin the generation, or wait once more if members still arrive."""
         if group.delay_left_ms and group.has_newcomers:
             group.has_newcomers = False
             delay_ms = min(self._limits.initial_delay_ms, group.delay_left_ms)
@@ -381,11 +381,11 @@ class Rebalances:
     def _answer_when(
         self, durable: Durable, reply: Callable[[Answer | MainstemError], None], answer: Answer
     ) -> None:
-        """Send an answer when ``durable`` is settled."""
+        """Send an answer once ``durable`` is done, or its error if the commit failed."""
         self.sessions.calls.append(partial(durable.then, partial(once_durable, reply, answer)))
 
     def _postpone(self, group: ClassicGroup, error: MainstemError) -> None:
-        """Answer all joins with the storage error, and wait for new ones."""
+        """After a failed write: answer all pending joins with the error, and wait for new joins."""
         for member_id in list(group.joining):
             self.sessions.answer_join(group, member_id, error)
             group.members[member_id].is_new = False
@@ -443,14 +443,14 @@ class Rebalances:
             self.sessions.remove(group, group.check_member(member_id, instance_id))
 
     def _settle(self, group: ClassicGroup, *, any_left: bool) -> None:
-        """Rebalance if members have left; clean up if only unused ids were dropped."""
+        """After removals: rebalance if members have left, else drop the group if unused."""
         if any_left or group.phase is Phase.PREPARING:
             self._gather(group)
         else:
             self._drop_if_unused(group)
 
     def _turn_away(self, group: ClassicGroup, member_id: str) -> None:
-        """Remove the member, if it is known, and raise GroupFull."""
+        """Refuse a member: remove it, if it is in the group, and raise GroupFull."""
         known = group.members.get(member_id)
         if known is not None:
             self.sessions.remove(group, known)
@@ -461,5 +461,5 @@ class Rebalances:
 def once_durable(
     reply: Callable[[Answer | MainstemError], None], answer: Answer, error: MainstemError | None
 ) -> None:
-    """Send the answer, or the error if the commit failed."""
+    """Send the answer after a commit, or the error if the commit failed."""
     reply(answer if error is None else error)

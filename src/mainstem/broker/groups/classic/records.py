@@ -19,18 +19,18 @@ from mainstem.broker.fold import Fold
 from mainstem.broker.groups.classic.group import ClassicGroup, ClassicMember, Join, Protocols
 
 NOT_YET = 0
-"""The generation of members that have not completed a rebalance yet."""
+"""Stored instead of a generation number while the members have not completed a rebalance."""
 
 
 class ClassicGroupKey(msgspec.Struct, frozen=True, array_like=True, tag="classic-group"):
-    """The record's key: a member, or without a member the group itself."""
+    """The record's key: group and member id; the id is empty in the record of the group itself."""
 
     group: str
     member: str = ""
 
 
 class Agreement(msgspec.Struct, frozen=True, tag_field="kind", tag="agreement/1"):
-    """A stable generation: its number, protocol and leader."""
+    """The record's value for a group: number, protocol and leader of a stable generation."""
 
     generation: int
     protocol_type: str
@@ -41,7 +41,7 @@ class Agreement(msgspec.Struct, frozen=True, tag_field="kind", tag="agreement/1"
 class WrittenMember(
     msgspec.Struct, frozen=True, tag_field="kind", tag="classic-member/1", omit_defaults=True
 ):
-    """A member as the journal stores it."""
+    """The record's value for a member."""
 
     session_timeout_ms: int
     rebalance_timeout_ms: int
@@ -56,7 +56,7 @@ Value = Agreement | WrittenMember
 
 
 class ClassicGroupChange(NamedTuple):
-    """One record of the fold."""
+    """One record of the internal topic: a key, and its new value (None: deleted)."""
 
     key: ClassicGroupKey
     value: Value | None
@@ -78,7 +78,7 @@ class ClassicGroupFold(Fold):
     def set(
         self, name: str, agreement: Agreement, members: Mapping[str, WrittenMember]
     ) -> list[ClassicGroupChange]:
-        """Decide to store a stable generation; writes only the differences."""
+        """Return the changes that store a stable generation: only the differences."""
         was = self.groups.get(name, WrittenGroup())
         changes = [_change(name, each) for each in was.members if each not in members]
         changes += [
@@ -91,7 +91,7 @@ class ClassicGroupFold(Fold):
         return changes
 
     def replace(self, name: str, old: str, member: ClassicMember) -> list[ClassicGroupChange]:
-        """Decide to replace a static member by its restarted program, if it is stored."""
+        """Return the changes that replace a stored static member by its restarted program."""
         was = self.groups.get(name)
         if was is None or old not in was.members:
             return []
@@ -103,14 +103,14 @@ class ClassicGroupFold(Fold):
         return changes
 
     def forget(self, name: str) -> list[ClassicGroupChange]:
-        """Decide to delete a group and its members, if it is known."""
+        """Return the changes that delete a stored group and its members, if there is one."""
         was = self.groups.get(name)
         if was is None:
             return []
         return [*(_change(name, each) for each in was.members), _change(name, "")]
 
     def apply(self, change: ClassicGroupChange) -> None:
-        """Apply one change; the only place that modifies this state, live and on replay."""
+        """Apply one change, new or replayed at start; nothing else modifies this state."""
         (name, member_id), value = (change.key.group, change.key.member), change.value
         if value is None:
             if not member_id:

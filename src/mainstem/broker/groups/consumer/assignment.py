@@ -1,5 +1,7 @@
 """Applies changes to consumer groups: assigns and stores drafts, and handles deadlines.
 
+Kinds of deadlines, with what it means that one has passed:
+
 session     a member sent no heartbeat
 rebalance   a member did not give up revoked partitions
 join, sync  a classic member did not join again, or did not send SyncGroup
@@ -43,10 +45,10 @@ from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Batches, Durable
 
 KIND = "consumer protocol"
-"""The name of this kind of group in error messages."""
+"""What error messages call this kind of group."""
 
 Timer = tuple[str, Literal["session", "rebalance", "join", "sync", "forget"], str]
-"""The key of a deadline: group, kind, and member id (empty for the group's own)."""
+"""The key of a deadline: group, kind, and member id (empty if it concerns the whole group)."""
 
 
 class Before(Protocol):
@@ -62,19 +64,19 @@ class Before(Protocol):
         """
 
     def hand_over_batches(self, name: str) -> Batches:
-        """Return the batches to append when a group becomes a consumer group."""
+        """Return the batches that delete a classic group when it becomes a consumer group."""
 
     def hand_over(self, name: str) -> None:
-        """Drop a group that has become a consumer group, after those batches were appended."""
+        """Drop a classic group, after the batches of ``hand_over_batches`` were appended."""
 
     def return_batches(self, name: str, number: int, members: Sequence[ConsumerMember]) -> Batches:
-        """Return the batches to append when a consumer group becomes a classic one again."""
+        """Return the batches that store a classic group when a consumer group becomes one."""
 
     def take_back(self, name: str, number: int, members: Sequence[ConsumerMember]) -> None:
-        """Continue as a classic group with these members, after those batches were appended."""
+        """Create a classic group of these members, after appending ``return_batches``."""
 
     def answer(self) -> None:
-        """Answer the members that waited in a converted group; used without the lock."""
+        """Send pending answers to members of a converted group; the lock must not be held."""
 
 
 class Assignments:
@@ -97,7 +99,7 @@ class Assignments:
         self._load()
 
     def draft(self, name: str) -> ConsumerGroupDraft:
-        """Begin a change of a group for a join; a classic group is converted."""
+        """Return a draft for changing a group, empty if it is new; converts a classic group."""
         group = self.fold.groups.get(name)
         if group is not None and group.members:
             return ConsumerGroupDraft(group)
@@ -120,7 +122,7 @@ class Assignments:
         member: ConsumerMember,
         owned: Partitions | None,
     ) -> tuple[Current, Durable]:
-        """Store a member's new profile, and advance its reconciliation by one step."""
+        """Store a member's new profile; move the member one step towards its target partitions."""
         is_new = was.id not in draft.group.members and not draft.has_room
         is_other = member.profile.subscription != was.profile.subscription
         if is_new or is_other or not self.subscribed_topics.knows(member.profile.regex):
@@ -135,7 +137,7 @@ class Assignments:
         return current, self.write(draft)
 
     def check_room(self, draft: ConsumerGroupDraft, member: ConsumerMember) -> None:
-        """Raise if a member would exceed a limit."""
+        """Raise if a member would exceed a limit or its regular expression is invalid."""
         group, limits, size = draft.group, self.limits, member.size_bytes
         # A returning static member replaces one; converted classic members were counted before.
         is_new = member.id not in group.members and not draft.changed
@@ -153,7 +155,7 @@ class Assignments:
         self.subscribed_topics.learn(member.profile.regex)
 
     def assign(self, draft: ConsumerGroupDraft) -> None:
-        """Assign partitions if the group has a new epoch, or if topics have changed."""
+        """Assign partitions anew if the group has a new epoch, or if its topics have changed."""
         group, now_ms = draft.group, self.monotonic_ms()
         if not draft.is_due and self.is_outdated(group):
             draft.begin_epoch()
@@ -165,7 +167,7 @@ class Assignments:
             draft.assign(self.subscribed_topics)
 
     def is_outdated(self, group: ConsumerGroup) -> bool:
-        """Tell whether topics have changed, so that partitions must be assigned again."""
+        """Tell whether topics were created, deleted or extended since the last assignment."""
         if group.outdated and self.subscribed_topics.are_met(group, group.members.values()):
             group.outdated = False
         return group.outdated
@@ -178,7 +180,7 @@ class Assignments:
         return self.write(draft)
 
     def expire(self, timer: Timer) -> None:
-        """Act on a deadline that has passed."""
+        """Act on a passed deadline: remove the silent or slow member, or forget the empty group."""
         name, kind, member_id = timer
         group = self.fold.groups.get(name)
         if group is None:
@@ -202,7 +204,7 @@ class Assignments:
     # Storing
 
     def write(self, draft: ConsumerGroupDraft) -> Durable:
-        """Append and apply a draft; then update deadlines, the group's name and its kind."""
+        """Append and apply a draft; then update the group's deadlines, reserved name and kind."""
         if not draft.changed and draft.epochs == draft.group.epochs:
             return AT_ONCE
         name, is_new = draft.group.name, draft.group.name not in self.fold.groups
@@ -288,7 +290,7 @@ class Assignments:
             self.deadlines.set(rebalance, self.monotonic_ms() + timeout_ms)
 
     def hear(self, name: str, member_id: str) -> None:
-        """Restart a member's session timeout."""
+        """Restart a member's session timeout, as the member was heard from."""
         group = self.fold.groups.get(name)
         member = None if group is None else group.members.get(member_id)
         if member is None:
@@ -300,7 +302,7 @@ class Assignments:
         self.deadlines.set((name, "session", member_id), self.monotonic_ms() + timeout_ms)
 
     def interval_ms(self, name: str) -> int:
-        """Return the heartbeat interval; longer in large groups, up to a third of the session."""
+        """Return the heartbeat interval; in large groups longer, up to a third of the session."""
         interval_ms = self._configs.number(name, CONSUMER_HEARTBEAT_INTERVAL)
         session_ms = self._configs.number(name, CONSUMER_SESSION_TIMEOUT)
         # This limits one group to a thousand heartbeats a second.

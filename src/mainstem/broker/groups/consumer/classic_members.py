@@ -56,10 +56,10 @@ class ConsumerProtocol(Protocol):
     """The codec for subscriptions and assignments of classic members."""
 
     def subscription(self, metadata: bytes) -> MemberSubscription | None:
-        """Decode a subscription; None if that is not possible."""
+        """Decode a subscription; None if it is malformed."""
 
     def owned(self, assignment: bytes) -> Sequence[TopicPartition]:
-        """Decode an assignment; empty if that is not possible."""
+        """Decode the partitions of an assignment; empty if it is malformed."""
 
     def assignment(self, places: Iterable[TopicPartition], metadata: bytes) -> bytes:
         """Encode an assignment, in the version of the member's subscription ``metadata``."""
@@ -76,7 +76,7 @@ class ClassicMembers:
         """The codec, set by the Kafka head; without it no classic member can join."""
 
     def join(self, join: Join) -> tuple[Joined, Durable]:
-        """Handle a JoinGroup; send the answer once it is durable."""
+        """Handle a JoinGroup; send the answer once the member's state is durable."""
         assignments = self._assignments
         assignments.limits.check_join(join, assignments.fold.held_bytes)
         group = assignments.fold.groups[join.group]
@@ -116,7 +116,7 @@ class ClassicMembers:
     def heartbeat(
         self, name: str, member_id: str, instance_id: str | None, generation: int
     ) -> None:
-        """Restart a member's session; RebalanceInProgress tells it to join again."""
+        """Restart a member's session timeout; raises RebalanceInProgress if it must join again."""
         group, member, _ = self._classic_member(name, member_id, instance_id, generation)
         self._assignments.hear(name, member_id)
         current = member.current
@@ -135,7 +135,7 @@ class ClassicMembers:
     def leave(
         self, name: str, leavers: Iterable[tuple[str, str | None]]
     ) -> list[MainstemError | None]:
-        """Remove members; return one result each: None, or why it was refused."""
+        """Remove members; return for each one None, or the error if it was refused."""
         answers: list[MainstemError | None] = []
         for member_id, instance_id in leavers:
             try:
@@ -195,7 +195,7 @@ class ClassicMembers:
         return found
 
     def partitions(self, places: Iterable[TopicPartition]) -> Partitions:
-        """Return the ids of those partitions that exist."""
+        """Return the ids of the given partitions, without those that do not exist."""
         return frozenset(
             PartitionId(topic.id, number)
             for name, number in places
@@ -204,7 +204,7 @@ class ClassicMembers:
         )
 
     def assignment(self, partitions: Partitions, metadata: bytes) -> bytes:
-        """Encode partitions as an assignment."""
+        """Encode partitions as an assignment in the classic protocol's format."""
         places = [
             (topic.name, at.number)
             for at in sorted(partitions)
@@ -213,7 +213,7 @@ class ClassicMembers:
         return b"" if self.protocol is None else self.protocol.assignment(places, metadata)
 
     def _said(self, group: ConsumerGroup, join: Join) -> MemberSubscription:
-        """Decode a join's subscription; raises if the member does not fit the others."""
+        """Decode a join's subscription; raises if no protocol is common to all members."""
         if self.protocol is None:
             raise GroupIsLive(group.name, "consumers of the other protocol", "joined")
         names = dict(join.protocols)
@@ -229,7 +229,7 @@ class ClassicMembers:
         return said
 
     def _sender(self, draft: ConsumerGroupDraft, join: Join) -> ConsumerMember:
-        """Return the joining member as it was before, or a new one."""
+        """Return the stored state of the joining member, or a new member."""
         group = draft.group
         holder = group.static.get(join.instance_id) if join.instance_id is not None else None
         if holder is None or holder == join.member_id:
@@ -256,7 +256,7 @@ class ClassicMembers:
     def _await(
         self, what: Literal["join", "sync"], group: ConsumerGroup, member: ConsumerMember
     ) -> None:
-        """Start a member's rebalance timeout for its next join or sync, unless it is running."""
+        """Start the timeout for a member's next JoinGroup or SyncGroup, unless it is running."""
         timer: Timer = (group.name, what, member.id)
         deadlines = self._assignments.deadlines
         if timer not in deadlines:

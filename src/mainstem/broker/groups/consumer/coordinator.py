@@ -48,11 +48,11 @@ from mainstem.log.port import Batches, Durable
 
 DEFAULTS = GroupLimits()
 _AGAIN_MS = 1_000
-"""The time until the next attempt after a failed write."""
+"""Delay in ms before the next attempt after a failed write."""
 
 
 class ConsumerGroups:
-    """The door to consumer groups; synchronous and thread-safe unless it says otherwise."""
+    """Public interface of consumer groups; thread-safe, except methods that say otherwise."""
 
     def __init__(
         self,
@@ -69,18 +69,18 @@ class ConsumerGroups:
         """Members that speak the classic protocol."""
 
     def use_protocol(self, protocol: ConsumerProtocol) -> None:
-        """Set the codec for classic members; without it no classic member can join."""
+        """Set the codec for subscriptions of classic members; without it none of them can join."""
         self.classic_members.protocol = protocol
 
     @property
     def fold(self) -> ConsumerGroupFold:
-        """The stored state of all groups."""
+        """The state of all consumer groups, as the journal stores it."""
         return self.assignments.fold
 
     # Members
 
     def heartbeat(self, beat: Heartbeat) -> HeartbeatResponse:
-        """Handle a heartbeat; send the response, with the assignment, once it is durable."""
+        """Handle a heartbeat; ``reply`` gets the response once the member's state is durable."""
         check(beat)
         with self._state.lock:
             heard = self._hear(beat)
@@ -108,7 +108,7 @@ class ConsumerGroups:
     def leave(
         self, name: str, member_id: str, instance_id: str | None, *, for_a_while: bool = False
     ) -> Durable:
-        """Remove a member; ``for_a_while``: keep a static member's place until its session ends."""
+        """Remove a member; ``for_a_while``: a static member may return until its session ends."""
         with self._state.lock:
             group = self.fold.groups.get(name)
             member = None if group is None else known_member(group, member_id, instance_id)
@@ -144,7 +144,7 @@ class ConsumerGroups:
     def check_commit(
         self, name: str, member_id: str, epoch: int, *, transactional: bool = False
     ) -> None:
-        """Raise unless the commit comes from a member with its current epoch."""
+        """Raise unless a commit comes from a member, and carries the member's current epoch."""
         if transactional and epoch < 0 and not member_id:
             # Older TxnOffsetCommit requests do not name the member.
             return
@@ -158,14 +158,14 @@ class ConsumerGroups:
             raise StaleMemberEpoch(name, member_id, epoch, current)
 
     def is_native_member(self, name: str, member_id: str) -> bool:
-        """Tell whether this is a member that speaks the consumer protocol."""
+        """Tell whether a member uses the consumer protocol, not the classic one."""
         with self._state.lock:
             group = self.fold.groups.get(name)
             member = None if group is None else group.members.get(member_id)
             return member is not None and member.profile.classic is None
 
     def check_fetch(self, name: str, member_id: str | None, epoch: int) -> None:
-        """Refuse an offset fetch with an unknown member id or an old member epoch."""
+        """Raise if an offset fetch has an unknown member id or an outdated member epoch."""
         with self._state.lock:
             is_outsider = member_id is None and epoch < 0
             if not is_outsider and name in self.fold.groups:
@@ -174,18 +174,18 @@ class ConsumerGroups:
     # Administration
 
     def names(self) -> list[str]:
-        """Return every group of this kind, also the empty ones that are still remembered."""
+        """Return the names of groups of this kind, and of empty ones that are not forgotten yet."""
         with self._state.lock:
             return sorted(self.fold.groups)
 
     def describe(self, name: str) -> ConsumerGroupDescription | None:
-        """Return a group, None if there is no group of this kind."""
+        """Return the description of a group, None if there is no group of this kind."""
         with self._state.lock:
             group = self.fold.groups.get(name)
             return None if group is None else described(group)
 
     def reads(self, name: str) -> set[str]:
-        """Return the topics that a group's members subscribe to."""
+        """Return the topics that any member of the group subscribes to."""
         with self._state.lock:
             group = self.fold.groups.get(name)
             return (
@@ -214,7 +214,7 @@ class ConsumerGroups:
         }
 
     def epoch(self, name: str) -> int:
-        """Return a group's present epoch."""
+        """Return a group's current epoch."""
         return self.fold.groups[name].epochs.group
 
     def forget(self, name: str, beside: Batches = ()) -> Durable:
@@ -222,7 +222,7 @@ class ConsumerGroups:
         return self.assignments.forget(name, beside)
 
     def topic_changed(self, name: str) -> None:
-        """React to a topic that was created, deleted, or got more partitions."""
+        """Update groups after a topic was created, deleted, or got more partitions."""
         regexes = self.assignments.subscribed_topics.topic_changed(name)
         for group in self.fold:
             if name in group.names or not regexes.isdisjoint(group.regexes):

@@ -1,4 +1,4 @@
-"""A draft of changes to a consumer group, which is then stored as a whole."""
+"""A draft of changes to a consumer group, all stored in one append."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ class ConsumerGroupDraft:
 
     @property
     def is_due(self) -> bool:
-        """Whether partitions must be assigned again."""
+        """Whether partitions must be assigned anew, as the epoch was incremented."""
         return self.epochs.group > self.epochs.assignment
 
     @property
@@ -65,7 +65,7 @@ class ConsumerGroupDraft:
         self.changed[member_id] = None
 
     def take_in(self, classic_members: Iterable[ConsumerMember]) -> None:
-        """Start a group that is not stored yet, with converted members."""
+        """Begin a new group with the converted members of a classic group."""
         self._is_written = False
         for each in classic_members:
             self.group.set(each.id, each)

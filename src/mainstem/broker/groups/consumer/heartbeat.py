@@ -29,13 +29,13 @@ MAX_ID_LENGTH = 300
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """A ConsumerGroupHeartbeat request; None means unchanged."""
+    """A ConsumerGroupHeartbeat request; a field that is None is unchanged."""
 
     group: str
     member_id: str
     """Chosen by the member; if empty, the broker chooses one."""
     epoch: int
-    """0 to join."""
+    """The member's epoch; 0 to join."""
     instance_id: str | None = None
     rack: str | None = None
     client_id: str = ""
@@ -54,7 +54,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_full(self) -> bool:
-        """Whether the request carries all fields, and so expects a full answer."""
+        """Whether the request carries all fields, so that the response must carry all, too."""
         says_all = None not in (self.rebalance_timeout_ms, self.names, self.owned)
         return self.is_join or says_all
 
@@ -65,14 +65,14 @@ class HeartbeatResponse(msgspec.Struct, frozen=True):
     member_id: str
     epoch: int
     interval_ms: int
-    """The time until the next heartbeat."""
+    """After how many ms the member sends its next heartbeat."""
     owned: Partitions | None
-    """The member's assignment; None if unchanged."""
+    """The partitions assigned to the member; None if unchanged."""
     durable: Durable
 
 
 def check(beat: Heartbeat) -> None:
-    """Raise if the request is invalid in itself."""
+    """Raise if the request is invalid, whatever the state of the group."""
     check_group(beat.group)
     for text in (beat.member_id, beat.instance_id, beat.rack, beat.client_id):
         if text is not None and len(text) > MAX_ID_LENGTH:
@@ -84,7 +84,7 @@ def check(beat: Heartbeat) -> None:
 
 
 def sender(draft: ConsumerGroupDraft, beat: Heartbeat, new_id: Callable[[], str]) -> ConsumerMember:
-    """Return the member that sent a heartbeat as it was before, or a new one."""
+    """Return the stored state of the member that sent a heartbeat, or a new member."""
     group = draft.group
     if not beat.is_join:
         member = known_member(group, beat.member_id, beat.instance_id)
@@ -109,7 +109,7 @@ def sender(draft: ConsumerGroupDraft, beat: Heartbeat, new_id: Callable[[], str]
 
 
 def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) -> None:
-    """Raise FencedMemberEpoch on a wrong epoch, unless only the last response was lost."""
+    """Raise FencedMemberEpoch on a wrong epoch, unless the member only lost the last response."""
     current = member.current
     if beat.epoch == current.epoch:
         return
@@ -119,7 +119,7 @@ def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) 
 
 
 def updated(profile: Profile, beat: Heartbeat) -> Profile:
-    """Return a member's profile after a heartbeat; a join replaces all of it."""
+    """Return a member's profile with the heartbeat's fields; a join replaces all fields."""
     profile = Profile(0) if beat.is_join else profile
     timeout_ms, names = beat.rebalance_timeout_ms, beat.names
     return Profile(

@@ -23,7 +23,7 @@ def reconcile(
     owners: Mapping[PartitionId, str],
     owned: Partitions | None,
 ) -> Current:
-    """Return a member's next state; ``owned``: the partitions it reported, None if it did not."""
+    """Return a member's next state; ``owned``: the partitions that it reported, if it did."""
     if current.stage is Stage.STABLE:
         if current.epoch == epoch:
             return current
@@ -61,5 +61,5 @@ def _before(current: Current, epoch: int) -> int:
 
 
 def _still_has(owned: Partitions | None, revoked: Partitions) -> bool:
-    """Tell whether a member still owns revoked partitions; assume so until it reports."""
+    """Tell whether a member still owns revoked partitions, or has not reported any yet."""
     return owned is None or not owned.isdisjoint(revoked)

@@ -16,7 +16,7 @@ from mainstem.broker.groups.memory_estimate import texts_bytes
 from mainstem.log.port import PartitionId
 
 Owned = dict[str, list[int]]
-"""Partitions as stored: numbers by topic id."""
+"""Partitions in stored form: partition numbers by topic id."""
 Partitions = frozenset[PartitionId]
 NOTHING: Partitions = frozenset()
 LEFT_FOR_A_WHILE = -2
@@ -24,14 +24,14 @@ LEFT_FOR_A_WHILE = -2
 
 
 class ConsumerGroupKey(msgspec.Struct, frozen=True, array_like=True, tag="consumer-group"):
-    """The record's key: a member, or without a member the group itself."""
+    """The record's key: group and member id; the id is empty in the record of the group itself."""
 
     group: str
     member: str = ""
 
 
 class Epochs(msgspec.Struct, frozen=True, tag_field="kind", tag="epochs/1"):
-    """The group's epoch, which grows with every change, and the epoch last assigned for."""
+    """The group's epoch, which grows with every change, and the epoch of the last assignment."""
 
     group: int = 0
     assignment: int = 0
@@ -42,7 +42,7 @@ class ClassicSide(msgspec.Struct, frozen=True):
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """Names and metadata, in order of preference."""
+    """Names and metadata of the supported protocols, in order of preference."""
 
 
 class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -57,7 +57,7 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     client_id: str = ""
     host: str = ""
     classic: ClassicSide | None = None
-    """Set for classic members."""
+    """Only set for members that use the classic protocol."""
 
     @property
     def subscription(self) -> tuple[tuple[str, ...], str, str, str | None]:
@@ -66,7 +66,7 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def size_bytes(self) -> int:
-        """Estimated memory that the broker uses for it."""
+        """Estimated memory in bytes that the broker needs for this profile."""
         protocols = self.classic.protocols if self.classic is not None else ()
         ids = (self.instance_id, self.rack, self.client_id, self.host)
         texts = (*self.names, self.regex, self.assignor, *ids, *(name for name, _ in protocols))
@@ -78,7 +78,7 @@ class Stage(StrEnum):
 
     STABLE = "stable"
     REVOKING = "revoking"
-    """It must give up partitions before it gets others."""
+    """The member must give up partitions before it gets others."""
     WAITING = "waiting"
     """Other members have not yet given up partitions of its target."""
 
@@ -103,12 +103,12 @@ class ConsumerMember(msgspec.Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int:
-        """Estimated memory that the broker uses for it, without partitions."""
+        """Estimated memory in bytes that the broker needs for this member, without partitions."""
         return texts_bytes((self.id,)) + self.profile.size_bytes
 
 
 class WrittenMember(msgspec.Struct, frozen=True, tag_field="kind", tag="member/1"):
-    """A member as the journal stores it."""
+    """The record's value for a member."""
 
     profile: Profile
     epoch: int
@@ -123,7 +123,7 @@ Value = Epochs | WrittenMember
 
 
 class ConsumerGroupChange(NamedTuple):
-    """One record of the fold."""
+    """One record of the internal topic: a key, and its new value (None: deleted)."""
 
     key: ConsumerGroupKey
     value: Value | None
@@ -152,7 +152,7 @@ class ConsumerGroup:
         """The monotonic time of the last assignment; None if before the broker's start."""
 
     def state(self) -> tuple[object, ...]:
-        """Return all state that follows from records, for comparison."""
+        """Return all state that follows from the records, to compare two groups."""
         return (
             self.epochs,
             self.members,
@@ -220,7 +220,7 @@ class ConsumerGroupFold:
         return iter(self.groups.values())
 
     def apply(self, change: ConsumerGroupChange) -> None:
-        """Apply one change; the only place that modifies this state, live and on replay."""
+        """Apply one change, new or replayed at start; nothing else modifies this state."""
         (name, member_id), value = (change.key.group, change.key.member), change.value
         if not member_id and value is None:
             self.groups.pop(name, None)

@@ -9,9 +9,9 @@ from mainstem.core.errors import InvalidExpression, InvalidSetting
 from mainstem.log.port import PartitionId
 
 MAX_REGEXES = 1_000
-"""The limit for all groups together: each new topic is matched against every expression."""
+"""Maximum number of regular expressions of all groups; each new topic is matched to all."""
 MAX_PLACES = 20_000_000
-"""The limit for the entries of all tables together: 40 MB."""
+"""Maximum number of entries of all expressions' matching tables together: 40 MB."""
 
 
 class SubscribedTopics:
@@ -22,7 +22,7 @@ class SubscribedTopics:
         self._max_places = max_places
         self._regexes: dict[str, TopicRegex] = {}
         self._meant: dict[str, set[str]] = {}
-        """The topics that each regular expression matches now; internal topics never match."""
+        """The existing topics that each regular expression matches; internal topics never match."""
 
     def learn(self, text: str) -> None:
         """Compile and match a new regular expression; raises InvalidExpression."""
@@ -36,7 +36,7 @@ class SubscribedTopics:
         self._take_in(regex, MATCH_BUDGET)
 
     def learn_again(self, text: str) -> None:
-        """Match, after a restart, a regular expression that was accepted before it."""
+        """Compile and match, after a restart, a regular expression that was accepted earlier."""
         try:
             self._take_in(TopicRegex(text), None)
         except InvalidExpression:
@@ -78,7 +78,7 @@ class SubscribedTopics:
         return {each: self._topics.get(each).partitions for each in sorted(names)}
 
     def are_met(self, group: ConsumerGroup, members: Iterable[ConsumerMember]) -> bool:
-        """Tell whether the targets cover exactly the partitions of all subscribed topics."""
+        """Tell whether the members' targets are exactly the partitions of all subscribed topics."""
         wanted = {at for each in self.of_group(group) for at in self._topics.get(each).partitions}
         return wanted == {at for member in members for at in member.target}
 

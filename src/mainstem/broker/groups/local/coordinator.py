@@ -34,7 +34,7 @@ HAND_OVER_MS = 300_000
 """How long a member may take to release a partition; handling an event may take minutes."""
 MAX_MEMBERS = 10_000
 KIND = "mainstem"
-"""The name of this kind of group in error messages."""
+"""What error messages call this kind of group."""
 
 
 class AssignedPartition(NamedTuple):
@@ -50,17 +50,17 @@ class Assignment(msgspec.Struct, frozen=True):
 
     generation: int
     owned: tuple[AssignedPartition, ...]
-    """To be read; a newly assigned partition starts at the group's cursor."""
+    """The partitions to read; start a newly assigned one at the group's committed offset."""
     revoked: tuple[AssignedPartition, ...]
-    """To be finished, committed and released."""
+    """The partitions to stop reading, commit and release."""
     awaited_until_ms: int | None = None
-    """When to check again at the latest, if other members must release partitions first; else
-    None.
+    """The earliest time by which another member must release a partition for this member; None if
+    there is none.
     """
 
 
 class _Member:
-    """One consumer of a group."""
+    """One member of a group, with what it subscribes to."""
 
     def __init__(self, member: str, wanted: tuple[str, ...], changed: Changed) -> None:
         self.id = member
@@ -83,16 +83,16 @@ class _Group:
         self.generation = 0
         self.members: dict[str, _Member] = {}
         self.topics: dict[str, Topic] = {}
-        """Every topic that a member subscribes to, by name."""
+        """All topics that any member subscribes to, by name."""
         self.reads: dict[str, set[str]] = {}
         """The names of the topics that each member subscribes to."""
         self.names: dict[PartitionId, str] = {}
-        """The topic's name for every partition of these topics."""
+        """The topic name of each partition of the subscribed topics."""
         self.targets: dict[PartitionId, str] = {}
         self.owners: dict[PartitionId, tuple[str, int]] = {}
         """The owner of each partition, and the generation of that assignment."""
         self.revoked: dict[PartitionId, int] = {}
-        """Partitions to be released, with the deadline for that."""
+        """Revoked partitions, each with the time by which its owner must release it."""
 
     def readers(self, topic: Topic) -> list[str]:
         """Return the members that subscribe to a topic."""
@@ -136,7 +136,7 @@ class _Group:
         return self.callbacks(told)
 
     def release(self, member: str, partitions: Iterable[AssignedPartition]) -> list[Changed]:
-        """Give a member's partitions to their targets; return the callbacks to call."""
+        """Hand a member's released partitions to their new owners; return the callbacks to call."""
         self.generation += 1
         told: set[str] = set()
         for assigned in partitions:
@@ -148,7 +148,7 @@ class _Group:
         return self.callbacks(told)
 
     def held(self, member: str, assigned: AssignedPartition) -> PartitionId | None:
-        """Return a partition's id, if the member still owns it by this same assignment."""
+        """Return a partition's id, None unless the member owns it since ``assigned.since``."""
         topic = self.topics.get(assigned.topic)
         if topic is None or not 0 <= assigned.partition < len(topic.partitions):
             return None
@@ -187,7 +187,7 @@ class _Group:
         return sorted(overdue)
 
     def callbacks(self, members: Iterable[str]) -> list[Changed]:
-        """Return the callbacks of members whose assignment has changed."""
+        """Return the ``changed`` callbacks of these members."""
         return [self.members[member].changed for member in members]
 
     def _current(self) -> dict[PartitionId, str]:
@@ -198,7 +198,7 @@ class _Group:
 
 
 class Groups:
-    """All groups of this process; used under the broker's lock.
+    """All groups whose members are in this process; used under the broker's lock.
 
     Methods that change the assignment return callbacks, to be called without the lock.
     """
@@ -212,16 +212,16 @@ class Groups:
         self._joined = 0
 
     def live(self) -> set[str]:
-        """Return the names of the groups that have members, of all kinds."""
+        """Return the names of the groups that have members, Kafka's kinds included."""
         return self._groups.keys() | self._occupied.keys()
 
     def take_emptied(self) -> set[str]:
-        """Return the groups whose last member has left since the last call."""
+        """Return the names of groups whose last member has left since the last call."""
         emptied, self._emptied = self._emptied, set()
         return emptied
 
     def is_live(self, group: str) -> bool:
-        """Tell whether the group has members, of any kind."""
+        """Tell whether a group, also of one of Kafka's kinds, has members."""
         return group in self._groups or group in self._occupied
 
     def owners(self, group: str) -> dict[PartitionId, str]:
@@ -252,7 +252,7 @@ class Groups:
         self._occupied[group] = kind
 
     def vacate(self, group: str) -> None:
-        """Free a name that was reserved, when the last member has left."""
+        """Free a group's name that ``occupy`` reserved; the last member has left."""
         if self._occupied.pop(group, None) is not None:
             self._emptied.add(group)
 
@@ -295,7 +295,7 @@ class Groups:
     def release(
         self, group: str, member: str, partitions: Iterable[AssignedPartition]
     ) -> list[Changed]:
-        """Give up partitions that the member has committed; ignores those it no longer owns."""
+        """Release partitions that a member has committed; ignores those it no longer owns."""
         return self._member(group, member).release(member, partitions)
 
     def assignment(self, group: str, member: str) -> Assignment:
@@ -305,7 +305,7 @@ class Groups:
     def held(
         self, group: str, member: str, partitions: Iterable[AssignedPartition]
     ) -> list[PartitionId]:
-        """Return the ids of assigned partitions; Fenced unless the member still owns them all."""
+        """Return the ids of assigned partitions; raises Fenced if the member has lost one."""
         found = self._member(group, member)
         ids: list[PartitionId] = []
         for assigned in partitions:
@@ -320,7 +320,7 @@ class Groups:
         return ids
 
     def topic_changed(self, name: str, now_ms: int) -> list[Changed]:
-        """React to a topic that was created, deleted, or got more partitions."""
+        """Update groups after a topic was created, deleted, or got more partitions."""
         topic = self._topics.find(name)
         told: list[Changed] = []
         for group in self._groups.values():

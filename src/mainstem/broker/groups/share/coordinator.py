@@ -1,10 +1,10 @@
 """Share groups (KIP-932): consumers that share the events of one or more topics one by one.
 
 How this works: a share group is the set of queues with its name, one on each topic that a member
-has ever subscribed to, including queues that others created. Members only send heartbeats with
-their subscriptions, and may acquire from every partition of those topics: partitions are not
-divided, so there is no rebalance. Members are not stored; after a restart they join again. The
-group's progress is in its queues.
+has ever subscribed to, including queues that were not created by the group. Members only send
+heartbeats with their subscriptions, and may acquire from every partition of those topics:
+partitions are not divided, so there is no rebalance. Members are not stored; after a restart they
+join again. The group's progress is in its queues.
 """
 
 import threading
@@ -49,7 +49,7 @@ from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Durable
 
 KIND = "share"
-"""The name of this kind of group in error messages."""
+"""What error messages call this kind of group."""
 DEFAULTS = GroupLimits()
 
 
@@ -60,7 +60,7 @@ class ShareHeartbeatResponse(msgspec.Struct, frozen=True):
     heartbeat_ms: int
     places: AssignedTopics | None
     durable: Durable
-    """When queues that this heartbeat created are durable."""
+    """Tells when the queues that this heartbeat created are durable."""
 
 
 class ShareMemberState(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ class ShareGroupState(msgspec.Struct, frozen=True):
 
 
 class ShareGroups:
-    """The door to share groups; synchronous and thread-safe."""
+    """Public interface of share groups; synchronous and thread-safe."""
 
     def __init__(
         self,
@@ -98,10 +98,10 @@ class ShareGroups:
         self._now_ms, self._monotonic_ms = state.clocks
         self._limits = limits
         self._lock = threading.Lock()
-        """Taken before the lock of the queues."""
+        """Protects the members; acquired before the queues' lock, never while that is held."""
         self._groups: dict[str, ShareGroup] = {}
         self._members = self._bytes = 0
-        """The members of all groups, and the estimated memory of their subscriptions."""
+        """The number of members of all groups, and the estimated bytes of their subscriptions."""
         self._silent = Deadlines[tuple[str, str]](state.alarm)
         # Group settings override the queues' own at read time; removing one restores the queue's.
         queues.lay_over(lambda name, own: altered_queue(own, configs.fold.of(name)))
@@ -156,7 +156,7 @@ class ShareGroups:
         return settings_of(self._configs.fold.all_of(group))
 
     def names(self) -> list[str]:
-        """Return every share group that has members or queues."""
+        """Return the names of the share groups that have members or queues."""
         with self._lock:
             return sorted({*self._groups, *self._queues.names()})
 
@@ -166,7 +166,7 @@ class ShareGroups:
             return name in self._groups
 
     def describe(self, name: str) -> ShareGroupState:
-        """Return a group; raises UnknownGroup."""
+        """Return the description of a group; raises UnknownGroup."""
         with self._lock:
             group = self._groups.get(name)
             if group is None:
@@ -183,7 +183,7 @@ class ShareGroups:
         return self._queues.every(name)
 
     def check_movable(self, name: str) -> None:
-        """Raise the error that ``seek`` would raise for this group on any topic."""
+        """Raise the error with which ``seek`` would refuse this group, whatever the topic."""
         check_group(name)
         with self._lock:
             self._check_empty(name, "moved")
@@ -191,9 +191,9 @@ class ShareGroups:
     def seek(
         self, name: str, topic: str, offsets: Mapping[int, int]
     ) -> tuple[Durable, dict[int, MainstemError]]:
-        """Move a group without members to other offsets of a topic; creates missing queues.
+        """Set the offsets of a group without members in a topic; creates missing queues.
 
-        Also returns the partitions that were refused, each with its error.
+        Also returns the refused partitions, each with its error.
         """
         check_group(name)
         with self._lock:
@@ -247,8 +247,8 @@ class ShareGroups:
     def _unknown_member(self, name: str, member_id: str) -> MainstemError:
         """Return the error for a request with an unknown member id.
 
-        After a restart members must join again, which UnknownMember makes them do. Clients treat
-        UnknownGroup as fatal, so it is returned only while another kind of group has the name.
+        After a restart, UnknownMember makes clients join again. They treat UnknownGroup as fatal,
+        so it is returned only while another kind of group has the name.
         """
         with self._state.lock:
             if name not in self._groups and self._state.groups.is_live(name):
@@ -341,7 +341,7 @@ class ShareGroups:
             raise UnknownGroup(name)
 
     def _check_empty(self, name: str, deed: str) -> None:
-        """Raise if the group has members, of this or another kind."""
+        """Raise if the group, or a group of another kind with this name, has members."""
         if name in self._groups:
             count = len(self._groups[name].members)
             raise GroupIsLive(name, f"{count} members", deed)
@@ -351,6 +351,6 @@ class ShareGroups:
 
 
 def _size(group: ShareGroup, member_id: str) -> int:
-    """Return the estimated memory of a member's subscription; 0 if it is unknown."""
+    """Return the estimated bytes of a member's subscription; 0 if there is no such member."""
     member = group.members.get(member_id)
     return 0 if member is None else texts_bytes(member.topics)

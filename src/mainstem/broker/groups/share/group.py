@@ -8,7 +8,7 @@ import msgspec
 from mainstem.core.errors import FencedMemberEpoch, UnknownMember
 
 AssignedTopics = tuple[tuple[str, str, int], ...]
-"""Topics: name, id and number of partitions."""
+"""Assigned topics, each with name, id and number of partitions."""
 
 
 class ShareHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,10 +38,10 @@ class ShareMember:
 
 
 class ShareGroup:
-    """Every member may acquire events from every partition of the topics it subscribes to.
+    """One share group: each member may acquire events of all partitions of its topics.
 
     The epoch is incremented with every change in the group. A member that sends its previous epoch
-    has not received the last answer.
+    has not received the last response.
     """
 
     def __init__(self, name: str) -> None:
@@ -51,7 +51,7 @@ class ShareGroup:
         self.wanted: Counter[str] = Counter()
         """The number of members that subscribe to each topic."""
         self.ids: dict[str, str | None] = {}
-        """The last seen id of each subscribed topic; None if it did not exist."""
+        """The id of each subscribed topic when last checked; None if there was no such topic."""
 
     def heartbeat(self, beat: ShareHeartbeat) -> ShareMember:
         """Add a member or update its subscription; raises UnknownMember, FencedMemberEpoch."""

@@ -9,7 +9,7 @@ _SECONDS = (86_400, 3_600, 60, 1)
 
 
 def read_start(text: str) -> str:
-    """Return the normalized value; raises ValueError if it is invalid."""
+    """Return the setting's value in normalized form; raises ValueError if it is invalid."""
     if text in ("earliest", "latest"):
         return text
     kind, _, duration = text.partition(":")
@@ -20,7 +20,7 @@ def read_start(text: str) -> str:
 
 
 def back_ms(start: str) -> int | None:
-    """Return the duration of a ``by_duration`` start, None for other starts."""
+    """Return how many ms before now a ``by_duration`` start is, None for other starts."""
     found = _DURATION.fullmatch(start)
     if found is None or not any(found.groups()):
         return None

@@ -33,7 +33,7 @@ class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settings_of(settings: Mapping[str, str]) -> ShareSettings:
-    """Parse a group's settings, given by Kafka's names."""
+    """Parse a group's settings from strings by Kafka's names."""
     return ShareSettings(
         heartbeat_ms=int(settings[HEARTBEAT]),
         session_ms=int(settings[SESSION]),
@@ -49,7 +49,7 @@ def fresh_queue(settings: Mapping[str, str]) -> QueueSettings:
 
 
 def altered_queue(was: QueueSettings, own: Mapping[str, str]) -> QueueSettings:
-    """Return a queue's settings, overridden by those that the group sets."""
+    """Return a queue's settings, overridden by the settings of its share group."""
     changes: dict[str, object] = {
         _OURS[name]: text == "read_uncommitted" if name == ISOLATION else int(text) or None
         for name, text in own.items()
