@@ -1,4 +1,4 @@
-"""The command line; commands use the Stem interface."""
+"""The command line, ``mainstem``; its commands use the Stem interface."""
 
 import gc
 import os
@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line as a program: on a signal, exit by that signal, as shells expect."""
+    """Run the command line as a program; after a signal, exit by that signal, as shells expect."""
     # Garbage collection while modules are imported would only cost time.
     gc.disable()
     # If a pipe's reader ends or Ctrl-C is pressed, close the log first, then exit by the signal

@@ -1,4 +1,4 @@
-"""Calls the admin port of the server chosen by ``--at``, for operations that only a server has."""
+"""Calls the admin port of the server chosen by ``--at``, for operations that need a server."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,21 +21,21 @@ _TIMEOUT_S = 5.0
 
 
 class ServerAdmin:
-    """Calls admin operations of a server; converts errors to those of commands."""
+    """Calls admin operations of a server; converts their errors to those of the command line."""
 
     def __init__(self, at: str | None) -> None:
         self._address = _address_of(target_of(at))
         self._port = _port_of(self._address)
 
     def read(self, operation: str, fields: Mapping[str, str], kind: type[T]) -> T:
-        """Call an operation that changes nothing."""
+        """Call an operation that changes nothing; return its result."""
         try:
             return read_at(self._port, _TIMEOUT_S, operation, fields, kind)
         except (NotThere, OperationFailed) as error:
             raise self._refused(error) from None
 
     def change(self, operation: str, arguments: msgspec.Struct, kind: type[T]) -> T:
-        """Call an operation that changes something."""
+        """Call an operation that changes something; return its result."""
         try:
             return change_at(self._port, _TIMEOUT_S, operation, arguments, kind)
         except (NotThere, OperationFailed) as error:
@@ -53,7 +53,7 @@ class ServerAdmin:
 
 
 def _address_of(target: str) -> str:
-    """Return the server's address: the target itself, or the server that holds the directory."""
+    """Return the server's address: the target, or that of the server that holds the directory."""
     if is_address(target):
         return target
     if not Path(target).is_dir():

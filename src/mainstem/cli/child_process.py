@@ -12,7 +12,9 @@ import time
 from mainstem.cli import main
 
 _FINISH_S = 60.0
-"""Time limit for an orderly stop; after it the second signal, and after twice the time a kill."""
+"""Seconds until a second SIGTERM, which ends the command without waiting for requests; after as
+long again it is killed.
+"""
 
 
 def _stop_at_end_of_stdin() -> None:

@@ -1,4 +1,4 @@
-"""Opens the log of a command (``--at``): a data directory, or a server's address."""
+"""Opens the log that a command works on (``--at``): a data directory, or a server's address."""
 
 import errno
 import re
@@ -20,7 +20,7 @@ IN_MEMORY = ":memory:"
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}")
 
 HOLDER_S = 10.0
-"""How long a command waits for another that has the data directory."""
+"""Seconds that a command waits for another command that holds the data directory."""
 _LOOK_S = 0.02
 _READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
@@ -37,21 +37,21 @@ def at_option(command: Decorated) -> Decorated:
 
 
 def target_of(at: str | None) -> str:
-    """Return the chosen target: the command's --at, the root's, $MAINSTEM_AT, or the default."""
+    """Return where the log is: the command's --at, the root's, $MAINSTEM_AT, or the default."""
     context = click.get_current_context(silent=True)
     return at or (context and context.find_root().obj) or DEFAULT_DIRECTORY
 
 
 def is_address(target: str) -> bool:
-    """Return whether this is host:port.
+    """Tell whether a target is host:port.
 
-    An existing directory of that name, or any path with a slash, is not.
+    It is not if a directory of that name exists, or if it contains a slash.
     """
     return bool(_ADDRESS.fullmatch(target)) and not Path(target).is_dir()
 
 
 def directory_of(at: str | None) -> Path:
-    """Return the data directory chosen; offline commands cannot work on an address."""
+    """Return the data directory; raises for an address, as offline commands need files."""
     target = target_of(at)
     if is_address(target):
         raise Refused(f"this needs the data directory itself, not an address ({target})")
@@ -63,7 +63,7 @@ def directory_of(at: str | None) -> Path:
 def open_target(
     at: str | None, *, create: bool = False, reads: bool = False, stays: bool = False
 ) -> "Stem":
-    """Open the chosen log; only ``create`` may create a directory.
+    """Open the log that ``at`` names; only with ``create`` may a directory be created.
 
     With ``reads``, show the directory's current contents and change nothing in it. If another
     command holds the directory, wait for it, unless ``stays``: it may be the other end of a pipe.

@@ -1,4 +1,4 @@
-"""How events are printed: kcat's format strings and kcat's JSON envelope, and back."""
+"""Prints events by kcat's format strings or in kcat's JSON envelope, and parses envelopes."""
 
 import re
 from base64 import b64decode, b64encode
@@ -11,9 +11,9 @@ import msgspec
 from mainstem.core.event import NO_TIMESTAMP, Event, Headers
 
 Render = Callable[[Sequence[Event]], bytes]
-"""Turns events into the bytes to print."""
+"""Formats events as the bytes to print."""
 Clean = Callable[[bytes], bytes]
-"""Makes untrusted bytes safe for the output."""
+"""Makes untrusted bytes safe for a terminal."""
 Value = bytes | int
 
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
@@ -112,7 +112,7 @@ def by_template(template: str, *, null: bytes = b"", clean: Clean | None = None)
 
 
 def by_delimiter(delimiter: bytes, *, null: bytes = b"", clean: Clean | None = None) -> Render:
-    """Return a function that prints values only, each followed by the delimiter."""
+    """Return a function that prints only the values, each followed by the delimiter."""
 
     def render(events: Sequence[Event]) -> bytes:
         values = [null if event.value is None else event.value for event in events]
@@ -122,7 +122,7 @@ def by_delimiter(delimiter: bytes, *, null: bytes = b"", clean: Clean | None = N
 
 
 class Envelope(msgspec.Struct, omit_defaults=True):
-    """kcat's JSON envelope, and three markers for bytes that are not text."""
+    """An event in kcat's JSON envelope, with three added fields that tell what is in base64."""
 
     topic: str
     partition: int
@@ -133,11 +133,11 @@ class Envelope(msgspec.Struct, omit_defaults=True):
     key: str | None
     payload: str | None
     headers_encoding: str = ""
-    """``base64`` if the header values are; absent if they are text."""
+    """``base64`` if the header values are in base64; absent if they are text."""
     key_encoding: str = ""
-    """``base64`` if the key is."""
+    """``base64`` if the key is in base64; absent if it is text."""
     payload_encoding: str = ""
-    """``base64`` if the payload is."""
+    """``base64`` if the payload is in base64; absent if it is text."""
 
 
 def _text(data: bytes | None) -> tuple[str | None, str]:
@@ -159,7 +159,7 @@ def _flat(headers: Headers) -> tuple[list[str | None], str]:
 
 
 def envelope(event: Event) -> Envelope:
-    """Return the envelope of an event, with its position."""
+    """Return an event, with its position, as an envelope."""
     headers, headers_encoding = _flat(event.headers)
     key, key_encoding = _text(event.key)
     payload, payload_encoding = _text(event.value)
@@ -179,12 +179,12 @@ def envelope(event: Event) -> Envelope:
 
 
 def as_json(events: Sequence[Event]) -> bytes:
-    """Return one envelope per line, as JSON."""
+    """Format events as JSON, one envelope per line."""
     return bytes(msgspec.json.Encoder().encode_lines([envelope(event) for event in events]))
 
 
 class Enclosed(msgspec.Struct):
-    """The event of an envelope, without its position."""
+    """The fields of an envelope that make an event, without its position."""
 
     payload: str | None
     key: str | None = None

@@ -18,7 +18,7 @@ _LONGEST = 2000
 
 
 class Exit(IntEnum):
-    """The exit codes; scripts rely on them."""
+    """The exit codes of commands; scripts rely on these values."""
 
     OK = 0
     ERROR = 1
@@ -30,25 +30,25 @@ class Exit(IntEnum):
 
 
 class NotFound(click.ClickException):
-    """A topic, group, queue or file does not exist."""
+    """Raised if a topic, group, queue or file does not exist."""
 
     exit_code = Exit.NOT_FOUND
 
 
 class TimedOut(click.ClickException):
-    """No event arrived in the given time."""
+    """Raised if no event arrived within the timeout."""
 
     exit_code = Exit.TIMEOUT
 
 
 class Unreachable(click.ClickException):
-    """No server answers at that address."""
+    """Raised if no server responds at the address."""
 
     exit_code = Exit.UNREACHABLE
 
 
 class Refused(click.ClickException):
-    """The request was refused."""
+    """Raised if the request was refused."""
 
     exit_code = Exit.REFUSED
 
@@ -68,13 +68,13 @@ CODES: dict[type[errors.MainstemError], Exit] = {
     errors.Unreachable: Exit.UNREACHABLE,
     errors.MainstemError: Exit.REFUSED,
 }
-"""Exit code by error class; for subclasses that of the nearest base class."""
+"""Exit code by error class; a subclass has the code of its nearest base class."""
 
 
 def say(text: str) -> None:
     """Print one short line for the user to stderr.
 
-    Names and values in it may come from others: control characters are escaped.
+    Control characters are escaped, as names and values in the text may come from others.
     """
     line = shown(" ".join(text.split()))
     if len(line) > _LONGEST:
@@ -83,7 +83,7 @@ def say(text: str) -> None:
 
 
 def code_of(error: BaseException) -> int:
-    """Print an error and return its exit code; 128 + n means to exit by signal n."""
+    """Print an error and return its exit code; 128 + n stands for an exit by signal n."""
     match error:
         case KeyboardInterrupt() | click.Abort():
             return 128 + signal.SIGINT
@@ -113,13 +113,13 @@ def _explained(error: BaseException) -> tuple[int, str]:
 
 
 def by_signal(number: int, frame: FrameType | None) -> NoReturn:
-    """Raise on a signal, so that the log is closed and cursors are stored."""
+    """Signal handler: raise SystemExit, so that the log is closed and offsets are stored."""
     leave_closed_terminal()
     raise SystemExit(128 + number)
 
 
 def one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an unexpected error on one line; with MAINSTEM_DEBUG as a traceback."""
+    """Print an unexpected error on one line, or as a traceback if MAINSTEM_DEBUG is set."""
     if os.environ.get("MAINSTEM_DEBUG"):
         sys.__excepthook__(kind, error, trace)
         return

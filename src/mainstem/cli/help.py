@@ -1,4 +1,4 @@
-"""Help texts that begin with examples."""
+"""Help texts of commands, in which the examples come first."""
 
 import inspect
 
@@ -8,10 +8,10 @@ HELP = ["-h", "--help"]
 
 
 class Command(click.Command):
-    """A command whose help shows its examples (the epilog) before anything else."""
+    """A command whose help shows its examples (click's epilog) before anything else."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write summary, examples, usage, details, options."""
+        """Write the help: summary, examples, usage, details, options."""
         examples_first(self, ctx, formatter)
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
@@ -20,12 +20,12 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group whose help shows its examples (the epilog) before anything else."""
+    """A group of commands whose help shows its examples (click's epilog) before anything else."""
 
     command_class = Command
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write summary, examples, usage, details, commands, options."""
+        """Write the help: summary, examples, usage, details, commands, options."""
         examples_first(self, ctx, formatter)
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:

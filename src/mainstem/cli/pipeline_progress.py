@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def steps_of(spark: "SparkSession") -> Callable[[], list[Step] | None]:
-    """Return a function that returns the steps of all queries; None before the first."""
+    """Return a function that returns the steps of all queries; None before the first query."""
     from mainstem.pipelines.spark.active_batches import ActiveQueries  # noqa: PLC0415 - needs Spark
 
     queries = ActiveQueries(spark)

@@ -18,13 +18,13 @@ MEANING = (
 
 
 class FromEnd(NamedTuple):
-    """The last ``count`` offsets of each partition."""
+    """A position: ``count`` offsets before the end of each partition."""
 
     events: int
 
 
 class Until(NamedTuple):
-    """A time at which to stop (kcat's ``e@``)."""
+    """A position: the time at which to stop reading (kcat's ``e@``)."""
 
     time: datetime
 
@@ -33,7 +33,7 @@ Where = Start | FromEnd | Until | Literal["stored"]
 
 
 def parse(text: str) -> Where:
-    """Read beginning, end, stored, N, -N, @TIME (kcat: s@TIME), or e@TIME."""
+    """Parse beginning, end, stored, N, -N, @TIME (kcat: s@TIME), or e@TIME into a position."""
     if text in ("beginning", "earliest"):
         return "earliest"
     if text in ("end", "latest"):
@@ -50,7 +50,7 @@ def parse(text: str) -> Where:
 
 
 def one_of(words: str) -> Callable[[click.Context, click.Parameter, str], Where]:
-    """Return a parser for an option's position; ``words`` are those that it accepts."""
+    """Return a click callback that parses an option's position; ``words`` are those it accepts."""
 
     def read(ctx: click.Context, param: click.Parameter, text: str) -> Where:
         try:
@@ -68,13 +68,13 @@ def one_of(words: str) -> Callable[[click.Context, click.Parameter, str], Where]
 def several_of(
     words: str,
 ) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[Where, ...]]:
-    """Return a parser for the positions of an option that may be repeated."""
+    """Return a click callback that parses the positions of an option that may be repeated."""
     read = one_of(words)
     return lambda ctx, param, texts: tuple(read(ctx, param, text) for text in texts)
 
 
 def in_topic(where: Where, topic: TopicInfo) -> Start:
-    """Convert a position into a start that the Stem interface accepts."""
+    """Convert a position in a topic to a start that the Stem interface accepts."""
     if isinstance(where, FromEnd):
         return {
             each.partition: max(each.start, each.tail - where.events) for each in topic.partitions

@@ -1,4 +1,4 @@
-"""Progress of a long command, on stderr, only on a terminal."""
+"""Shows the progress of a long command on stderr, only on a terminal."""
 
 import sys
 import threading
@@ -14,7 +14,7 @@ _LOOK_S, _SAY_S, _JOIN_S = 1.0, 5.0, 2.0
 
 
 class Progress:
-    """Counts events and prints the count a few times per second."""
+    """Counts events and prints their number a few times per second."""
 
     def __init__(
         self, verb: str, *, quiet: bool, now: Callable[[], float] = time.monotonic
@@ -34,7 +34,7 @@ class Progress:
             sys.stderr.flush()
 
     def done(self, note: str = "") -> None:
-        """Print the total, at the end."""
+        """Print the total number, at the end."""
         if self._shown:
             sys.stderr.write(f"\r{self._line()}{note}\x1b[K\n")
 
@@ -46,7 +46,7 @@ class Progress:
 
 
 class Step(NamedTuple):
-    """A step of work that takes time."""
+    """A step of a command's work, and for how long it has been running."""
 
     what: str
     seconds: float
@@ -59,9 +59,10 @@ def waiting(
     look: Callable[[], Sequence[Step] | None] = lambda: None,
     now: Callable[[], float] = time.monotonic,
 ) -> Iterator[None]:
-    """Print on a terminal what is being done: at once, and about every 5 s how long it takes.
+    """Print on a terminal what the command is doing: at once, and every 5 s with the duration.
 
-    ``look`` is called about once a second and returns the current steps; None stands for ``what``.
+    ``look`` is called about once a second and returns the current steps; if it returns None, there
+    is one step, ``what``.
     """
     if not sys.stderr.isatty():
         yield
@@ -93,7 +94,7 @@ def waiting(
 
 
 def _said(steps: Sequence[Step], before: Mapping[str, float]) -> dict[str, float]:
-    """Print the steps that are due; return when each was printed last."""
+    """Print each step not printed for 5 s; return the duration that was last printed of each."""
     said = {}
     for each in steps:
         last = before.get(each.what, 0.0)

@@ -1,4 +1,4 @@
-"""Finds a queue: by topic and name, by one name for both, or by the name that AMQP clients use."""
+"""Finds a queue by topic and name, by one name for both, or by the name that AMQP clients use."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -35,7 +35,7 @@ def vhost_option(command: Decorated) -> Decorated:
 
 
 def find_queue(stem: "Stem", names: tuple[str, ...], vhost: str | None) -> Place:
-    """Return the topic and the name of a queue; raises NotFound, Refused."""
+    """Return the topic and the name of a queue; raises NotFound, or Refused if ambiguous."""
     if len(names) == 2:
         if vhost is not None:
             raise click.UsageError("with --vhost give one name, as AMQP clients spell it")
@@ -60,7 +60,7 @@ def find_queue(stem: "Stem", names: tuple[str, ...], vhost: str | None) -> Place
 
 
 def find_topic(stem: "Stem", name: str, vhost: str | None) -> str:
-    """Return the topic of that name, or of the AMQP queue of that name; raises NotFound."""
+    """Return the topic with that name, or of the AMQP queue with that name; raises NotFound."""
     for spelling in _spellings(name, vhost):
         try:
             check_topic(spelling)
@@ -74,7 +74,7 @@ def find_topic(stem: "Stem", name: str, vhost: str | None) -> str:
 
 
 def _spellings(name: str, vhost: str | None) -> list[str]:
-    """Return the broker names to look for: with ``vhost`` AMQP's only, else the name first."""
+    """Return the names to look for: with ``vhost`` only AMQP's, else the name itself first."""
     # Imported here, as most commands do not need AMQP.
     from mainstem.heads.amqp091.adapter.topology.names import (  # noqa: PLC0415
         DEFAULT_VHOST,

@@ -1,4 +1,4 @@
-"""``--from`` and ``--to`` of a pipeline run: times or offsets."""
+"""Parses ``--from`` and ``--to`` of a pipeline run: times or offsets."""
 
 import json
 from datetime import UTC, datetime
@@ -18,11 +18,11 @@ EDGE_HELP = (
     'OFFSETS are \'{"orders": {"0": 100}}\'.'
 )
 Edge = dict[str, str]
-"""Options of the Spark source for one end of the range; empty for the default."""
+"""One end of the range, as options of the Spark source; empty for the default."""
 
 
 def edges(begin: str | None, end: str | None) -> tuple[Edge, Edge]:
-    """Parse both edges; the end may be a duration after the start."""
+    """Parse start and end of the range; the end may be a duration after the start."""
     starting = _edge("starting", begin)
     if end is not None and end.startswith("+"):
         return starting, {"endingTimestamp": _after(end, starting.get("startingTimestamp"))}
@@ -30,7 +30,7 @@ def edges(begin: str | None, end: str | None) -> tuple[Edge, Edge]:
 
 
 def check_edges(loaded: "Pipeline", starting: Edge, ending: Edge) -> None:
-    """Raise for ranges that are empty, or name topics that the pipeline does not read."""
+    """Raise Refused for an empty range, or one that names topics the pipeline does not read."""
     topics = {
         source.name
         for table in loaded.tables

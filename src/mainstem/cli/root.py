@@ -1,4 +1,4 @@
-"""The root command: knows every subcommand by name, and imports one only when it is used."""
+"""The root command: it knows every subcommand by name, and imports one only when it is used."""
 
 import os
 from collections.abc import Sequence
@@ -60,18 +60,18 @@ COMMANDS = {
         "Print a shell's completion script.",
     ),
 }
-"""Import path and summary of each command, so that ``--help`` imports no command."""
+"""Import path and summary of each command, so that ``--help`` need not import the commands."""
 
 
 class Commands(Group):
-    """A group that imports a command's module only when that command is used."""
+    """A command group that imports a command's module only when that command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in the order of the table."""
+        """Return the names of all commands, in the order of ``COMMANDS``."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
+        """Import and return one command."""
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
@@ -80,12 +80,12 @@ class Commands(Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list from the table alone."""
+        """Write the list of commands to the help, without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete names from the table alone."""
+        """Complete command names, without importing any."""
         return [
             CompletionItem(name, help=line)
             for name, (_, line) in COMMANDS.items()
@@ -124,7 +124,7 @@ def root(ctx: click.Context, at: str | None) -> None:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command and return its exit code; 128 + n means to exit by signal n."""
+    """Run one command and return its exit code; 128 + n stands for an exit by signal n."""
     if instruction := os.environ.get(COMPLETE_VARIABLE):
         return shell_complete(root, {}, "mainstem", COMPLETE_VARIABLE, instruction)
     try:

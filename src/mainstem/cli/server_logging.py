@@ -13,7 +13,7 @@ LogFormat = Literal["text", "json"]
 
 
 def start_logging(form: LogFormat) -> None:
-    """Write log records as lines of text or JSON."""
+    """Write log records to stderr, as lines of text or JSON."""
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(_Json() if form == "json" else _Text())
     root = logging.getLogger()

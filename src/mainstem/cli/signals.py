@@ -1,4 +1,4 @@
-"""Signals that ask a command to stop, and what to do when its terminal is closed."""
+"""Signals that ask a command to stop; discards output when the terminal is closed."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 
 def leave_closed_terminal() -> None:
-    """If the terminal is closed, discard further output, as writing to it would fail."""
+    """If the terminal is closed, discard further output, because writing it would fail."""
     for descriptor in (1, 2):
         try:
             termios.tcgetattr(descriptor)

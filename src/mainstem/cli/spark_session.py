@@ -1,4 +1,4 @@
-"""Starts Spark for a command, with a progress message and without stack traces."""
+"""Starts Spark for a command: with a progress message, and errors without stack traces."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def start_spark(master: str, **conf: str) -> "SparkSession":
-    """Return a session, as ``spark_session`` does."""
+    """Return a SparkSession from ``spark_session``, with messages for the terminal."""
     from mainstem.pipelines.session import spark_session  # noqa: PLC0415 - only what is used
 
     with waiting("starting Spark"):

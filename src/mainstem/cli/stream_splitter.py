@@ -1,4 +1,4 @@
-"""Splits a byte stream into events, without holding back complete ones while it waits for more.
+"""Splits a byte stream into events; returns complete ones before it waits for more input.
 
 A burst is what can be read without blocking, up to a limit. Only the first read of a burst blocks;
 then pieces are yielded as long as more input is ready. So a fast pipe is published in large
@@ -20,14 +20,14 @@ class StreamSplitter:
         self.ended = False
         """Whether the stream has ended and all its pieces were returned."""
         self.too_large = 0
-        """The size of a piece over ``max_bytes``; no pieces are returned after it."""
+        """The size of a piece that is larger than ``max_bytes``; no piece after it is returned."""
         self._descriptor = descriptor
         self._delimiter = delimiter
         self._max_bytes = max_bytes
         self._rest = bytearray()
 
     def burst(self) -> Iterator[list[bytes]]:
-        """Yield lists of pieces, waiting for the first read only."""
+        """Yield lists of pieces as long as input is ready; waits only for the first read."""
         taken = 0
         while not self.ended and taken < BURST_BYTES and (not taken or self._ready()):
             chunk = os.read(self._descriptor, READ_BYTES)

@@ -14,15 +14,15 @@ _JSON = {code: f"\\u{code:04x}" for code in (*_CONTROLS, *_TURNS) if chr(code) !
 
 
 def shown(text: str) -> str:
-    """Escape control characters, including line ends and tabs."""
+    """Escape all control characters, including line ends and tabs."""
     return text.translate(_INLINE)
 
 
 def shown_bytes(data: bytes) -> bytes:
-    """Escape control characters and bytes that are not UTF-8; line ends and tabs stay."""
+    """Escape control characters and bytes that are not UTF-8, but not line ends and tabs."""
     return data.decode("utf-8", "backslashreplace").translate(_LINES).encode()
 
 
 def shown_json(data: bytes) -> bytes:
-    """Escape the control characters that JSON leaves unescaped, as JSON would."""
+    """Escape in JSON text, by JSON's rules, the control characters that JSON allows unescaped."""
     return data.decode().translate(_JSON).encode()

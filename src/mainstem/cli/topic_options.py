@@ -1,4 +1,4 @@
-"""Command-line options of topic settings, derived from ``TopicSettings``."""
+"""Command-line options for topic settings, derived from ``TopicSettings``."""
 
 import ast
 import inspect
@@ -20,7 +20,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., object])
 FIELDS = {
     field.name: field for field in msgspec.structs.fields(TopicSettings) if field.name != "kept"
 }
-"""All settings except those that are only stored for Kafka's tools."""
+"""All settings, except those that are only stored for Kafka's tools."""
 
 
 def _docstrings() -> dict[str, str]:
@@ -38,7 +38,7 @@ def _docstrings() -> dict[str, str]:
 
 
 def short(name: str) -> str:
-    """Return a setting's name on the command line, without the unit: the value has it."""
+    """Return a setting's name on the command line: without the unit, which the value has."""
     return name.removesuffix("_ms").replace("_", "-")
 
 
@@ -52,7 +52,7 @@ def _optional(name: str) -> bool:
 
 
 def read(name: str, text: str, *, bare_ms: bool = False) -> object:
-    """Parse one setting's value from text; raises ValueError."""
+    """Parse the value of one setting from text; raises ValueError."""
     if text.lower() == "none" and _optional(name):
         return None
     if name.endswith("_ms"):
@@ -112,7 +112,7 @@ def _reader(
 
 
 def settings_options(command: Decorated, *, defaults: bool = True) -> Decorated:
-    """Add one option for every setting, and ``--set`` for any of them."""
+    """Add an option to a command for every setting, and ``--set``, which sets any of them."""
     texts = _docstrings()
     command = click.option(
         "--set",
@@ -141,7 +141,7 @@ def settings_options(command: Decorated, *, defaults: bool = True) -> Decorated:
 
 
 def given(assignments: tuple[str, ...], options: dict[str, object]) -> dict[str, object]:
-    """Return the given settings, from options and ``--set``."""
+    """Return the settings given by options and by ``--set``."""
     settings: dict[str, object] = {}
     for name, value in options.items():
         if value is not None:

@@ -17,12 +17,12 @@ _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 
 
 class _Seconds(click.FloatRange):
-    """A number of seconds to wait."""
+    """Type of an option: a number of seconds to wait."""
 
     def convert(
         self, value: float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Refuse nan, which compares to nothing."""
+        """Convert the text to a number; refuses nan, with which comparisons are always false."""
         seconds = float(super().convert(value, param, ctx))
         if isnan(seconds):
             self.fail(f"{value} is not a number of seconds", param, ctx)
@@ -42,7 +42,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_ms(text: str, *, bare: bool = False) -> int:
-    """Parse 250ms, 90s, 15m, 12h, 7d or 2w as milliseconds; a bare number only if ``bare``."""
+    """Parse 250ms, 90s, 15m, 12h, 7d or 2w as ms; a number without unit only if ``bare``."""
     match = _NUMBER.fullmatch(text)
     if match and not match[2] and (bare or float(match[1]) == 0):
         return _whole(match[1], text)
@@ -55,7 +55,7 @@ def parse_ms(text: str, *, bare: bool = False) -> int:
 
 
 def parse_time(text: str, now: datetime | None = None) -> datetime:
-    """Parse ms since 1970, an ISO date or date-time (local without a zone), or -1h (ago)."""
+    """Parse ms since 1970, an ISO date or date-time (local without zone), or -1h (one hour ago)."""
     if text.isascii() and text.isdecimal():
         return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=whole(text, LATEST_MS))
     if text.startswith("-"):
@@ -85,7 +85,7 @@ def human_bytes(size: int) -> str:
 
 
 def human_ms(duration_ms: int) -> str:
-    """Format a duration exactly, in the largest unit that divides it."""
+    """Format a duration exactly, in the largest unit of which it is a multiple."""
     for unit in ("d", "h", "m", "s"):
         if duration_ms and duration_ms % _DURATIONS[unit] == 0:
             return f"{duration_ms // _DURATIONS[unit]}{unit}"

@@ -1,1 +1,1 @@
-"""The Python API: one ``Stem`` interface, in process or over the network."""
+"""The Python API: ``Stem``, the interface to a log in this process or on a server."""

@@ -1,4 +1,4 @@
-"""The common part of ``mainstem.open`` and ``mainstem.connect``."""
+"""The common part of the stems that ``mainstem.open`` and ``mainstem.connect`` return."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -23,9 +23,9 @@ Q = TypeVar("Q", bound=Queue)
 
 
 class BlockingStem(Closing, Generic[S, Q]):
-    """A stem with blocking calls.
+    """Base class of stems with blocking calls.
 
-    It turns arguments into events and options; each subclass applies them to its log.
+    It turns arguments into events and options; a subclass applies them to its log.
     """
 
     _topics: Topics
@@ -38,17 +38,17 @@ class BlockingStem(Closing, Generic[S, Q]):
 
     @property
     def topics(self) -> Topics:
-        """Create, list, show, alter, delete, trim."""
+        """Operations on topics: create, list, show, alter, delete, trim."""
         return self._topics
 
     @property
     def groups(self) -> Groups:
-        """List, show, seek, delete."""
+        """Operations on consumer groups: list, show, seek, delete."""
         return self._groups
 
     @property
     def queues(self) -> Queues:
-        """List, show, peek, delete."""
+        """Operations on queues: list, show, peek, purge, move, delete."""
         return self._queues
 
     def publish(
@@ -78,7 +78,7 @@ class BlockingStem(Closing, Generic[S, Q]):
     ) -> None:
         """Publish one event later: ``delay_s`` seconds from now, or ``at`` a time with a time zone.
 
-        Returns when it is stored; it survives a power cut, and is published exactly one time. It
+        Returns when the event is stored; it survives a power cut and is published exactly once. It
         waits while no program has the log open, and does not hold up other events. An unknown topic
         is created now; if the topic is deleted meanwhile, the event is dropped.
         """
@@ -96,8 +96,8 @@ class BlockingStem(Closing, Generic[S, Q]):
     ) -> S:
         """Read topics (names or patterns such as ``orders.*``) as an iterator of events.
 
-        With a group, its members share the partitions and continue at the group's cursors;
-        ``start`` applies where there is no cursor yet. Without a group, it reads all partitions
+        With a group, its members share the partitions and continue at the committed offsets;
+        ``start`` applies where there are none yet. Without a group, it reads all partitions
         from ``start`` on, and stores no cursors.
         Without ``follow``, the iterator ends at the tail as of the start.
         """
@@ -139,7 +139,7 @@ class BlockingStem(Closing, Generic[S, Q]):
         return self.open_queue(options)
 
     def writer(self, topic: str, *, name: str, partition: int | None = None) -> LogWriter:
-        """Become the only writer of that name, which fences the previous one, wherever it runs.
+        """Open a writer that fences earlier writers of that name: they can append no more.
 
         The topic must exist. A writer appends to one partition: give ``partition`` unless the
         topic has only one.
@@ -165,11 +165,11 @@ class BlockingStem(Closing, Generic[S, Q]):
 
     @abstractmethod
     def open_queue(self, options: QueueOptions) -> Q:
-        """Join a queue; closing the stem leaves it."""
+        """Join a queue as a consumer; closing the stem leaves the queue."""
 
     @abstractmethod
     def close_now(self, *, failed: bool) -> None:
-        """Close; ``failed``: after an error or at exit, so that the last events are unfinished."""
+        """Close; with ``failed`` (an error, or exit) the last events count as unfinished."""
 
     @abstractmethod
     def _publish(self, topic: str, event: Event, partition: int | None) -> Position: ...
@@ -184,7 +184,7 @@ class BlockingStem(Closing, Generic[S, Q]):
     def _appender(self, writer: WriterId) -> Appender: ...
 
     def _settle_groups(self) -> None:
-        """Close abandoned subscriptions, so that their members do not count as live."""
+        """Close abandoned subscriptions, so that they do not count as members of groups."""
         self.check_open()
         self._reaper.reap()
 

@@ -1,4 +1,4 @@
-"""Checks of arguments that several calls have in common."""
+"""Argument checks that several calls need."""
 
 from mainstem.core.errors import InvalidSetting
 

@@ -1,4 +1,4 @@
-"""Base classes for ``with`` and ``async with``."""
+"""Base classes of objects that ``with`` and ``async with`` close."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Exits(ABC):
-    """Base class whose ``_leave`` runs at the end of the ``with`` block."""
+    """Base class whose subclass defines ``_leave``, which runs at the end of the ``with`` block."""
 
     __slots__ = ()
 
@@ -16,24 +16,24 @@ class Exits(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close or settle; after an error the events returned last are not finished."""
+        """End the block; after an error, the events returned last are not finished."""
         self._leave(error)
 
     @abstractmethod
     def _leave(self, error: BaseException | None) -> None:
-        """Close or settle; ``error`` is the exception that ended the block, None without one."""
+        """Close or settle the object; ``error`` is the exception that ended the block, or None."""
 
 
 class Closing(Exits):
-    """Base class that is closed by its ``with`` block."""
+    """Base class of objects that their ``with`` block closes."""
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Return this object."""
         return self
 
 
 class AsyncExits(ABC):
-    """Base class whose ``_leave`` runs at the end of the ``async with`` block."""
+    """Base class whose subclass defines ``_leave``, which runs at the end of ``async with``."""
 
     __slots__ = ()
 
@@ -43,17 +43,17 @@ class AsyncExits(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close or settle; after an error the events returned last are not finished."""
+        """End the block; after an error, the events returned last are not finished."""
         await self._leave(error)
 
     @abstractmethod
     async def _leave(self, error: BaseException | None) -> None:
-        """Close or settle; ``error`` is the exception that ended the block, None without one."""
+        """Close or settle the object; ``error`` is the exception that ended the block, or None."""
 
 
 class AsyncClosing(AsyncExits):
-    """Base class that is closed by its ``async with`` block."""
+    """Base class of objects that their ``async with`` block closes."""
 
     async def __aenter__(self) -> Self:
-        """Return itself."""
+        """Return this object."""
         return self

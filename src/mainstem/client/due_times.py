@@ -10,13 +10,13 @@ _MAX_DELAY_S = 100 * 366 * 86_400
 
 
 class DueTime(msgspec.Struct, frozen=True):
-    """The due time, as a delay from now or as a time."""
+    """When a scheduled event is due: a delay from now, or a time."""
 
     delay_s: float | None
     at: datetime | None
 
     def to_ms(self, now_ms: int) -> int:
-        """Return the due time in ms; raises InvalidSetting unless exactly one of the two is given.
+        """Return the due time in ms; raises InvalidSetting unless one of delay and time is given.
 
         A time without a time zone is refused, because it is ambiguous.
         """

@@ -1,4 +1,4 @@
-"""The common part of embedded and connected subscriptions, which read from a feed."""
+"""The common part of embedded and connected subscriptions, both of which read from a feed."""
 
 import threading
 from abc import abstractmethod
@@ -11,29 +11,32 @@ from mainstem.core.errors import Closed
 
 
 class SubscriptionFeed(Closable, Protocol):
-    """The source of a subscription's events."""
+    """What a subscription needs of its feed, the source of its events."""
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the feed was closed."""
 
     @property
     def assignment(self) -> tuple[tuple[str, int], ...]:
-        """The partitions (topic, number) read now."""
+        """The partitions (topic, number) that are being read."""
 
     @property
     def missed(self) -> int:
-        """Events that were deleted before they could be read."""
+        """Number of events that were deleted before they could be read."""
 
 
 F = TypeVar("F", bound=SubscriptionFeed)
 
 
 class FeedSubscription(Generic[F]):
-    """A subscription with its feed; the feed must not refer back, or it is never collected."""
+    """A subscription that reads from a feed.
+
+    The feed must not refer to the subscription, or that would never be garbage-collected.
+    """
 
     feed: F
-    """Set last by the constructor; absent if that raised."""
+    """Set last by the constructor; missing if the constructor raised."""
 
     def __init__(self, options: SubscriptionOptions, reaper: Reaper) -> None:
         self._reaper = reaper
@@ -48,7 +51,7 @@ class FeedSubscription(Generic[F]):
 
     @property
     def missed(self) -> int:
-        """Events that were deleted before this subscription could read them."""
+        """Number of events that were deleted before this subscription could read them."""
         return self.feed.missed
 
     def __del__(self) -> None:
@@ -59,7 +62,7 @@ class FeedSubscription(Generic[F]):
             self._reaper.note(feed)
 
     def _closes_at_end(self) -> bool:
-        """Tell whether it closes itself now that its feed has ended."""
+        """Tell whether the subscription closes itself now that its feed has ended."""
         self._ended = self._ended or not self.feed.closed
         return not self._by_hand
 
@@ -69,23 +72,23 @@ class FeedSubscription(Generic[F]):
 
 
 class BlockingSubscription(FeedSubscription[F], Closing):
-    """A subscription with blocking calls."""
+    """Base class of subscriptions with blocking calls."""
 
     def __init__(self, options: SubscriptionOptions, reaper: Reaper) -> None:
         super().__init__(options, reaper)
         self._reader = threading.get_ident()
 
     def close(self) -> None:
-        """Leave the group; auto-commit commits the finished events."""
+        """Leave the group; auto-commit commits the offsets of finished events."""
         self.close_now(finished=threading.get_ident() == self._reader)
 
     def stem_closes(self, *, failed: bool) -> None:
-        """Close on behalf of the stem, like the consumer itself."""
+        """Close because the stem closes; unless ``failed``, as if the consumer had closed."""
         self.close_now(finished=not failed and threading.get_ident() == self._reader)
 
     @abstractmethod
     def close_now(self, *, finished: bool) -> None:
-        """Close; ``finished``: whether the events returned last are finished."""
+        """Close; with ``finished``, the events returned last count as processed."""
 
     def _leave(self, error: BaseException | None) -> None:
         self.close_now(finished=error is None)

@@ -9,7 +9,7 @@ from mainstem.core.event import Event
 from mainstem.core.topic_settings import TopicSettings
 
 Order = Literal["none", "key", "priority"]
-"""Whether a queue delivers the events of a key one after the other, or higher partitions first."""
+"""Order of delivery: any; one event of a key at a time; or higher partitions first."""
 
 
 class PartitionInfo(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class PartitionInfo(msgspec.Struct, frozen=True):
     tail: int
     end: int
     size_bytes: int | None
-    """None if unknown, as over the network."""
+    """Size in bytes; None if unknown, as over the network."""
     epoch: int
 
 
@@ -32,16 +32,16 @@ class TopicInfo(msgspec.Struct, frozen=True):
     settings: TopicSettings
     partitions: tuple[PartitionInfo, ...]
     counters: dict[str, int] = {}
-    """Drops and holds since the process started, by kind."""
+    """Numbers of events dropped and publishers held back since the process started, by kind."""
 
     @property
     def events(self) -> int:
-        """Offsets between start and tail of all partitions (fewer events, if compacted)."""
+        """Number of offsets from start to tail in all partitions (fewer events, if compacted)."""
         return sum(part.tail - part.start for part in self.partitions)
 
     @property
     def size_bytes(self) -> int | None:
-        """Bytes of all partitions; None if unknown."""
+        """Size in bytes of all partitions; None if unknown."""
         sizes = [part.size_bytes for part in self.partitions if part.size_bytes is not None]
         return sum(sizes) if len(sizes) == len(self.partitions) else None
 
@@ -53,18 +53,18 @@ class Lag(msgspec.Struct, frozen=True):
     topic: str
     partition: int
     cursor: int | None
-    """The next offset the group will read; None if it has not committed here."""
+    """The committed offset: the next one the group will read; None if it has not committed here."""
     tail: int
     lag: int
     missed: int = 0
-    """Events that retention or drop=oldest deleted before the group read them."""
+    """Number of events that retention or drop=oldest deleted before the group read them."""
     member: str | None = None
-    """The member that owns the partition now."""
+    """The member that reads the partition now, if any."""
     unread_since_ms: int | None = None
-    """The timestamp of the first unread event; None if all is read, or if unknown."""
+    """The timestamp of the first unread event; None if all events are read, or if unknown."""
 
     def behind_s(self, now_ms: int | None = None) -> float | None:
-        """Return the age of the first unread event; 0 if all is read, None if unknown."""
+        """Return the age of the first unread event in s; 0 if all are read, None if unknown."""
         if not self.lag:
             return 0.0
         if self.unread_since_ms is None:
@@ -74,21 +74,21 @@ class Lag(msgspec.Struct, frozen=True):
 
 
 class GroupInfo(msgspec.Struct, frozen=True):
-    """A group: its members and its lag."""
+    """A consumer group: its members, and its lag in each partition."""
 
     name: str
     state: Literal["empty", "live"]
     members: dict[str, tuple[tuple[str, int], ...]]
-    """The partitions (topic, number) of each member, by member id."""
+    """The partitions (topic, number) that each member reads, by member id."""
     lags: tuple[Lag, ...]
 
     @property
     def lag(self) -> int:
-        """Events not yet read, over all partitions."""
+        """Number of events not read yet, over all partitions."""
         return sum(each.lag for each in self.lags)
 
     def behind_s(self, now_ms: int | None = None) -> float:
-        """Return the age in seconds of the oldest unread event; 0 if all is read."""
+        """Return the age in seconds of the oldest unread event; 0 if all events are read."""
         return max((each.behind_s(now_ms) or 0.0 for each in self.lags), default=0.0)
 
 
@@ -97,15 +97,15 @@ class QueuePartition(msgspec.Struct, frozen=True):
 
     partition: int
     start: int
-    """All events below are settled."""
+    """The first offset that is not settled."""
     next: int
-    """No event from here on has been delivered."""
+    """The first offset that was never delivered."""
     tail: int
     out: int
     waiting: int
-    """Events to be redelivered, or waiting for an earlier one of their key."""
+    """Number of events to be redelivered, or waiting for an earlier one of their key."""
     missed: int
-    """Events that were deleted before they were settled."""
+    """Number of events that were deleted before they were settled."""
 
 
 class QueueInfo(msgspec.Struct, frozen=True):
@@ -115,31 +115,31 @@ class QueueInfo(msgspec.Struct, frozen=True):
     name: str
     lock_s: float
     max_deliveries: int
-    """0: no limit."""
+    """Failed deliveries after which an event becomes a dead letter; 0: no limit."""
     order: Order
     consumers: dict[str, int]
-    """The number of unsettled deliveries of each consumer."""
+    """The number of unsettled deliveries of each consumer, by its name."""
     partitions: tuple[QueuePartition, ...]
     ttl_s: float = 0.0
-    """How long events wait before they become dead letters; 0: without limit."""
+    """Seconds that events wait before they become dead letters; 0: no limit."""
     max_length: int = 0
-    """How many events may wait before the oldest become dead letters; 0: no limit."""
+    """Number of events that may wait; the oldest beyond it become dead letters; 0: no limit."""
     max_bytes: int = 0
-    """How many bytes of values may wait before the oldest become dead letters; 0: no limit."""
+    """Bytes of values that may wait; the oldest beyond them become dead letters; 0: no limit."""
 
     @property
     def ready(self) -> int:
-        """Unsettled events that are not in flight (fewer, if the topic is compacted)."""
+        """Number of unsettled events that no consumer has (fewer, if the topic is compacted)."""
         return sum(max(0, each.tail - each.next) + each.waiting for each in self.partitions)
 
     @property
     def out(self) -> int:
-        """Number of events in flight."""
+        """Number of events that are delivered and not settled."""
         return sum(each.out for each in self.partitions)
 
     @property
     def missed(self) -> int:
-        """Events that were deleted before they were settled."""
+        """Number of events that were deleted before they were settled."""
         return sum(each.missed for each in self.partitions)
 
 
@@ -148,6 +148,6 @@ class QueuedEvent(msgspec.Struct, frozen=True):
 
     event: Event
     deliveries: int
-    """The number of its deliveries so far."""
+    """How often the event has been delivered so far."""
     consumer: str | None
-    """The consumer that holds it now."""
+    """The consumer that the event is delivered to now; None if there is none."""

@@ -1,4 +1,4 @@
-"""The options of ``queue``."""
+"""The options of ``Stem.queue``."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from mainstem.core.errors import InvalidSetting
 
 
 class QueueOptions(msgspec.Struct, frozen=True):
-    """The options of ``queue``; None leaves a setting unchanged."""
+    """The options of ``Stem.queue``; None leaves a setting unchanged."""
 
     topic: str
     name: str
@@ -24,7 +24,7 @@ class QueueOptions(msgspec.Struct, frozen=True):
 
 
 def limits_of(options: QueueOptions) -> dict[str, int | None]:
-    """Return the given limits of waiting events by their names in the broker; None is no limit."""
+    """Return the limits of waiting events that are given, by the broker's names; None: no limit."""
     limits: dict[str, int | None] = {}
     if options.ttl_s is not None:
         limits["ttl_ms"] = milliseconds(options.ttl_s, "ttl_s") or None

@@ -17,14 +17,14 @@ _logger = logging.getLogger("mainstem.client")
 
 
 class Closable(Protocol):
-    """The feed of a subscription."""
+    """A feed that can be closed."""
 
     def close(self, *, finished: bool) -> object:
-        """Leave the group; ``finished``: whether the returned events are finished."""
+        """Leave the group; with ``finished``, the events returned last count as processed."""
 
 
 class Reaper:
-    """Closes the feeds of abandoned subscriptions."""
+    """Closes the feeds of subscriptions that were garbage-collected."""
 
     def __init__(self) -> None:
         self._feeds: deque[Closable] = deque()
@@ -33,7 +33,7 @@ class Reaper:
         self._started = False
 
     def start(self) -> None:
-        """Start the thread, unless it runs."""
+        """Start the thread, unless it is running."""
         with self._lock:
             if self._started:
                 return
@@ -46,12 +46,12 @@ class Reaper:
         self._signals.put(False)
 
     def note(self, feed: Closable) -> None:
-        """Note a feed to be closed soon; takes no lock, so it is safe in a finalizer."""
+        """Note a feed that is to be closed soon; takes no lock, so it is safe in a finalizer."""
         self._feeds.append(feed)
         self._signals.put(True)
 
     def reap(self) -> None:
-        """Close the noted feeds; events that they returned last are delivered again."""
+        """Close the noted feeds; the events they returned last are delivered again."""
         with self._lock:
             while self._feeds:
                 try:

@@ -1,4 +1,4 @@
-"""Moving the cursors of groups, embedded or connected."""
+"""Setting the committed offsets of groups, embedded or connected."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,11 +9,11 @@ from mainstem.client.start_positions import Start, check_start
 from mainstem.core.errors import GroupIsLive, UnknownGroup
 from mainstem.core.names import check_group
 
-"""A partition: topic and number."""
+"""A partition, as topic and number."""
 
 
 class SeekableGroups(ABC):
-    """Groups whose cursors can be moved."""
+    """Base class of group operations: ``seek``, which sets committed offsets."""
 
     def __init__(self, check_open: Callable[[], None]) -> None:
         self._check_open = check_open
@@ -27,7 +27,7 @@ class SeekableGroups(ABC):
         partition: int | None = None,
         dry_run: bool = False,
     ) -> tuple[Lag, ...]:
-        """Move the cursors of a group that has no members; return the resulting lag."""
+        """Set the committed offsets of a group without members; return the resulting lag."""
         self._check_open()
         check_start(to)
         check_group(name)
@@ -44,7 +44,7 @@ class SeekableGroups(ABC):
         )
 
     def _check_not_live(self, name: str) -> None:
-        """Raise the error that moving would raise, for a dry run."""
+        """Raise the error that ``seek`` raises for a group with members; used by dry runs."""
         try:
             members = self._members(name)
         except UnknownGroup:
@@ -69,4 +69,4 @@ class SeekableGroups(ABC):
 
     @abstractmethod
     def _tails(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the tails of those partitions that still exist."""
+        """Return the tails of the given partitions that still exist."""

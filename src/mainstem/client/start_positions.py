@@ -1,4 +1,4 @@
-"""Start positions: earliest, latest, an offset, a time, or offsets by partition."""
+"""Where reading starts: earliest, latest, an offset, a time, or offsets by partition."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The public API as protocols, which ``mainstem.open`` and ``mainstem.connect`` both implement.
+"""The public API as Protocol classes; ``mainstem.open`` and ``mainstem.connect`` implement it.
 
 The second half is the same for an event loop (``mainstem.aio``); a test compares the two halves,
 and all implementations with them, member by member.
@@ -16,7 +16,7 @@ from mainstem.core.event import Event, Position
 
 
 class Context(Protocol):
-    """A context manager that closes the object."""
+    """Base of all objects that can be closed: ``with`` closes them."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -37,26 +37,26 @@ class Topics(Protocol):
         """Return the topics whose names match a pattern such as ``orders.*``."""
 
     def show(self, name: str) -> TopicInfo:
-        """Return one topic."""
+        """Return the settings and partitions of one topic."""
 
     def alter(self, name: str, **settings: object) -> TopicInfo:
-        """Change settings; partitions may only grow."""
+        """Change settings of a topic; its number of partitions can only be increased."""
 
     def delete(self, name: str) -> None:
-        """Delete a topic and all it holds."""
+        """Delete a topic and all its events."""
 
     def trim(self, name: str, before: Start, *, partition: int | None = None) -> TopicInfo:
-        """Delete the events before an offset or a time; ``latest`` empties the topic."""
+        """Delete the events before an offset or a time; ``latest`` deletes all events."""
 
 
 class Groups(Protocol):
-    """Operations on groups."""
+    """Operations on consumer groups."""
 
     def list(self) -> tuple[GroupInfo, ...]:
-        """Return every group that has members or cursors."""
+        """Return every group that has members or committed offsets."""
 
     def show(self, name: str) -> GroupInfo:
-        """Return one group."""
+        """Return the members and the lag of one group."""
 
     def seek(
         self,
@@ -67,31 +67,31 @@ class Groups(Protocol):
         partition: int | None = None,
         dry_run: bool = False,
     ) -> tuple[Lag, ...]:
-        """Move the cursors of a group that has no members; return the resulting lag."""
+        """Set the committed offsets of a group without members; return the resulting lag."""
 
     def delete(self, name: str) -> None:
-        """Delete a group that has no members."""
+        """Delete a group and its committed offsets; it must not have members."""
 
 
 class Queues(Protocol):
-    """Operations on queues as a whole."""
+    """Operations on queues, such as list and purge; ``Stem.queue`` consumes from a queue."""
 
     def list(self) -> tuple[QueueInfo, ...]:
         """Return every queue, sorted by topic and name."""
 
     def show(self, topic: str, name: str) -> QueueInfo:
-        """Return one queue."""
+        """Return the settings, consumers and state of one queue."""
 
     def peek(
         self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
     ) -> tuple[QueuedEvent, ...]:
         """Return the first unsettled events, without delivering any.
 
-        ``after``: continue after this position, to page through many.
+        ``after``: only events after this position, to read page by page.
         """
 
     def purge(self, topic: str, name: str) -> int:
-        """Settle all waiting events, but not those in flight; return their number."""
+        """Settle all waiting events, but none that a consumer has now; return their number."""
 
     def move(self, topic: str, name: str, to: str, *, limit: int = 1000) -> int:
         """Move the first waiting events, at most ``limit``, to another topic in one append.
@@ -101,14 +101,14 @@ class Queues(Protocol):
         """
 
     def delete(self, topic: str, name: str) -> None:
-        """Delete a queue; the events stay in the topic, unless AMQP made it for the queue."""
+        """Delete a queue; its events stay in the topic, unless AMQP created the topic for it."""
 
 
 class Subscription(Context, Protocol):
     """An iterator of events, which can be closed, also from another thread."""
 
     def __iter__(self) -> Iterator[Event]:
-        """Iterate."""
+        """Return this iterator."""
 
     def __next__(self) -> Event:
         """Return the next event; StopIteration once closed, or at the end without ``follow``."""
@@ -117,21 +117,21 @@ class Subscription(Context, Protocol):
         """Return the next event, or None if none arrives within ``timeout`` seconds."""
 
     def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the available events, at most ``limit``; waits for the first."""
+        """Return the available events, at most ``limit``; waits until there is one."""
 
     def commit(self) -> None:
-        """Commit the group's cursors after the last event returned; durable on return."""
+        """Commit the group's offsets up to the last event returned; durable on return."""
 
     @property
     def assignment(self) -> tuple[tuple[str, int], ...]:
-        """The partitions (topic, number) read now."""
+        """The partitions (topic, number) that are being read."""
 
     @property
     def missed(self) -> int:
-        """Events that were deleted before this subscription could read them."""
+        """Number of events that were deleted before this subscription could read them."""
 
     def close(self) -> None:
-        """Leave the group; auto-commit commits the finished events."""
+        """Leave the group; auto-commit commits the offsets of finished events."""
 
 
 class Delivery(Protocol):
@@ -140,14 +140,14 @@ class Delivery(Protocol):
     Settling raises StaleDelivery if the delivery is settled already, or if its lock has expired
     (after ``lock_s`` seconds) and the event may have gone to another consumer.
 
-    With ``wait=False`` it is settled in the background, many times as fast: after a crash within
-    milliseconds the event is redelivered. An error is raised by the next ``poll`` or iteration, or
-    by ``close``, after which all settlements are durable.
+    With ``wait=False`` it is settled in the background, many times as fast; if the process
+    crashes within milliseconds, the event is redelivered. An error is raised by the next ``poll``
+    or iteration, or by ``close``, after which all settlements are durable.
     """
 
     @property
     def event(self) -> Event:
-        """The event."""
+        """The delivered event."""
 
     @property
     def count(self) -> int:
@@ -160,10 +160,10 @@ class Delivery(Protocol):
         """Report a failure: the event is redelivered after the delay, or becomes a dead letter."""
 
     def release(self, *, wait: bool = True) -> None:
-        """Return the event unprocessed: this delivery does not count."""
+        """Put the event back into its queue; does not count towards ``max_deliveries``."""
 
     def reject(self, reason: str = "", *, wait: bool = True) -> None:
-        """Make the event a dead letter at once."""
+        """Move the event to the dead letters at once, without a redelivery."""
 
     def renew(self) -> None:
         """Extend the lock to ``lock_s`` seconds from now."""
@@ -181,7 +181,7 @@ class Queue(Context, Protocol):
     """An iterator of deliveries, which can be closed, also from another thread."""
 
     def __iter__(self) -> Iterator[Delivery]:
-        """Iterate."""
+        """Return this iterator."""
 
     def __next__(self) -> Delivery:
         """Return the next delivery; StopIteration once closed, or at the end without ``follow``."""
@@ -190,7 +190,7 @@ class Queue(Context, Protocol):
         """Return the next delivery, or None if none arrives within ``timeout`` seconds."""
 
     def poll_many(self, limit: int = 100, timeout: float | None = None) -> Sequence[Delivery]:
-        """Return the available deliveries, at most ``limit``; waits for the first."""
+        """Return the available deliveries, at most ``limit``; waits until there is one."""
 
     def ack_many(self, deliveries: Iterable[Delivery]) -> None:
         """Ack deliveries of this queue object in one write; durable on return.
@@ -200,11 +200,11 @@ class Queue(Context, Protocol):
         """
 
     def close(self) -> None:
-        """Release unsettled deliveries: they are redelivered at once, and do not count."""
+        """Close; unsettled events are redelivered, and do not count towards ``max_deliveries``."""
 
 
 class Writer(Context, Protocol):
-    """A fenced single writer: a new writer with the same name on the same topic fences this one.
+    """A writer that is alone: a new writer with the same name on the same topic fences this one.
 
     Each append is a transaction, so that readers see all of it or nothing. A fenced writer raises
     WriterFenced (a ``Fenced``) at its next append, and nothing is appended.
@@ -227,7 +227,7 @@ class Writer(Context, Protocol):
         """Delete the events before an offset; raises WriterFenced."""
 
     def close(self) -> None:
-        """Stop appending; the name stays reserved until another writer takes it over."""
+        """Stop appending; another writer with the same name can be opened later."""
 
 
 class Stem(Context, Protocol):
@@ -235,15 +235,15 @@ class Stem(Context, Protocol):
 
     @property
     def topics(self) -> Topics:
-        """Create, list, show, alter, delete, trim."""
+        """Operations on topics: create, list, show, alter, delete, trim."""
 
     @property
     def groups(self) -> Groups:
-        """List, show, seek, delete."""
+        """Operations on consumer groups: list, show, seek, delete."""
 
     @property
     def queues(self) -> Queues:
-        """List, show, peek, purge, move, delete."""
+        """Operations on queues: list, show, peek, purge, move, delete."""
 
     def publish(
         self,
@@ -274,7 +274,7 @@ class Stem(Context, Protocol):
     ) -> None:
         """Publish one event later: ``delay_s`` seconds from now, or ``at`` a time with a time zone.
 
-        Returns when it is stored; it survives a power cut, and is published exactly one time. It
+        Returns when the event is stored; it survives a power cut and is published exactly once. It
         waits while no program has the log open, and does not hold up other events. An unknown topic
         is created now; if the topic is deleted meanwhile, the event is dropped.
         """
@@ -290,8 +290,8 @@ class Stem(Context, Protocol):
     ) -> Subscription:
         """Read topics (names or patterns such as ``orders.*``) as an iterator of events.
 
-        With a group, its members share the partitions and continue at the group's cursors;
-        ``start`` applies where there is no cursor yet. Without a group, it reads all partitions
+        With a group, its members share the partitions and continue at the committed offsets;
+        ``start`` applies where there are none yet. Without a group, it reads all partitions
         from ``start`` on, and stores no cursors.
         """
 
@@ -323,7 +323,7 @@ class Stem(Context, Protocol):
         """
 
     def writer(self, topic: str, *, name: str, partition: int | None = None) -> Writer:
-        """Become the only writer of that name, which fences the previous one, wherever it runs.
+        """Open a writer that fences earlier writers of that name: they can append no more.
 
         The topic must exist. A writer appends to one partition: give ``partition`` unless the
         topic has only one.
@@ -338,7 +338,7 @@ class Stem(Context, Protocol):
 
 @runtime_checkable
 class AsyncContext(Protocol):
-    """An async context manager that closes the object."""
+    """Base of all async objects that can be closed: ``async with`` closes them."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(
@@ -360,16 +360,16 @@ class AsyncTopics(Protocol):
         """Return the topics whose names match a pattern such as ``orders.*``."""
 
     async def show(self, name: str) -> TopicInfo:
-        """Return one topic."""
+        """Return the settings and partitions of one topic."""
 
     async def alter(self, name: str, **settings: object) -> TopicInfo:
-        """Change settings; partitions may only grow."""
+        """Change settings of a topic; its number of partitions can only be increased."""
 
     async def delete(self, name: str) -> None:
-        """Delete a topic and all it holds."""
+        """Delete a topic and all its events."""
 
     async def trim(self, name: str, before: Start, *, partition: int | None = None) -> TopicInfo:
-        """Delete the events before an offset or a time; ``latest`` empties the topic."""
+        """Delete the events before an offset or a time; ``latest`` deletes all events."""
 
 
 @runtime_checkable
@@ -377,10 +377,10 @@ class AsyncGroups(Protocol):
     """``Groups`` for an event loop."""
 
     async def list(self) -> tuple[GroupInfo, ...]:
-        """Return every group that has members or cursors."""
+        """Return every group that has members or committed offsets."""
 
     async def show(self, name: str) -> GroupInfo:
-        """Return one group."""
+        """Return the members and the lag of one group."""
 
     async def seek(
         self,
@@ -391,10 +391,10 @@ class AsyncGroups(Protocol):
         partition: int | None = None,
         dry_run: bool = False,
     ) -> tuple[Lag, ...]:
-        """Move the cursors of a group that has no members; return the resulting lag."""
+        """Set the committed offsets of a group without members; return the resulting lag."""
 
     async def delete(self, name: str) -> None:
-        """Delete a group that has no members."""
+        """Delete a group and its committed offsets; it must not have members."""
 
 
 @runtime_checkable
@@ -405,21 +405,21 @@ class AsyncQueues(Protocol):
         """Return every queue, sorted by topic and name."""
 
     async def show(self, topic: str, name: str) -> QueueInfo:
-        """Return one queue."""
+        """Return the settings, consumers and state of one queue."""
 
     async def peek(
         self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
     ) -> tuple[QueuedEvent, ...]:
-        """Return the first unsettled events, or those after a position, without delivering any."""
+        """Return the first unsettled events (after ``after``, if given) without delivering them."""
 
     async def purge(self, topic: str, name: str) -> int:
-        """Settle all waiting events, but not those in flight; return their number."""
+        """Settle all waiting events, but none that a consumer has now; return their number."""
 
     async def move(self, topic: str, name: str, to: str, *, limit: int = 1000) -> int:
-        """Move the first waiting events, at most ``limit``, to another topic in one append."""
+        """Move up to ``limit`` waiting events to another topic in one append; return the number."""
 
     async def delete(self, topic: str, name: str) -> None:
-        """Delete a queue; the events stay in the topic, unless AMQP made it for the queue."""
+        """Delete a queue; its events stay in the topic, unless AMQP created the topic for it."""
 
 
 @runtime_checkable
@@ -427,7 +427,7 @@ class AsyncSubscription(AsyncContext, Protocol):
     """``Subscription`` for an event loop, and for one task at a time."""
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        """Iterate."""
+        """Return this iterator."""
 
     async def __anext__(self) -> Event:
         """Return the next event; StopAsyncIteration at the end, or once closed."""
@@ -436,30 +436,30 @@ class AsyncSubscription(AsyncContext, Protocol):
         """Return the next event, or None if none arrives within ``timeout`` seconds."""
 
     async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the available events, at most ``limit``; waits for the first."""
+        """Return the available events, at most ``limit``; waits until there is one."""
 
     async def commit(self) -> None:
-        """Commit the group's cursors after the last event returned; durable on return."""
+        """Commit the group's offsets up to the last event returned; durable on return."""
 
     @property
     def assignment(self) -> tuple[tuple[str, int], ...]:
-        """The partitions (topic, number) read now."""
+        """The partitions (topic, number) that are being read."""
 
     @property
     def missed(self) -> int:
-        """Events that were deleted before this subscription could read them."""
+        """Number of events that were deleted before this subscription could read them."""
 
     async def close(self) -> None:
-        """Leave the group; events returned count as finished, and auto-commit commits them."""
+        """Leave the group; auto-commit commits the offsets up to the last event returned."""
 
 
 @runtime_checkable
 class AsyncDelivery(Protocol):
-    """``Delivery`` for an event loop: ``async with delivery as event`` acks it."""
+    """``Delivery`` for an event loop; ``async with delivery as event`` acks or nacks it."""
 
     @property
     def event(self) -> Event:
-        """The event."""
+        """The delivered event."""
 
     @property
     def count(self) -> int:
@@ -472,13 +472,13 @@ class AsyncDelivery(Protocol):
         """Report a failure: the event is redelivered after the delay, or becomes a dead letter."""
 
     async def release(self, *, wait: bool = True) -> None:
-        """Return the event unprocessed: this delivery does not count."""
+        """Put the event back into its queue; does not count towards ``max_deliveries``."""
 
     async def reject(self, reason: str = "", *, wait: bool = True) -> None:
-        """Make the event a dead letter at once."""
+        """Move the event to the dead letters at once, without a redelivery."""
 
     def renew(self) -> None:
-        """Extend the lock to ``lock_s`` seconds from now; there is nothing to await."""
+        """Extend the lock to ``lock_s`` seconds from now; not a coroutine."""
 
     async def __aenter__(self) -> Event: ...
     async def __aexit__(
@@ -494,7 +494,7 @@ class AsyncQueue(AsyncContext, Protocol):
     """``Queue`` for an event loop, and for one task at a time."""
 
     def __aiter__(self) -> AsyncIterator[AsyncDelivery]:
-        """Iterate."""
+        """Return this iterator."""
 
     async def __anext__(self) -> AsyncDelivery:
         """Return the next delivery; StopAsyncIteration once closed, or at the end."""
@@ -505,20 +505,20 @@ class AsyncQueue(AsyncContext, Protocol):
     async def poll_many(
         self, limit: int = 100, timeout: float | None = None
     ) -> Sequence[AsyncDelivery]:
-        """Return the available deliveries, at most ``limit``; waits for the first."""
+        """Return the available deliveries, at most ``limit``; waits until there is one."""
 
     async def ack_many(self, deliveries: Iterable[AsyncDelivery]) -> None:
         """Ack deliveries of this queue object together; durable on return."""
 
     async def close(self) -> None:
-        """Release unsettled deliveries: they are redelivered at once."""
+        """Leave the queue; unsettled events are redelivered at once."""
 
 
 @runtime_checkable
 class AsyncWriter(AsyncContext, Protocol):
     """``Writer`` for an event loop.
 
-    It fences the previous writer at ``async with``, or at the first call.
+    It fences the previous writer of its name at ``async with``, or at the first call.
     """
 
     async def append(
@@ -538,7 +538,7 @@ class AsyncWriter(AsyncContext, Protocol):
         """Delete the events before an offset; raises WriterFenced."""
 
     async def close(self) -> None:
-        """Stop appending; the name stays reserved until another writer takes it over."""
+        """Stop appending; another writer with the same name can be opened later."""
 
 
 @runtime_checkable
@@ -547,19 +547,19 @@ class AsyncStem(AsyncContext, Protocol):
 
     @property
     def topics(self) -> AsyncTopics:
-        """Create, list, show, alter, delete, trim."""
+        """Operations on topics: create, list, show, alter, delete, trim."""
 
     @property
     def groups(self) -> AsyncGroups:
-        """List, show, seek, delete."""
+        """Operations on consumer groups: list, show, seek, delete."""
 
     @property
     def queues(self) -> AsyncQueues:
-        """List, show, peek, purge, move, delete."""
+        """Operations on queues: list, show, peek, purge, move, delete."""
 
     @property
     def blocking(self) -> Stem:
-        """The same stem, for use from other threads."""
+        """The blocking stem of the same log, for use from other threads."""
 
     async def publish(
         self,
@@ -620,7 +620,7 @@ class AsyncStem(AsyncContext, Protocol):
         """Share the events of a topic one by one; the rules are those of ``Stem.queue``."""
 
     def writer(self, topic: str, *, name: str, partition: int | None = None) -> AsyncWriter:
-        """Become the only writer of that name; the rules are those of ``Stem.writer``."""
+        """Open a fenced writer; the rules are those of ``Stem.writer``."""
 
     async def close(self) -> None:
         """Finish running operations, and release the directory or connection."""

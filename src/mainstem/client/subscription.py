@@ -1,4 +1,4 @@
-"""The options of ``subscribe``."""
+"""The options of ``Stem.subscribe``."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from mainstem.core.errors import InvalidSetting
 
 
 class SubscriptionOptions(msgspec.Struct, frozen=True):
-    """The options of ``subscribe``."""
+    """The options of ``Stem.subscribe``."""
 
     topics: tuple[str, ...]
     group: str | None = None

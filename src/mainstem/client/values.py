@@ -10,7 +10,7 @@ from mainstem.core.errors import InvalidEvent
 from mainstem.core.event import NO_TIMESTAMP, Event, Headers
 
 Value = bytes | str | None | dict[str, Any] | list[Any] | int | float | bool
-"""Bytes are used as they are, text becomes UTF-8, None a tombstone; anything else becomes JSON."""
+"""Bytes are stored as they are, text as UTF-8, None as a tombstone, anything else as JSON."""
 Key = bytes | str | None
 Values = Iterable[Value | Event]
 AsyncValues = Iterable[Value | Event] | AsyncIterable[Value | Event]
@@ -33,7 +33,7 @@ def make_event(
 
 
 def event_of(value: Value | Event) -> Event:
-    """Return an event unchanged, and a value as a new event."""
+    """Return an event unchanged; make a new event of any other value."""
     return value if isinstance(value, Event) else Event(value_bytes(value))
 
 
@@ -57,7 +57,7 @@ def key_bytes(key: Key) -> bytes | None:
 
 
 def header_pairs(headers: HeadersLike) -> Headers:
-    """Return headers as ordered pairs of text and bytes."""
+    """Return headers as ordered pairs of a text and bytes."""
     if not headers:
         return ()
     pairs = headers.items() if isinstance(headers, Mapping) else headers
@@ -75,7 +75,7 @@ def _name(name: str) -> str:
 
 
 def _plain_bytes(value: object, what: str) -> bytes | None:
-    """Return text as UTF-8 and bytes of any type as bytes; None for anything else."""
+    """Return text as UTF-8, and bytes of any type as ``bytes``; None for anything else."""
     if isinstance(value, str):
         return _utf8(value, what)
     return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None

@@ -16,13 +16,11 @@ from mainstem.core.event import Event, Position
 from mainstem.core.names import check_group
 
 TRANSACTION_TIMEOUT_MS = 60_000
-"""The longest time that a writer which dies during an append holds back read_committed
-consumers.
-"""
+"""Maximum time for which a writer that dies during an append delays read_committed consumers."""
 
 
 class WriterId(NamedTuple):
-    """A writer's name, and the partition that it writes to."""
+    """A writer's name, and the partition to which it appends."""
 
     topic: str
     partition: int
@@ -30,7 +28,7 @@ class WriterId(NamedTuple):
 
     @property
     def transactional_id(self) -> str:
-        """The writer's transactional id; unambiguous, as topic names have no colon."""
+        """The writer's transactional id; unique, because topic names contain no colon."""
         return f"mainstem-writer:{self.topic}:{self.partition}:{self.name}"
 
 
@@ -42,7 +40,7 @@ def check_writer(name: str) -> None:
 
 
 def only_partition(topic: str, count: int, partition: int | None) -> int:
-    """Return the partition to write to; raises if there are several and none is given."""
+    """Return the partition to append to; raises if there are several and none is given."""
     if partition is None:
         if count > 1:
             raise InvalidSetting(
@@ -56,7 +54,7 @@ def only_partition(topic: str, count: int, partition: int | None) -> int:
 
 
 class Appender(Protocol):
-    """Appends for a writer; used by only one thread at a time."""
+    """Makes a writer's appends; used by only one thread at a time."""
 
     def append(self, events: Sequence[Event]) -> list[Position]:
         """Append events, all or none; return their positions once they are durable."""
@@ -65,7 +63,7 @@ class Appender(Protocol):
         """Delete the events before an offset."""
 
     def close(self) -> None:
-        """Release the transaction or producer."""
+        """End the transaction, or close the producer."""
 
 
 class LogWriter(Closing):
@@ -98,17 +96,17 @@ class LogWriter(Closing):
             self._appender.truncate(before)
 
     def close(self) -> None:
-        """Stop appending; the name stays reserved until another writer takes it over."""
+        """Stop appending; another writer with the same name can be opened later."""
         self.close_for("the writer has been closed; open it again")
 
     def close_for(self, reason: str) -> None:
-        """Close; ``reason`` is the error message of later appends."""
+        """Close the writer; later appends raise ``reason`` as their error message."""
         self.forget(reason)
         with self._lock:
             self._appender.close()
 
     def forget(self, reason: str) -> None:
-        """Close in a forked process, without touching the log or the lock."""
+        """Close in the child process after a fork, without touching the log or the lock."""
         self._closed = self._closed or reason
 
     def _leave(self, error: BaseException | None) -> None:

@@ -1,15 +1,15 @@
-"""An API of the Kafka protocol: a request, its response, and the versions they are defined in."""
+"""An API of the Kafka protocol: its request, its response, and their versions."""
 
 import msgspec
 
 from mainstem.kafka_protocol.fields import Wire
 
 NEVER = 0x7FFF
-"""The ``flexible_since`` of an API without flexible versions."""
+"""The value of ``flexible_since`` for an API without flexible versions."""
 
 
 class Api(msgspec.Struct, frozen=True):
-    """One kind of request and its response, in versions ``first`` to ``last``."""
+    """One API of the protocol: request and response in the versions ``first`` to ``last``."""
 
     key: int
     request: type[Wire]
@@ -24,14 +24,14 @@ class Api(msgspec.Struct, frozen=True):
         return self.request.__name__.removesuffix("Request")
 
     def flexible(self, version: int) -> bool:
-        """Tell whether a version has compact lengths and tagged fields."""
+        """Tell whether a version is flexible: with compact lengths and tagged fields."""
         return version >= self.flexible_since
 
 
 def api(
     key: int, request: type[Wire], response: type[Wire], versions: str, flexible: str = "none"
 ) -> Api:
-    """Define an API as Kafka's schemas do: ``versions`` such as "0-13", ``flexible`` as "9+"."""
+    """Define an API as Kafka's schemas do: ``versions`` is such as "0-13", ``flexible`` as "9+"."""
     first, _, last = versions.partition("-")
     since = NEVER if flexible == "none" else int(flexible.removesuffix("+"))
     return Api(key, request, response, int(first), int(last or first), since)

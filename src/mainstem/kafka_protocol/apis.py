@@ -1,4 +1,4 @@
-"""Every API that is defined, by its key."""
+"""Every defined API, by its API key."""
 
 from mainstem.kafka_protocol.api import Api
 from mainstem.kafka_protocol.messages.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS

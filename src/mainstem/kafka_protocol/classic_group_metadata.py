@@ -1,4 +1,4 @@
-"""Subscriptions and assignments of classic consumer groups, as bytes."""
+"""Encodes and decodes subscriptions and assignments of classic consumer groups."""
 
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
@@ -17,7 +17,7 @@ W = TypeVar("W", bound=Wire)
 
 
 def decode_blob(message: type[W], blob: bytes | memoryview) -> W:
-    """Decode metadata that a group member passes to the other members through the coordinator."""
+    """Decode a subscription or assignment that group members exchange through the coordinator."""
     body, at = decode_beginning(message, blob)
     (version,) = _INT16.unpack_from(blob)
     # A later version adds its fields at the end, for readers that know that version.
@@ -29,7 +29,7 @@ def decode_blob(message: type[W], blob: bytes | memoryview) -> W:
 def decode_beginning(
     message: type[W], blob: bytes | memoryview, max_elements: int = MAX_ELEMENTS
 ) -> tuple[W, int]:
-    """Decode a struct at the start of such metadata; return it and the position after it."""
+    """Decode the struct that a subscription begins with; return it and the position after it."""
     view = memoryview(blob)
     try:
         (version,) = _INT16.unpack_from(view)
@@ -44,7 +44,7 @@ def decode_beginning(
 
 
 def encode_blob(version: int, body: Wire) -> bytes:
-    """Encode metadata, in the form that ``decode_blob`` decodes."""
+    """Encode a subscription or assignment, as ``decode_blob`` decodes it."""
     frame: list[Piece] = []
     encode_body(type(body), version, False, body, frame)
     return _INT16.pack(version) + as_bytes(frame[0])

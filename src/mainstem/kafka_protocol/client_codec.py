@@ -1,6 +1,6 @@
 """A client's side of the protocol: requests to bytes, bytes to responses.
 
-Knows only the APIs passed to it, so that a client need not load all messages.
+It knows only the APIs passed to it, so that a client need not import all messages.
 """
 
 from struct import Struct
@@ -23,7 +23,7 @@ _NO_LIMIT = 2**31
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
-    """A response and the id of the request that it answers."""
+    """A decoded response, and the correlation id of the request that it answers."""
 
     correlation_id: int
     body: Wire
@@ -32,7 +32,7 @@ class Response(msgspec.Struct, frozen=True, gc=False):
 def encode_request(
     api: Api, version: int, correlation_id: int, client_id: str | None, body: Wire
 ) -> list[Piece]:
-    """Encode a request as a list of buffers; large records are a buffer of their own."""
+    """Encode a request as a list of buffers; large records are separate buffers."""
     frame: list[Piece] = []
     framing.encode_body(api.request, version, api.flexible(version), body, frame)
     client = b"" if client_id is None else client_id.encode()

@@ -1,10 +1,10 @@
-"""Builds Python source line by line, to be compiled one time and run often."""
+"""Builds the source of a Python function line by line; it is compiled once and run often."""
 
 from collections.abc import Mapping
 
 
 class Source:
-    """The body of a generated function, and the constants that it uses."""
+    """The body of a generated function, and the constants it uses."""
 
     def __init__(self, constants: Mapping[str, object]) -> None:
         self.constants = dict(constants)
@@ -31,7 +31,7 @@ class Source:
         return f"v{self._variables}"
 
     def constant(self, value: object) -> str:
-        """Return the name of a constant with this value."""
+        """Return the name in the source of a constant with this value."""
         name = f"c{len(self.constants)}"
         self.constants[name] = value
         return name
@@ -41,7 +41,7 @@ class Source:
         return "\n".join([f"def {name}({parameters}):", *self._lines, ""])
 
     def compile(self, name: str, parameters: str) -> object:
-        """Compile and return the function; the caller knows its type."""
+        """Compile the source and return the function; the caller must know its type."""
         code = compile(self.text(name, parameters), f"<{name}>", "exec")
         exec(code, self.constants)
         return self.constants[name]

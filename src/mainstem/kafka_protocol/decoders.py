@@ -4,7 +4,7 @@ How this works. Python spends its time on calls, so a decoder has as few as poss
 are decoded inline, and adjacent fixed-size values (numbers, the length of the string that follows,
 the count of tagged fields) are one unpack_from. In the source, ``view`` is the frame, ``end`` its
 size, ``at`` the current position, ``room`` the number of elements that arrays may still hold; ``n``
-is a length just read, and ``stop`` the position it leads to.
+is a length just read, and ``stop`` the position after that many bytes.
 
 Nothing is allocated because of an unchecked number from the peer: a length is compared with the
 remaining bytes, a count times the minimum size of an element too, and all counts together with
@@ -23,8 +23,8 @@ from mainstem.kafka_protocol.code_writer import Source
 from mainstem.kafka_protocol.fields import Field, Shape, Wire, constructor, layout
 
 Decoder = Callable[[memoryview, int, int], tuple[Wire, int]]
-"""Takes a frame, the position of the message in it, and the room; returns the message and its
-end.
+"""Decodes a message in a frame, given the position where it begins and the number of elements that
+arrays may have; returns the message and the position after it.
 """
 
 _LENGTHS = {"string": ("h", 2), "bytes": ("i", 4), "records": ("i", 4), "array": ("i", 4)}
@@ -32,7 +32,7 @@ _LENGTHS = {"string": ("h", 2), "bytes": ("i", 4), "records": ("i", 4), "array":
 
 @cache
 def decoder(message: type[Wire], version: int, flexible: bool) -> Decoder:
-    """Return the decoder of a message in one version; compiled at first use."""
+    """Return the decoder of a message in one version; generated and compiled at first use."""
     writer = _Writer(version, flexible)
     writer.source.add("end = len(view)")
     result = writer.struct(message)
@@ -43,7 +43,7 @@ def decoder(message: type[Wire], version: int, flexible: bool) -> Decoder:
 
 
 class _Run(msgspec.Struct):
-    """Adjacent fixed-size values, collected to be unpacked together."""
+    """Adjacent fixed-size values, collected so that one unpack_from decodes them."""
 
     codes: str = ""
     size: int = 0
@@ -58,7 +58,7 @@ class _Writer:
         self.run = _Run()
 
     def flush(self) -> None:
-        """Generate the unpacking of the collected values."""
+        """Generate the unpacking of the fixed-size values collected so far."""
         run, self.run = self.run, _Run()
         if run.codes == "B":
             self.source.add(f"{run.targets[0]} = view[at]")
@@ -91,7 +91,7 @@ class _Writer:
         return f"{self.source.constant(constructor(struct))}({', '.join(arguments)})"
 
     def value(self, shape: Shape, what: str) -> str:
-        """Generate the decoding of a value; return the variable that will hold it."""
+        """Generate the decoding of a value; return the variable that has it."""
         target = self.source.variable()
         match shape.kind:
             case "fixed":
@@ -105,7 +105,7 @@ class _Writer:
         return target
 
     def length(self, shape: Shape, what: str) -> None:
-        """Generate the reading of a length into ``n``: plus one if flexible, as on the wire."""
+        """Generate the decoding of a length into ``n``; in flexible versions, plus one."""
         if self.flexible:
             self.read("B", 1, "n")
             self.flush()
@@ -116,7 +116,7 @@ class _Writer:
             self.flush()
 
     def presence(self, shape: Shape, target: str, what: str) -> None:
-        """Generate the null check, and open the block for a non-null value if null is allowed."""
+        """Generate the null check; if null is allowed, also open the block for a non-null value."""
         add = self.source.add
         absent = "not n" if self.flexible else "n < 0"
         refuse = f"refuse_null({what!r})" if self.flexible else f"refuse_length({what!r}, n)"
@@ -164,7 +164,7 @@ class _Writer:
         self.source.close()
 
     def array(self, shape: Shape, target: str, what: str) -> None:
-        """Generate the decoding of an array, after the check that its count is possible."""
+        """Generate the decoding of an array, after a check that its count is possible."""
         assert shape.element is not None
         self.length(shape, what)
         self.presence(shape, target, what)
@@ -183,7 +183,7 @@ class _Writer:
             self.source.close()
 
     def numbers(self, element: Shape, target: str) -> None:
-        """Generate the decoding of the elements of a fixed-size type."""
+        """Generate the decoding of an array of fixed-size values."""
         if element.code == "16s":
             self.source.add(f"{target} = read_ids(view, at, n)")
         else:
@@ -191,7 +191,7 @@ class _Writer:
         self.source.add(f"at += n * {element.size}")
 
     def elements(self, element: Shape, target: str, what: str) -> None:
-        """Generate the decoding of an array's elements one by one."""
+        """Generate the decoding of an array, element by element."""
         self.source.add(f"{target} = []")
         self.source.open("for _ in range(n):")
         if element.kind == "struct":
@@ -207,7 +207,7 @@ class _Writer:
     def tags(self, fields: list[Field], values: dict[str, str]) -> None:
         """Generate the decoding of the tagged fields at the end of a struct.
 
-        Unknown ones are skipped.
+        Unknown tagged fields are skipped.
         """
         known = [field for field in fields if field.shape is not None]
         self.read("B", 1, "n")
@@ -238,7 +238,7 @@ class _Writer:
 
 @cache
 def least_size(shape: Shape, version: int, flexible: bool) -> int:
-    """Return the minimum number of bytes of a value."""
+    """Return the minimum number of bytes that encode a value."""
     if shape.kind == "fixed":
         return shape.size
     if shape.kind != "struct" or shape.nullable:

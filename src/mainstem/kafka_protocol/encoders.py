@@ -1,8 +1,8 @@
 """Generates the Python source of an encoder for one message in one version.
 
 How this works. As in decoders.py, nested structs are encoded inline, and adjacent fixed-size values
-are one pack. In the source, ``a`` adds bytes to the list ``parts``. It is joined into a buffer of
-the ``frame`` at the end, or earlier, so that records are a buffer of their own: they need not be
+are one pack. In the source, ``a`` adds bytes to the list ``parts``, which is joined into a buffer
+of the ``frame`` at the end, or before records: these are a separate buffer, which need not be
 copied, nor even be in memory. ``n`` is the length about to be written, in wire form: plus one if
 flexible.
 """
@@ -19,14 +19,14 @@ from mainstem.kafka_protocol.fields import Field, Shape, Wire, layout
 from mainstem.kafka_protocol.primitives import SMALL_COUNT, packers
 
 Encoder = Callable[[Wire, list[Piece]], None]
-"""Adds a message to a frame's list of buffers; the first buffer it adds is bytes."""
+"""Encodes a message into a frame's list of buffers; the first buffer that it adds is bytes."""
 
 _LENGTHS = {"string": "h", "bytes": "i", "records": "i", "array": "i"}
 
 
 @cache
 def encoder(message: type[Wire], version: int, flexible: bool) -> Encoder:
-    """Return the encoder of a message in one version; compiled at first use."""
+    """Return the encoder of a message in one version; generated and compiled at first use."""
     writer = _Writer(f"{message.__name__} v{version}", version, flexible)
     writer.source.add("parts = []")
     writer.source.add("a = parts.append")
@@ -47,13 +47,13 @@ class _Writer:
         self.adder = "a"
 
     def flush(self) -> None:
-        """Write the code that packs the collected fixed-size values."""
+        """Generate the packing of the fixed-size values collected so far."""
         if self.codes:
             self.source.add(f"{self.adder}({self.packed()})")
         self.codes, self.values = "", []
 
     def packed(self) -> str:
-        """Return the source expression that packs the collected fixed-size values."""
+        """Return the expression that packs the fixed-size values collected so far."""
         if not self.values:
             return repr(bytes(len(self.codes)))
         pack = self.source.constant(Struct(">" + self.codes).pack)
@@ -76,7 +76,7 @@ class _Writer:
             self.tags(fields, value)
 
     def absent(self, field: Field, value: str) -> None:
-        """Generate the check for a value that would be lost, as this version lacks the field."""
+        """Generate a check that no value is lost because this version lacks the field."""
         if not field.ignorable:
             what = f"{self.title} has no {field.name}"
             self.source.add(f"if {self.differs(field, value)}: raise ValueError({what!r})")
@@ -136,7 +136,7 @@ class _Writer:
             add(f"{self.adder}({inner})")
 
     def length(self, shape: Shape) -> None:
-        """Generate the encoding of the length ``n``, together with the collected values."""
+        """Generate the encoding of the length ``n``, packed with the values collected so far."""
         if not self.flexible:
             self.write(_LENGTHS[shape.kind], "n")
             self.flush()
@@ -171,9 +171,9 @@ class _Writer:
         self.source.close()
 
     def numbers(self, element: Shape, value: str) -> None:
-        """Generate the encoding of an array of a fixed-size type.
+        """Generate the encoding of an array of fixed-size values.
 
-        A short one is packed with the rest.
+        A short array is packed in one call, together with the values collected so far.
         """
         before = f"{self.packed()} + " if self.codes else ""
         self.source.add(f"n = len({value}){' + 1' if self.flexible else ''}")
@@ -186,7 +186,7 @@ class _Writer:
         self.codes, self.values = "", []
 
     def tags(self, fields: tuple[Field, ...], value: str) -> None:
-        """Generate the encoding of the tagged fields that do not have their default values."""
+        """Generate the encoding of the tagged fields whose values differ from the defaults."""
         tagged = [field for field in fields if field.tag is not None and field.shape is not None]
         if not tagged:
             self.codes += "x"

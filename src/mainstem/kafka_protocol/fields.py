@@ -23,45 +23,45 @@ from mainstem.kafka_protocol.wire import Fixed, Sized
 
 
 class Wire(msgspec.Struct, frozen=True, gc=False):
-    """Base class of every message and nested struct; optimized for fast creation."""
+    """Base class of all messages and nested structs; optimized for fast creation."""
 
 
 NO_ID = bytes(16)
 
 
 class Since(msgspec.Struct, frozen=True):
-    """The first version that has the field."""
+    """Annotation: the first version that has the field."""
 
     version: int
 
 
 class Until(msgspec.Struct, frozen=True):
-    """The last version that has the field."""
+    """Annotation: the last version that has the field."""
 
     version: int
 
 
 class NullSince(msgspec.Struct, frozen=True):
-    """The first version in which a nullable field may be null; earlier versions refuse null."""
+    """Annotation: the first version in which the field may be null; others refuse null."""
 
     version: int
 
 
 class Tag(msgspec.Struct, frozen=True):
-    """The field is tagged, with this number: left out on the wire if it has its default."""
+    """Annotation: the field is tagged, with this number; not on the wire if it has its default."""
 
     number: int
 
 
 class Ignorable(msgspec.Struct, frozen=True):
-    """A version that lacks the field may drop its value; otherwise a value is an error there."""
+    """Annotation: versions that lack the field drop its value; otherwise that is an error."""
 
 
 IGNORABLE = Ignorable()
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """The encoding of a value in one version; ``kind`` is fixed, struct, or a Sized's kind."""
+    """How a value is encoded in one version; ``kind`` is fixed, struct, or a Sized's kind."""
 
     kind: str
     nullable: bool = False
@@ -72,7 +72,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A field in one version; ``shape`` is None if the version lacks it."""
+    """A field of a message in one version; ``shape`` is None if the version lacks the field."""
 
     name: str
     default: object
@@ -82,7 +82,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class _Open(Protocol):
-    """An annotation that contains a type variable."""
+    """An annotation that contains a type variable, as fields of generic structs have."""
 
     def __getitem__(self, elements: tuple[object, ...]) -> object: ...
 
@@ -100,7 +100,7 @@ def layout(struct: type[Wire], version: int) -> tuple[Field, ...]:
 
 
 def constructor(struct: type[Wire]) -> type[Wire]:
-    """Return the class to instantiate: the struct itself, or its generic base."""
+    """Return the class to instantiate for a struct: itself, or the base of a generic struct."""
     return get_origin(struct) or struct
 
 
@@ -126,7 +126,7 @@ def _field(name: str, default: object, hint: object, version: int) -> Field:
 
 
 def _unwrap(hint: object) -> tuple[object, tuple[object, ...]]:
-    """Split an ``Annotated`` type into the type and its metadata (versions, tag, null)."""
+    """Split an ``Annotated`` type into the type and its annotations (versions, tag, null)."""
     if get_origin(hint) is Annotated:
         inner, *rules = get_args(hint)
         return inner, tuple(rules)

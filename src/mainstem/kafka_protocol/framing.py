@@ -1,4 +1,4 @@
-"""Shared by requests, responses and group metadata: encoding of bodies, header tags, errors."""
+"""What requests, responses and group metadata share: encoding of bodies, header tags, errors."""
 
 from struct import error as StructError  # noqa: N812 - it is a class
 
@@ -10,16 +10,16 @@ from mainstem.kafka_protocol.messages.connection import API_VERSIONS
 from mainstem.kafka_protocol.primitives import skip_tags
 
 NO_TAGS = b"\0"
-"""An empty section of tagged fields."""
+"""The encoding of no tagged fields."""
 
 
 def pass_tags(frame: memoryview, at: int, room: int) -> tuple[int, int]:
-    """Skip a header's tagged fields; return their end and the remaining room."""
+    """Skip the tagged fields of a header; return the position after them and the remaining room."""
     return skip_tags(frame, at, room) if frame[at] else (at + 1, room)
 
 
 def has_flexible_header(api: Api, version: int) -> bool:
-    """Tell whether a response header has tagged fields."""
+    """Tell whether the response header of an API version has tagged fields."""
     # A client that requests the versions cannot know yet which header the response has [KIP-511].
     return api.flexible(version) and api is not API_VERSIONS
 
@@ -27,7 +27,7 @@ def has_flexible_header(api: Api, version: int) -> bool:
 def encode_body(
     message: type[Wire], version: int, flexible: bool, body: Wire, frame: list[Piece]
 ) -> None:
-    """Append an encoded body to a frame; ValueError if the version lacks one of its fields."""
+    """Encode a body and append it to a frame; ValueError if the version lacks a used field."""
     try:
         encoder(message, version, flexible)(body, frame)
     except (StructError, AttributeError, TypeError) as error:
@@ -35,7 +35,7 @@ def encode_body(
 
 
 def as_bytes(piece: Piece) -> bytes:
-    """Return a piece, which is known to be bytes, with that type."""
+    """Return a buffer as ``bytes``, which the caller knows it to be."""
     assert isinstance(piece, bytes)
     return piece
 

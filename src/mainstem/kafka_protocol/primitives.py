@@ -1,4 +1,4 @@
-"""Called by generated decoders and encoders: varints, tagged fields, checks.
+"""Functions that generated decoders and encoders call: varints, tagged fields, checks.
 
 A frame is a memoryview ``view``, a position in it is ``at``. Decoders raise Malformed; struct.error
 (a fixed-size value cut off), IndexError (a byte cut off) and UnicodeDecodeError mean the same, and
@@ -12,27 +12,27 @@ from typing import NoReturn
 from mainstem.core.wire import Piece
 
 MAX_ELEMENTS = 200_000
-"""Maximum array elements and tagged fields in a request: the costliest ones decode to 55 MiB in 0.2
-s.
+"""Maximum array elements and tagged fields in a request; the most expensive ones then take 55 MiB
+and 0.2 s to decode.
 """
 MAX_STRING = 0x7FFF
 """Maximum length of a string, in every encoding [KIP-482 keeps the limit of the int16 length]."""
 _LAST_OF_UVARINT = 0x0F
 _LEAST_TAG = 2
 SMALL_COUNT = 16
-"""Arrays of fixed-size types with fewer elements are packed in one call."""
+"""Arrays of fixed-size values that have fewer elements than this are packed in one call."""
 _COPIED_BELOW = 8192
-"""Smaller records are copied into the frame, which costs less than a buffer of their own."""
+"""Records smaller than this are copied into the frame, which costs less than a separate buffer."""
 
 
 class Malformed(ValueError):
-    """Bytes that violate the protocol."""
+    """Raised for bytes that violate the protocol."""
 
 
 def read_uvarint(view: memoryview, at: int) -> tuple[int, int]:
     """Decode an unsigned varint of at most 5 bytes and 32 bits.
 
-    Return it and the position after it.
+    Return the number and the position after it.
     """
     value = view[at]
     if value < 0x80:
@@ -56,7 +56,7 @@ def read_uvarint(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def read_string_length(view: memoryview, at: int) -> tuple[int, int]:
-    """Decode a compact string's length plus one; return it and the start of the string."""
+    """Decode the length plus one of a compact string; return that number and the string's start."""
     length, at = read_uvarint(view, at)
     if length > MAX_STRING + 1:
         raise Malformed(f"a string of {length - 1} bytes; the limit is {MAX_STRING}")
@@ -64,7 +64,7 @@ def read_string_length(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def read_tags(view: memoryview, at: int, room: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the number, start and end of every tagged field."""
+    """Yield the number, start and end of each tagged field."""
     count, at = read_uvarint(view, at)
     # An empty section is a single zero byte, which the caller has checked; a longer encoding of
     # zero would hide its end from the caller.
@@ -84,7 +84,7 @@ def read_tags(view: memoryview, at: int, room: int) -> Iterator[tuple[int, int, 
 
 
 def skip_tags(view: memoryview, at: int, room: int) -> tuple[int, int]:
-    """Skip tagged fields, all unknown; return their end and the remaining room."""
+    """Skip tagged fields that are all unknown; return the position after them and the room left."""
     for _, _, end in read_tags(view, at, room):
         at = end
         room -= 1
@@ -92,28 +92,28 @@ def skip_tags(view: memoryview, at: int, room: int) -> tuple[int, int]:
 
 
 def refuse_length(what: str, length: int) -> NoReturn:
-    """Raise for a length that is negative where null is not allowed, or that is invalid."""
+    """Raise for a length that is invalid: negative, or null where null is not allowed."""
     null = "null" if length == -1 else f"of length {length}"
     raise Malformed(f"{what} is {null}")
 
 
 def refuse_null(what: str) -> NoReturn:
-    """Raise for a null that the version does not allow."""
+    """Raise for a null in a version that does not allow null."""
     raise Malformed(f"{what} is null")
 
 
 def refuse_end(what: str, end: int, size: int) -> NoReturn:
-    """Raise for a value that would end after the frame, or not where its tag says."""
+    """Raise for a value that ends after the frame, or not where its tag says."""
     raise Malformed(f"{what} ends at byte {end}, not within {size}")
 
 
 def refuse_count(what: str, count: int, left: int) -> NoReturn:
-    """Raise for an array whose elements cannot fit into the rest of the frame."""
+    """Raise for an array that has more elements than the rest of the frame can hold."""
     raise Malformed(f"{what} has {count} elements in {left} bytes")
 
 
 def refuse_room(what: str) -> NoReturn:
-    """Raise for a frame whose arrays together have too many elements."""
+    """Raise for a frame whose arrays have too many elements in total."""
     raise Malformed(f"too many elements at {what}; send fewer at once")
 
 
@@ -136,14 +136,14 @@ write_int32 = Struct(">i").pack
 
 
 def write_string_length(length: int) -> bytes:
-    """Encode a compact string's length, given plus one."""
+    """Encode a compact string's length; ``length`` is the length plus one."""
     if length > MAX_STRING + 1:
         raise ValueError(f"a string of {length - 1} bytes; the limit is {MAX_STRING}")
     return write_uvarint(length)
 
 
 def write_tags(tags: Sequence[tuple[int, bytes]]) -> bytes:
-    """Encode a section of tagged fields, given in ascending order of their numbers."""
+    """Encode tagged fields, given in ascending order of their numbers."""
     parts = [write_uvarint(len(tags))]
     for tag, value in tags:
         parts += (write_uvarint(tag), write_uvarint(len(value)), value)
@@ -151,30 +151,30 @@ def write_tags(tags: Sequence[tuple[int, bytes]]) -> bytes:
 
 
 def write_many(code: str, values: Sequence[object]) -> bytes:
-    """Encode the elements of an array of a fixed-size type."""
+    """Encode the elements of an array of fixed-size values."""
     one = Struct(">" + code).pack
     return b"".join([one(value) for value in values])
 
 
 def read_ids(view: memoryview, at: int, count: int) -> tuple[bytes, ...]:
-    """Decode an array of UUIDs; the caller has checked that the bytes exist."""
+    """Decode an array of UUIDs; the caller has checked that the frame is long enough."""
     return tuple(bytes(view[place : place + 16]) for place in range(at, at + 16 * count, 16))
 
 
 def packers(before: str, code: str) -> list[Callable[..., bytes]]:
-    """Return, for each small count, a function that packs that many elements after a prefix."""
+    """Return a function for each small count, which packs a prefix and that many elements."""
     return [Struct(f">{before}{code * count}").pack for count in range(SMALL_COUNT)]
 
 
 def size_of(records: Piece) -> int:
-    """Return the size of records in bytes, in memory or in a file."""
+    """Return the size in bytes of records that are in memory or in a file."""
     if isinstance(records, bytes | bytearray):
         return len(records)
     return records.nbytes if isinstance(records, memoryview) else records.length
 
 
 def put_records(records: Piece, parts: list[bytes], frame: list[Piece]) -> None:
-    """Append records: small ones to ``parts``, large ones to the frame without a copy."""
+    """Append records to a frame: small ones are copied to ``parts``, large ones are not copied."""
     if isinstance(records, bytes) and len(records) < _COPIED_BELOW:
         parts.append(records)
         return

@@ -1,7 +1,7 @@
 """A server's side of the protocol: bytes to requests, responses to bytes.
 
-A frame is a length of four bytes and that many bytes. Encoding returns both, decoding takes the
-latter: the session splits the stream into frames, because it knows the maximum size.
+A frame is a length of four bytes and that many bytes. Encoding returns both; decoding gets only the
+bytes, because the session, which knows the maximum size, splits the stream into frames.
 
 ``messages`` defines the messages, one class each; their codecs are generated from these classes
 when a version is first used (``decoders``, ``encoders``).
@@ -52,14 +52,14 @@ class RequestHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """A request and its header; the class of ``body`` determines the API."""
+    """A request with its header; the class of ``body`` tells the API."""
 
     header: RequestHeader
     body: Wire
 
 
 def decode_request(frame: memoryview, max_elements: int = MAX_ELEMENTS) -> Request:
-    """Decode the request in a frame; records in it are views of the frame.
+    """Decode the request in a frame; records in it are memoryviews of the frame.
 
     Raises UnsupportedVersion, or ProtocolError for any malformed frame.
     """
@@ -84,7 +84,7 @@ def decode_request(frame: memoryview, max_elements: int = MAX_ELEMENTS) -> Reque
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Wire) -> list[Piece]:
-    """Encode a response as a list of buffers; large records are a buffer of their own.
+    """Encode a response as a list of buffers; large records are separate buffers.
 
     Raises ValueError if the version lacks a field of the body.
     """
@@ -98,7 +98,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Wire)
 
 
 _request_decoders: dict[tuple[int, int], tuple[Decoder, bool]] = {}
-"""Decoders in use so far, each with whether the version is flexible."""
+"""The decoders used so far by API and version, each with whether the version is flexible."""
 
 
 def _find_request_decoder(key: int, version: int, correlation_id: int) -> tuple[Decoder, bool]:
@@ -114,7 +114,7 @@ def _find_request_decoder(key: int, version: int, correlation_id: int) -> tuple[
 def _read_client_id(frame: memoryview, length: int) -> tuple[str | None, int]:
     """Decode the client id, which is not compact even in flexible versions.
 
-    Return it and its end.
+    Return the client id and the position after it.
     """
     begin = _HEAD_OF_REQUEST.size
     if length < 0:

@@ -1,4 +1,4 @@
-"""The table of topic configs: Kafka's name, our setting, type, parsing and display.
+"""The table of topic configs: Kafka's name, our setting, type, how to parse and display it.
 
 Defaults and bounds are those of ``TopicSettings``. Settings that Kafka does not have are called
 ``mainstem.<setting>``.
@@ -14,11 +14,11 @@ from mainstem.core.topic_settings import KEPT, TopicSettings
 
 OWN_PREFIX = "mainstem."
 NEVER = 2**63 - 1
-"""How Kafka writes "no limit" where -1 is not allowed."""
+"""The value by which Kafka means "no limit" in configs where -1 is not allowed."""
 
 
 class ConfigType(IntEnum):
-    """How the value of a config is read."""
+    """The type of a config's value."""
 
     BOOLEAN = 1
     TEXT = 2
@@ -29,7 +29,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where the value of a config comes from: an explicit setting, or a default."""
+    """Where a config's value comes from: it was set explicitly, or is a default."""
 
     TOPIC = 1
     CLUSTER = 3
@@ -39,7 +39,7 @@ class ConfigSource(IntEnum):
 
 
 class TopicConfig(msgspec.Struct, frozen=True):
-    """One config: its type, the settings that it sets, and its text form."""
+    """One config: its type, the settings that it sets, and how it is parsed and displayed."""
 
     type: ConfigType
     settings: tuple[str, ...]
@@ -65,7 +65,7 @@ def _ratio(setting: str) -> TopicConfig:
 
 
 def _limit(setting: str, none: int) -> TopicConfig:
-    """Return a config whose setting may be None, displayed as ``none``; -1 and NEVER mean None."""
+    """Return a config of a setting that may be None, shown as ``none``; -1 and NEVER mean None."""
 
     def parse(text: str) -> Mapping[str, object]:
         if int(text) > NEVER:
@@ -142,12 +142,12 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = _KAFKA | {
     for setting in TopicSettings.__struct_fields__
     if setting not in _WITHOUT
 }
-"""Every topic config that has an effect, by its name."""
+"""All topic configs that have an effect, by name."""
 
 NAME_OF: dict[str, str] = {
     setting: name for name, each in TOPIC_CONFIGS.items() for setting in each.settings
 }
-"""The config that sets a setting; ``partitions`` and ``kept`` have none."""
+"""The name of the config that sets a setting; ``partitions`` and ``kept`` have no config."""
 
 KEPT_TYPES: dict[str, ConfigType] = {
     name: ConfigType.INT
@@ -155,7 +155,7 @@ KEPT_TYPES: dict[str, ConfigType] = {
     else ConfigType.LONG
     for name in KEPT
 }
-"""Configs that are stored for Kafka's tools and have no effect."""
+"""Types of the configs that are stored for Kafka's tools and have no effect."""
 
 FIXED: dict[str, tuple[str, ConfigSource, ConfigType]] = {
     # Since 4.1 Kafka reports that this is set for the whole cluster.
@@ -163,4 +163,4 @@ FIXED: dict[str, tuple[str, ConfigSource, ConfigType]] = {
     "unclean.leader.election.enable": ("false", ConfigSource.DEFAULT, ConfigType.BOOLEAN),
     "preallocate": ("false", ConfigSource.DEFAULT, ConfigType.BOOLEAN),
 }
-"""Configs with only one possible value; setting that value is not an error."""
+"""Configs with only one possible value; it is no error to set that value."""

@@ -1,4 +1,4 @@
-"""The types of the Kafka protocol, for the annotations of fields."""
+"""The data types of the Kafka protocol, used as annotations of message fields."""
 
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 class Fixed(msgspec.Struct, frozen=True):
-    """A type of fixed size, with its format letter in the struct module."""
+    """Annotation: a type of fixed size, with its format letter in the struct module."""
 
     code: str
     size: int
 
 
 class Sized(msgspec.Struct, frozen=True):
-    """A type that is encoded as a length followed by that many bytes or elements."""
+    """Annotation: a type encoded as a length, followed by that many bytes or elements."""
 
     kind: str
 
@@ -34,8 +34,8 @@ Bool = Annotated[bool, Fixed("?", 1)]
 Uuid = Annotated[bytes, Fixed("16s", 16)]
 String = Annotated[str, Sized("string")]
 Bytes = Annotated[bytes, Sized("bytes")]
-"""Copied when decoded, so that it outlives the frame."""
+"""Bytes that are copied when decoded, so that they do not keep the frame in memory."""
 Records = Annotated[Piece, Sized("records")]
-"""A view of the frame when decoded; sent unchanged when encoded."""
+"""Records: a memoryview of the frame when decoded; sent unchanged when encoded."""
 Array = Annotated[Sequence[T], Sized("array")]
-"""A tuple when decoded; any sequence when encoded."""
+"""An array: a tuple when decoded; any sequence when encoded."""

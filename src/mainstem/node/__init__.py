@@ -1,1 +1,1 @@
-"""The composition root: builds a log and a broker from one configuration, and closes them."""
+"""Builds a log and a broker from one configuration, runs servers on them, and closes them."""

@@ -1,4 +1,4 @@
-"""Answers the admin head's questions about a node: readiness, metrics, queues, connections."""
+"""What the admin HTTP head reads from a node: readiness, metrics, queues, connections."""
 
 import msgspec
 
@@ -11,11 +11,11 @@ from mainstem.node.scrape import Scrape
 
 
 class AdminQueries:
-    """Answers the admin head, even while the log is being opened."""
+    """Answers the admin head's requests, also while the log is being opened."""
 
     def __init__(self, health: Health, version: str) -> None:
         self.heads: dict[str, RunningHead] = {}
-        """Running heads by name."""
+        """The protocol heads that are running, by name."""
         self.not_ready = health.not_ready
         self._scrape = Scrape(health.not_ready, version)
         self._scrape.heads = self.heads
@@ -23,7 +23,7 @@ class AdminQueries:
 
     @property
     def node(self) -> Node | None:
-        """The node, once its log is open."""
+        """The node; None until its log is open."""
         return self._scrape.node
 
     @node.setter
@@ -39,7 +39,7 @@ class AdminQueries:
         return self._scrape.queues()
 
     def peek(self, topic: str, name: str, limit: int, after: Position | None) -> bytes:
-        """Return events of a queue as JSON."""
+        """Return unsettled events of a queue, as JSON."""
         return self._queue_peek.page(topic, name, limit, after)
 
     def connections(self) -> bytes:

@@ -7,31 +7,31 @@ import threading
 from mainstem.broker.broker import Broker
 
 _STOOD_STILL_S = 1.0
-"""A timer later than this shows that the process was paused, not just busy."""
+"""Delay of a timer, in seconds, that shows that the process was paused, not just busy."""
 _LISTEN_S = 1.0
 
 
 class BrokerClock:
-    """Calls the broker's ``tick`` when its next deadline is due; in the thread of the loop."""
+    """Calls the broker's ``tick`` when its next deadline is due, in the event loop's thread."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._is_told = False
-        """Whether an earlier deadline may exist that was not checked yet."""
+        """Whether ``look`` is scheduled, because the broker may have an earlier deadline."""
         self._is_stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
-        """When the timer fires; uvloop's handles do not report it."""
+        """The time when the timer fires, which uvloop's handles do not report."""
         self._listening_until = 0.0
-        """No session expires before this: requests sent while we were paused are read first."""
+        """No session expires before this time: requests sent during a pause are read first."""
         broker.when_due_earlier(self._tell)
 
     def _tell(self) -> None:
-        """Check deadlines soon.
+        """Schedule ``look``.
 
-        The broker calls this under its locks, so it cannot be called now.
+        The broker calls this while it holds its locks, so the broker cannot be called here.
         """
         if self._is_told:
             return
@@ -44,7 +44,7 @@ class BrokerClock:
             self._loop.call_soon_threadsafe(self.look)
 
     def look(self) -> None:
-        """Schedule a tick for the broker's next deadline."""
+        """Set the timer to the broker's next deadline."""
         self._is_told = False
         if self._is_stopped:
             # The log may be closed by now.
@@ -61,13 +61,13 @@ class BrokerClock:
         self._timer = self._loop.call_at(due, self._fire)
 
     def catch_up(self) -> None:
-        """Tick the broker now, and schedule its next deadline."""
+        """Call the broker's ``tick`` now, and set the timer to the next deadline."""
         self._cancel()
         self._broker.tick()
         self.look()
 
     def stop(self) -> None:
-        """Stop calling the broker."""
+        """Cancel the timer, and never call the broker again."""
         self._is_stopped = True
         self._cancel()
 
@@ -77,7 +77,7 @@ class BrokerClock:
             self._timer = None
 
     def _fire(self) -> None:
-        """Tick the broker; after a pause of the process only after its sockets were read."""
+        """Call the broker's ``tick``; after a pause of the process, read sockets first."""
         now = self._loop.time()
         if now - self._due > _STOOD_STILL_S and self._due > self._listening_until:
             self._timer = None

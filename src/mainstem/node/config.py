@@ -1,4 +1,4 @@
-"""The settings of a node, and where they come from.
+"""The settings of a node, and how they are read.
 
 A setting is a field of ``Config`` or of one of its sections, with name, default, bounds and
 description; the ``MAINSTEM_…`` variables, the file ``mainstem.toml`` and the reference page are
@@ -89,7 +89,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     heads: dict[str, HeadSettings] = msgspec.field(
         default_factory=lambda: {head.name: head.settings for head in HEADS}
     )
-    """Each head's own section, by its name."""
+    """The settings of each protocol head, by the head's name."""
     topics: TopicLimits = TopicLimits()
     groups: GroupLimits = GroupLimits()
     group_defaults: GroupDefaults = GroupDefaults()
@@ -97,7 +97,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     transactions: TransactionLimits = TransactionLimits()
 
     def listening(self, **addresses: str) -> "Config":
-        """Return the config with other addresses: ``config.listening(kafka="127.0.0.1:0")``."""
+        """Return the config with other listen addresses, such as ``kafka="127.0.0.1:0"``."""
         changed = {
             name: msgspec.structs.replace(self.heads[name], listen=listen)
             for name, listen in addresses.items()
@@ -106,7 +106,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting as a reference page shows it."""
+    """One setting, as the reference page shows it."""
 
     name: str
     variable: str
@@ -115,7 +115,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 def settings() -> tuple[Setting, ...]:
-    """Return every setting, in the order of ``Config``; those of a section have its name first."""
+    """Return every setting, in the order of ``Config``; those of a section are ``section.name``."""
     return tuple(
         Setting(name, _variable(name), _shown(field.default), sentence)
         for name, field in _fields(Config)
@@ -126,7 +126,7 @@ def settings() -> tuple[Setting, ...]:
 def load_config(
     directory: Path | None, environ: Mapping[str, str], given: Mapping[str, object]
 ) -> Config:
-    """Return the effective settings: given ones first, then the environment's, then the file's."""
+    """Return the settings: from ``given``, else from the environment, else from the file."""
     names = [each.name for each in settings()]
     file = directory / FILE_NAME if directory else None
     found = {name: (value, str(file)) for name, value in _read(file).items()}
@@ -190,7 +190,7 @@ def _read(file: Path | None) -> dict[str, object]:
 
 
 def _checked(name: str, value: object, source: str) -> object:
-    """Return the value in its field's type; text is parsed, because variables are text."""
+    """Return the value converted to its field's type, also from text, as variables are text."""
     field = dict(_fields(Config))[name]
     try:
         checked: object = msgspec.convert(value, field.type, strict=False)

@@ -1,4 +1,4 @@
-"""Inspects a data directory without locking it: its holder and its format."""
+"""Inspects a data directory without locking it: which process holds it, and its format."""
 
 import fcntl
 import os
@@ -14,15 +14,15 @@ FORMAT = manifest.FORMAT
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The process that has a data directory open."""
+    """The process that has a data directory open (locked)."""
 
     pid: int
     listens: str | None
-    """Its Kafka address; None if it does not listen."""
+    """The Kafka address at which the process listens; None if it does not listen."""
     admin: str | None = None
-    """Its admin address."""
+    """The address of the process's admin port; None if it has none."""
     brief: bool = False
-    """Whether it is a short-lived command."""
+    """Whether the process is a short-lived command."""
 
 
 def is_log(path: Path) -> bool:
@@ -31,7 +31,7 @@ def is_log(path: Path) -> bool:
 
 
 def holder_of(path: Path) -> Holder | None:
-    """Return the holder of a data directory; None if it is not locked."""
+    """Return the process that holds a data directory; None if no process does."""
     try:
         fd = open_lock(os.fspath(path), os.O_RDONLY)
     except FileNotFoundError:
@@ -48,7 +48,7 @@ def holder_of(path: Path) -> Holder | None:
 
 
 def check_format(path: Path) -> list[str]:
-    """Return damage of the manifest; raises FormatTooNew or DamagedLog if it is unusable."""
+    """Return the damage found in the manifest; raises FormatTooNew or DamagedLog if unusable."""
     _, damage = manifest.read(ReadOnlyFiles(path))
     return damage
 

@@ -1,4 +1,4 @@
-"""Has the definitions of deleted queues removed, also those of heads that are off."""
+"""When a queue is deleted, removes its definition also from heads that are not running."""
 
 from functools import partial
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """The phase of a server, with the text for ``/readyz``."""
+    """The phase of a server; the value is the text for ``/readyz``."""
 
     RECOVERING = "recovering: the log is being opened; ask again"
     READY = "ready"
@@ -18,12 +18,12 @@ class Health:
     def __init__(self) -> None:
         self.phase = Phase.RECOVERING
         self.stopped: Callable[[], str | None] = lambda: None
-        """Returns why the log has stopped, None while it works."""
+        """Returns why the log has stopped; None while it works."""
         self.full: Callable[[], str | None] = lambda: None
-        """Returns why the log is full, None while there is space."""
+        """Returns why the log is full; None while there is space."""
 
     def not_ready(self) -> str | None:
-        """Return why the server is not ready, None if it is."""
+        """Return why the server is not ready; None if it is ready."""
         if self.phase is not Phase.READY:
             return self.phase
         why = self.stopped()

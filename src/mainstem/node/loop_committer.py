@@ -15,11 +15,11 @@ from time import perf_counter
 from mainstem.log.commit.group_commit import Committer
 
 AT_ONCE_S = 0.0003
-"""The loop is idle if a scheduled callback runs within this time."""
+"""Seconds within which a scheduled callback must run for the event loop to count as idle."""
 
 
 class LoopCommitter:
-    """Decides for appends in the loop's thread whether loop or thread commits them."""
+    """Decides, for appends made in the event loop, whether the loop or the thread commits them."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class LoopCommitter:
         committer.loop_thread = self._thread
 
     def stop(self) -> None:
-        """Let the thread make all commits again."""
+        """Leave all commits to the committing thread again."""
         self._committer.summon = self._in_threads
         self._committer.loop_thread = None
         self._committer.wake()

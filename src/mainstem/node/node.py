@@ -1,4 +1,4 @@
-"""A node without network: builds log and broker from one Config, and closes them again."""
+"""A node without network: a log and a broker, built from one Config."""
 
 import atexit
 import gc
@@ -35,12 +35,12 @@ def time_of_day_ms() -> int:
 
 
 def monotonic_ms() -> int:
-    """Return a time in milliseconds that never jumps."""
+    """Return a monotonic time in milliseconds, which never jumps."""
     return time.monotonic_ns() // 1_000_000
 
 
 class Node:
-    """A log and the broker on it, running in this process until closed."""
+    """A log and the broker on it, in this process, until it is closed."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Node:
     ) -> None:
         self.config = config
         self.path = path
-        """The data directory; None in memory."""
+        """The data directory; None for a log in memory."""
         self.now_ms = now_ms
         self.broker = Broker(
             log,
@@ -88,17 +88,17 @@ class Node:
 
     @property
     def recovery(self) -> Report | None:
-        """The recovery report; None in memory."""
+        """The report of the recovery when the log was opened; None for a log in memory."""
         return self._log.recovery if isinstance(self._log, DiskLog) else None
 
     @property
     def committer(self) -> Committer | None:
-        """The group commit; None in memory."""
+        """The group commit of the log; None for a log in memory."""
         return self._log.committer if isinstance(self._log, DiskLog) else None
 
     @property
     def commits(self) -> tuple[Histogram, Histogram] | None:
-        """Distributions of sync times and of appends per commit; None in memory."""
+        """Distributions of sync times and of appends per commit; None for a log in memory."""
         if isinstance(self._log, MemoryLog):
             return None
         return self._log.committer.sync_seconds, self._log.committer.group_sizes
@@ -115,7 +115,7 @@ class Node:
         return self._log.committer.space.full if isinstance(self._log, DiskLog) else None
 
     def keep_up(self) -> None:
-        """Run retention, compaction and checkpoints now instead of within ``upkeep_ms``."""
+        """Run retention, compaction and checkpoints now, not only every ``upkeep_ms``."""
         if isinstance(self._log, MemoryLog):
             self._log.upkeep()
         else:
@@ -136,9 +136,9 @@ class Node:
         return any(topic.settings.durability is Durability.MEMORY for topic in topics)
 
     def _take_back_cursors(self) -> None:
-        """Move cursors that are past the tail back to it, before anything is appended.
+        """Move committed offsets that are past the tail back to it, before anything is appended.
 
-        Cursors survive a power cut, and events of ``disk`` and ``memory`` topics may not: new
+        They survive a power cut, and events of ``disk`` and ``memory`` topics may not: new
         events would get the offsets of lost ones, and the group would skip them.
         """
         for group in self.broker.groups():
@@ -152,7 +152,7 @@ class Node:
                 self.broker.put_back(group.name, ahead)
 
     def _forget_strays(self, log: DiskLog) -> None:
-        """Delete empty partitions that were created for a change which a crash interrupted.
+        """Delete empty partitions that belong to no topic, because a crash interrupted a change.
 
         Partitions with events are kept, even if their topic is unknown.
         """
@@ -242,7 +242,7 @@ def open_view(path: Path, config: Config, *, now_ms: Callable[[], int] = time_of
 
 
 def _keep_open(log: DiskLog, limit: int) -> None:
-    """Open as many segments as descriptors allow, since retention may delete them."""
+    """Open the files of at most ``limit`` segments, so that deleted ones can still be read."""
     segments = (segment for each in log.disk_partitions() for segment in each.segments)
     for segment in islice((each for each in segments if each.created), limit):
         # Missing or damaged files are reported when they are read.

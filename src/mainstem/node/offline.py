@@ -1,4 +1,4 @@
-"""Verify and repair a data directory while no log is open on it."""
+"""Verifies and repairs a data directory that no process has open."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ __all__ = ["Checked", "Finding", "NoLog", "Repaired", "repair", "verify"]
 
 
 class NoLog(MainstemError):
-    """The directory holds no log."""
+    """Raised if the directory has no log."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"there is no log in {path}; name its directory with --at")
@@ -27,7 +27,7 @@ class NoLog(MainstemError):
 
 
 def verify(path: Path, progress: Callable[[Checked], None] = lambda _: None) -> Checked:
-    """Check everything in the directory; changes nothing."""
+    """Check all data in the directory, without changing anything."""
     files = _take(ReadOnlyFiles(path), path)
     try:
         return verification.verify(files, progress)
@@ -36,7 +36,7 @@ def verify(path: Path, progress: Callable[[Checked], None] = lambda _: None) -> 
 
 
 def repair(path: Path) -> Repaired:
-    """Repair what can be repaired; unreadable parts are reported and kept in ``quarantine/``."""
+    """Repair a data directory; parts that cannot be repaired are kept in ``quarantine/``."""
     files = _take(RealFiles(path), path)
     try:
         return mending.repair(files, lambda: time.time_ns() // 1_000_000)

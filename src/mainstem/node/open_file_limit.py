@@ -4,7 +4,7 @@ import resource
 
 _MOST = 65_536
 _SHARE = 0.6
-"""The rest is for sockets and the rest of the program."""
+"""Share of the limit for segment files; the rest is for sockets and everything else."""
 
 
 def raise_open_files() -> int:

@@ -73,12 +73,12 @@ def move_events(
 
 
 def _settings(door: Door, to: str) -> QueueSettings | None:
-    """Return the settings of the queue named like its topic, as AMQP queues are; None if none."""
+    """Return the settings of the queue named like its topic, as AMQP queues are, or None."""
     return door.queues.settings(to, to)
 
 
 def _levels(door: Door, to: str) -> Callable[[Event], int | None]:
-    """Return a function that chooses an event's partition; None leaves it to the key."""
+    """Return a function that chooses an event's partition; None: the key decides."""
     most, settings = len(door.topic(to).partitions) - 1, _settings(door, to)
     if settings is None or settings.order is not Order.PRIORITY:
         return lambda _: None
@@ -104,6 +104,6 @@ def _entries(
 
 
 def _moved(event: Event, *, is_renewed: bool) -> Event:
-    """Return an event without its position; ``is_renewed`` also restarts its time to live."""
+    """Return an event without position; with ``is_renewed`` its time to live starts again."""
     timestamp_ms = NO_TIMESTAMP if is_renewed else event.timestamp_ms
     return Event(event.value, event.key, event.headers, timestamp_ms)

@@ -1,4 +1,4 @@
-"""Queue operations of the admin port: purge, move."""
+"""Queue operations of the admin port: purge and move."""
 
 from typing import Annotated
 
@@ -13,20 +13,20 @@ PURGE, MOVE = "queues/purge", "queues/move"
 
 
 class PurgeQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settles all waiting events of a queue."""
+    """Operation: settle all waiting events of a queue."""
 
     topic: str
     queue: str
 
 
 class Purged(msgspec.Struct, frozen=True):
-    """The number of settled events."""
+    """Result of a purge: the number of settled events."""
 
     purged: int
 
 
 class MoveEvents(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Moves the first waiting events of a queue to another topic, in one append."""
+    """Operation: move the first waiting events of a queue to another topic, in one append."""
 
     topic: str
     queue: str
@@ -36,13 +36,13 @@ class MoveEvents(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """The number of moved events; more may be waiting."""
+    """Result of a move: the number of moved events; more may be waiting."""
 
     moved: int
 
 
 def offer_queue_operations(context: HeadContext) -> None:
-    """Register the operations, when the log is open."""
+    """Register the queue operations at the admin port; called when the log is open."""
 
     def purge(peer: Peer, asked: PurgeQueue) -> Purged:
         count, durable = context.door(peer).queues.purge(asked.topic, asked.queue)

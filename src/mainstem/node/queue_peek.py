@@ -1,4 +1,4 @@
-"""Peeks at the first unsettled events of a queue, for the admin head."""
+"""Reads the first unsettled events of a queue without delivering them, for the admin head."""
 
 import msgspec
 
@@ -7,15 +7,15 @@ from mainstem.core.event import Event, Position
 from mainstem.node.node import Node
 
 MAX_BYTES = 4 * 1024 * 1024
-"""Maximum size of a page; the first event is shown whatever its size."""
+"""Maximum size of a page in bytes; the first event is shown whatever its size."""
 _PIECE = 16
-"""Events read at a time while the lock of the queues is held."""
+"""Number of events read at a time while the lock of the queues is held."""
 _EVENT_BYTES = 100
-"""Overhead of an event besides key, value and headers."""
+"""Estimated overhead of an event in bytes, besides key, value and headers."""
 
 
 class PeekedEvent(msgspec.Struct, frozen=True):
-    """An unsettled event; bytes are base64."""
+    """An unsettled event; in JSON, key, value and header values are base64."""
 
     partition: int
     offset: int
@@ -28,18 +28,18 @@ class PeekedEvent(msgspec.Struct, frozen=True):
 
 
 class NotYet(MainstemError):
-    """The server has not opened its log yet."""
+    """Raised while the server has not opened its log yet."""
 
 
 class QueuePeek:
-    """Reads unsettled events; ``node`` is set once the log is open."""
+    """Reads unsettled events of queues; ``node`` is set when the log is open."""
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self.node: Node | None = None
         self._max_bytes = max_bytes
 
     def page(self, topic: str, name: str, limit: int, after: Position | None) -> bytes:
-        """Return the first unsettled events, or those after a position, as JSON."""
+        """Return as JSON the first unsettled events of a queue, or those after a position."""
         if self.node is None:
             raise NotYet("the server is starting; try again")
         found: list[PeekedEvent] = []

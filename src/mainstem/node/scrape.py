@@ -25,15 +25,15 @@ from mainstem.node import metrics
 from mainstem.node.node import Node
 
 MAX_PARTITIONS = 10_000
-"""Maximum number of topic partitions, and of group cursors, in the output."""
+"""Maximum number of topic partitions, and of committed offsets, in the output."""
 
 _Samples = dict[Metric, list[Sample]]
 _Moment = tuple[str, int, int]
-"""A topic's id, a partition and an offset."""
+"""A position: a topic's id, a partition and an offset."""
 
 
 class _Sizes(NamedTuple):
-    """Sizes of a topic that all its partitions share."""
+    """A metric, the topic counter that it shows, and the factor between them."""
 
     metric: Metric
     counter: str
@@ -49,7 +49,7 @@ _COUNTERS = (
 
 
 class Scrape:
-    """Collects the metrics of a server; ``heads`` and ``node`` are set as they start."""
+    """Collects the metrics of a server; ``heads`` and ``node`` are set when these have started."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Scrape:
         self._not_ready, self._version = not_ready, version
         self._max_partitions = max_partitions
         self._times: dict[_Moment, int | None] = {}
-        """Timestamps of the events at the groups' cursors, cached while a cursor stays there."""
+        """Timestamps of the events at the groups' committed offsets, cached until these move."""
         self.heads: dict[str, RunningHead] = {}
         self.node: Node | None = None
 

@@ -1,4 +1,4 @@
-"""A node that protocol clients connect to: the log, the broker, and the heads on it."""
+"""A server: a node, and the protocol heads through which clients connect to it."""
 
 import asyncio
 import contextlib
@@ -34,32 +34,32 @@ AUTO = "auto"
 
 
 class AddressTaken(MainstemError):
-    """Another process listens on the address."""
+    """Raised if another process listens on the address."""
 
     failure = Failure.UNAVAILABLE
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A server that is ready."""
+    """What is known of a server that is ready."""
 
     node: Node
     addresses: dict[str, Address]
     """The address of each enabled head, by name."""
     started_ms: int
-    """How long the start took, in ms."""
+    """How long the server took to start, in ms."""
     catch_up: Callable[[], None]
-    """Handles all deadlines that have passed; for a caller that has moved the clock."""
+    """Handles all passed deadlines now; for a caller that has moved the clock."""
     start_head: Callable[[str, str], Awaitable[Address]]
-    """Starts a head that is off, given its name and listen address; called in the event loop."""
+    """Starts a head that is off, given its name and listen address; call it in the event loop."""
 
     @property
     def kafka(self) -> Address:
-        """Where Kafka clients connect."""
+        """The address for Kafka clients."""
         return self.addresses["kafka"]
 
     @property
     def admin(self) -> Address | None:
-        """The address of the admin head, None if it is off."""
+        """The address of the admin head; None if it is off."""
         return self.addresses.get("admin")
 
 
@@ -74,7 +74,7 @@ async def running(
 ) -> AsyncIterator[Running]:
     """Serve a data directory, or a log in memory, until the block ends; then stop in order.
 
-    Earlier requests of peers are answered before it stops, unless ``hurry`` is set. ``auth``:
+    Before it stops, it answers the requests received so far, unless ``hurry`` is set. ``auth``:
     permissions; without it, every peer may do everything. Heads with ``starts_first`` run while the
     log is opened and until all others have stopped.
     """
@@ -162,7 +162,7 @@ def _named(context: HeadContext, name: str) -> str | None:
 
 
 def _bind(head: Head, config: Config) -> socket.socket | None:
-    """Bind the address of a head; None if it is off."""
+    """Return a socket bound to the address of a head; None if the head is off."""
     settings = config.heads[head.name]
     option = f"--{head.name}"
     if settings.listen == AUTO and head.auto is not None:
@@ -216,5 +216,5 @@ async def serve_until_told(
 
 
 def serve(path: Path | None, config: Config, ready: Callable[[Running], None]) -> None:
-    """Serve from a program that has no event loop."""
+    """Serve as ``serve_until_told`` does, for a program that has no event loop."""
     uvloop.run(serve_until_told(path, config, ready))

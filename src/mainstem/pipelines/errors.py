@@ -1,4 +1,4 @@
-"""Errors of pipelines: invalid definitions, refused and failed runs, damaged state."""
+"""Errors of pipelines: invalid definitions, refused or failed runs, damaged state."""
 
 from pathlib import Path
 
@@ -6,23 +6,23 @@ from mainstem.core.errors import MainstemError
 
 
 class InvalidDefinition(MainstemError):
-    """A pipeline file that cannot be run as it is; raised before any batch."""
+    """A pipeline file that cannot be run; raised before any batch."""
 
 
 class UnknownPipeline(MainstemError):
-    """There is no such pipeline, or it has never run."""
+    """Raised if there is no pipeline of that name, or it has never run."""
 
 
 class PipelineFailed(MainstemError):
-    """The run of a table was stopped by an error; uncommitted rows are not visible."""
+    """Raised when an error stopped the run of a table; its uncommitted rows are not visible."""
 
 
 class RunRefused(MainstemError):
-    """A run that would give wrong tables, so it was not started."""
+    """Raised instead of starting a run that would give wrong tables."""
 
 
 class DamagedState(RunRefused):
-    """A file in the state directory cannot be read."""
+    """Raised if a file in the state directory cannot be read."""
 
     def __init__(self, file: Path, reason: str) -> None:
         super().__init__(

@@ -83,7 +83,7 @@ def spark_session(master: str = "local[*]", **conf: str) -> SparkSession:
 
 
 def end_session(spark: SparkSession) -> None:
-    """Stop Spark; if this process started its JVM, end that and wait for it."""
+    """Stop Spark; if this process started Spark's JVM, end the JVM and wait for it."""
     spark.stop()
     from mainstem.pipelines.spark.jvm import end_gateway  # noqa: PLC0415 - needs Spark
 
@@ -91,7 +91,7 @@ def end_session(spark: SparkSession) -> None:
 
 
 def _on_this_machine() -> dict[str, str]:
-    """Bind Spark to loopback and to this Python; by default it listens on the public address."""
+    """Return settings that bind Spark to loopback (not to a public address) and to this Python."""
     use_installed_python()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -1,4 +1,4 @@
-"""Topics: listing, describing, creating, altering, deleting them, and where partitions end.
+"""Topic administration: list, describe, create, alter, delete; start and end of partitions.
 
 Kafka answers before a change has reached all brokers. So every change waits until it is visible,
 and requests that are sent too early are repeated.
@@ -44,12 +44,12 @@ from mainstem.remote.errors import kafka_error
 from mainstem.remote.topic_configs import explain_unknown_config, from_kafka, to_kafka
 
 Place = tuple[str, int]
-"""A partition: topic and number."""
+"""A partition, as topic and number."""
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _AT_ONCE = 500
-"""Number of topics per request."""
+"""Number of topics in one request."""
 _AGAIN_S = 0.02
 
 
@@ -62,7 +62,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Described(msgspec.Struct, frozen=True):
-    """A topic as the server knows it."""
+    """A topic, described by the server."""
 
     id: str
     """The topic id, in hexadecimal."""
@@ -79,13 +79,13 @@ class Admin:
 
     @property
     def client(self) -> AdminClient:
-        """Librdkafka's admin client; raises Closed after ``close``."""
+        """The admin client of librdkafka; raises Closed after ``close``."""
         if self._client is None:
             raise Closed("the connection has been closed; connect again")
         return self._client
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the admin client."""
         # The admin client has no close: it ends with the last reference.
         self._client = None
 
@@ -100,7 +100,7 @@ class Admin:
         return {name: len(each.partitions) for name, each in found.topics.items() if not each.error}
 
     def describe(self, topics: Iterable[str]) -> dict[str, Described]:
-        """Return ids and partition counts of topics; unknown topics are left out."""
+        """Return the topic id and partition count of each topic; unknown topics are left out."""
         names = list(topics)
         found: dict[str, Described] = {}
         for at in range(0, len(names), _AT_ONCE):
@@ -141,9 +141,9 @@ class Admin:
         return found
 
     def bounds(self, places: Iterable[Place], *, committed: bool = False) -> dict[Place, Bounds]:
-        """Return the bounds of partitions; unknown partitions are left out.
+        """Return the start and end offset of each partition; unknown partitions are left out.
 
-        With ``committed`` they end where the first open transaction begins.
+        With ``committed``, a partition ends where its first open transaction begins.
         """
         wanted = list(places)
         starts = self._offsets(dict.fromkeys(wanted, _EARLIEST))
@@ -155,7 +155,7 @@ class Admin:
         }
 
     def at_time(self, places: Iterable[Place], timestamp_ms: int) -> dict[Place, int | None]:
-        """Return the first offset at or after a timestamp, None if there is none."""
+        """Return each partition's first offset at or after a timestamp, None if there is none."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         found = self._offsets(dict.fromkeys(places, spec))
         return {place: None if offset < 0 else offset for place, (offset, _) in found.items()}
@@ -163,7 +163,7 @@ class Admin:
     # Changing
 
     def create(self, topic: str, names: Mapping[str, object], settings: TopicSettings) -> None:
-        """Create a topic with the named settings; the server has defaults for the rest."""
+        """Create a topic with the settings in ``names``; the server chooses the others."""
         config = to_kafka(settings, names)
         partitions = settings.partitions if "partitions" in names else -1
         new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=config)
@@ -175,7 +175,7 @@ class Admin:
         self._until(lambda: topic in self.describe([topic]))
 
     def alter(self, topic: str, names: Mapping[str, object], settings: TopicSettings) -> None:
-        """Change the named settings of a topic, except the number of partitions."""
+        """Change the settings of a topic that are in ``names``, except the number of partitions."""
         config = to_kafka(settings, names)
         if not config:
             return
@@ -199,7 +199,7 @@ class Admin:
         self._until(shows)
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Add partitions to a topic."""
+        """Increase the number of partitions of a topic."""
         futures = self.client.create_partitions([NewPartitions(topic, partitions)], **self._wait)
         self.cluster.result(futures[topic], topic=topic)
         self._until(lambda: self.count(topic) >= partitions)
@@ -211,7 +211,7 @@ class Admin:
         self._until(lambda: topic not in self.describe([topic]))
 
     def trim(self, offsets: Mapping[Place, int]) -> None:
-        """Delete the events before the given offsets."""
+        """Delete the events before the given offset in each partition."""
         asked = [TopicPartition(*place, offset) for place, offset in offsets.items()]
         for at, future in self.client.delete_records(asked, **self._wait).items():
             try:
@@ -228,7 +228,7 @@ class Admin:
     def _offsets(
         self, wanted: Mapping[Place, OffsetSpec], *, committed: bool = False
     ) -> dict[Place, tuple[int, int]]:
-        """Return offset and leader epoch for each partition that exists."""
+        """Return the offset and leader epoch of each partition that exists."""
         found = self._known_offsets(wanted, committed)
         unknown = [place for place in wanted if place not in found]
         if unknown:
@@ -246,7 +246,7 @@ class Admin:
     def _known_offsets(
         self, wanted: Mapping[Place, OffsetSpec], committed: bool
     ) -> dict[Place, tuple[int, int]]:
-        """Return offset and leader epoch of each partition that the server lists."""
+        """Return the offset and leader epoch of each partition that the server lists."""
         found: dict[Place, tuple[int, int]] = {}
 
         def have_answers() -> bool:
@@ -261,7 +261,7 @@ class Admin:
     def _ask_offsets(
         self, wanted: Mapping[Place, OffsetSpec], committed: bool
     ) -> tuple[dict[Place, tuple[int, int]], bool]:
-        """Return the server's current offsets, and whether some partitions are not ready yet."""
+        """Return the offsets that the server has now, and whether some partitions are not ready."""
         if not wanted:
             return {}, False
         asked = {TopicPartition(*place): spec for place, spec in wanted.items()}
@@ -285,7 +285,7 @@ class Admin:
         return found, early
 
     def _until(self, shows: Callable[[], bool]) -> None:
-        """Poll until a change is visible; raises Unreachable after the timeout."""
+        """Poll until ``shows`` returns True; raises Unreachable after the timeout."""
         until = time.monotonic() + self.cluster.timeout_s
         while not shows():
             if time.monotonic() > until:

@@ -19,7 +19,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class AdminPort(msgspec.Struct, frozen=True):
-    """An admin HTTP address, and the run id of the server expected there."""
+    """A server's admin HTTP address, and the run id that the server there must have."""
 
     host: str
     port: int
@@ -27,7 +27,7 @@ class AdminPort(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """Host and port."""
+        """The admin HTTP address, as host:port."""
         return f"{self.host}:{self.port}"
 
 
@@ -59,7 +59,7 @@ def admin_port(administration: Admin) -> AdminPort:
 
 
 def why_not_ready(cluster: Cluster) -> str | None:
-    """Return why /readyz says the server is not ready; None if it is, or cannot be asked."""
+    """Return why /readyz says the server is not ready; None if it is, or does not respond."""
     asking = Cluster(cluster.address, timeout_s=_ASK_S, settings=cluster.settings)
     try:
         port = admin_port(Admin(asking))

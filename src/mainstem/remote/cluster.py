@@ -1,4 +1,4 @@
-"""A Kafka cluster as its clients see it: the address, their settings and the time-out."""
+"""A Kafka cluster as its clients see it: address, librdkafka settings, timeout."""
 
 import re
 import socket
@@ -17,7 +17,7 @@ T = TypeVar("T")
 Setting = str | int | float | bool
 
 _SPARE_S = 1.0
-"""Added to librdkafka's own time-out, which normally comes first."""
+"""Seconds added to librdkafka's own timeout, which normally expires first."""
 _AGAIN_S = 0.02
 _OURS = {
     "bootstrap.servers": "it is the address",
@@ -29,7 +29,7 @@ _OURS = {
 
 
 class Cluster:
-    """The address and settings that all clients of a cluster share."""
+    """The address, settings and timeout that all clients of a cluster share."""
 
     def __init__(self, address: str, *, timeout_s: float, settings: Mapping[str, Setting]) -> None:
         if timeout_s <= 0:
@@ -42,7 +42,7 @@ class Cluster:
                 raise InvalidSetting(f"{name} cannot be set here: {_OURS[name]}")
 
     def config(self, **settings: Setting) -> dict[str, Setting]:
-        """Return a librdkafka configuration; the caller's settings win over ours."""
+        """Return a librdkafka configuration; the caller's settings override ours."""
         timeout_ms = max(1000, int(self.timeout_s * 1000))
         return {
             "bootstrap.servers": self.address,
@@ -59,7 +59,7 @@ class Cluster:
 
     @property
     def settings(self) -> Mapping[str, Setting]:
-        """The librdkafka settings of the caller."""
+        """The librdkafka settings that the caller gave."""
         return self._settings
 
     @property
@@ -68,7 +68,7 @@ class Cluster:
         return str(self._settings.get("security.protocol", "plaintext")).lower() == "plaintext"
 
     def check_reachable(self) -> None:
-        """Raise Unreachable at once if no server listens; librdkafka would retry until timeout."""
+        """Raise Unreachable at once if no server listens; librdkafka would retry for long."""
         reason = ""
         for place in self.address.split(","):
             host, port = host_and_port(place)
@@ -83,7 +83,7 @@ class Cluster:
     def result(
         self, future: "Future[T]", *, topic: str = "", partition: int = -1, group: str = ""
     ) -> T:
-        """Wait for a result; raises its error as a core error about the given names."""
+        """Return a future's result; raises its error as a core error with the given names."""
         try:
             return future.result(self.timeout_s + _SPARE_S)
         except KafkaException as error:
@@ -92,7 +92,7 @@ class Cluster:
             raise Unreachable(self.address, f"no response within {self.timeout_s:g} s") from None
 
     def retry_while_busy(self, ask: Callable[[], T]) -> T:
-        """Retry while the server is busy, such as a coordinator that still loads its groups."""
+        """Call ``ask`` until the server is no longer busy, such as loading its groups."""
         until = time.monotonic() + self.timeout_s
         while True:
             try:
@@ -105,7 +105,7 @@ class Cluster:
     def refusal(
         self, error: KafkaException, *, topic: str = "", partition: int = -1, group: str = ""
     ) -> MainstemError:
-        """Return an error as a core error."""
+        """Return librdkafka's error as a core error with the given names."""
         return core_error(
             kafka_error(error), self.address, topic=topic, partition=partition, group=group
         )
@@ -120,5 +120,5 @@ def host_and_port(place: str) -> tuple[str, int]:
 
 
 def _dotted(name: str) -> str:
-    """Return librdkafka's name of a setting; only log_level has an underscore."""
+    """Return librdkafka's name of a setting: dots for underscores, except in log_level."""
     return name if name == "log_level" else name.replace("_", ".")

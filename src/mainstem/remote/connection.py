@@ -15,20 +15,20 @@ R = TypeVar("R", bound=Wire)
 
 _INT32 = Struct(">i")
 _MAX_BYTES = 512 << 20
-"""A larger response is not Kafka's, but something else that listens there."""
+"""Maximum size of a response; a larger one comes from something that is not Kafka."""
 _MAX_ELEMENTS = 1_000_000
-"""Array elements in one response: a topic of 100,000 partitions with three replicas fits."""
+"""Maximum array elements in a response: allows 100,000 partitions with three replicas."""
 _CLIENT_ID = "mainstem"
 
 
 class Connection:
-    """A connection; responses come in the order of the requests."""
+    """A connection to one broker; responses come in the order of the requests."""
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self.address = f"{host}:{port}"
         self._sent = 0
         self._unanswered: deque[tuple[int, Api, int]] = deque()
-        """Correlation id, API and version of the requests without a response yet."""
+        """Correlation id, API and version of each request that has no response yet."""
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
         except OSError as error:
@@ -61,7 +61,7 @@ class Connection:
         return read_response(api, version, frame, response, self.address)
 
     def ask(self, api: Api, version: int, body: Wire, response: type[R]) -> R:
-        """Send a request and wait for its response; nothing else may be unanswered."""
+        """Send a request and wait for its response; no other request may be waiting for one."""
         self.send(api, version, body)
         return self.receive(response)
 

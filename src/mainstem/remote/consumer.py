@@ -25,13 +25,13 @@ from mainstem.remote.events import event_of
 from mainstem.remote.progress import Progress
 
 Begin = Callable[[list[Place]], Mapping[Place, int]]
-"""Returns start offsets for partitions without a committed offset."""
+"""Returns the start offsets of given partitions, which have no committed offset."""
 
 _AT_ONCE = 10_000
 
 
 class RemoteConsumer:
-    """A consumer; not thread-safe."""
+    """A consumer over librdkafka; not thread-safe."""
 
     def __init__(
         self,
@@ -47,18 +47,18 @@ class RemoteConsumer:
         self._commits = commits
         self._progress: dict[Place, Progress] = {}
         self._former: dict[Place, Progress] = {}
-        """Progress of revoked partitions, which a rebalance may assign again at once."""
+        """Progress of revoked partitions, because a rebalance may assign them again at once."""
         self._owed: list[Place] | None = None
         """Newly assigned partitions whose start offset is not known yet."""
         self._cut: set[Place] = set()
-        """Partitions whose next offset was deleted, until their bounds are known."""
+        """Partitions whose next event was deleted; their start offset is looked up."""
         self._unfinished: list[Progress] = []
         self._waiting: deque[Event] = deque()
         self._trouble: MainstemError | None = None
         self.settled = group is None
-        """Whether the group has assigned partitions yet."""
+        """Whether the group has assigned partitions to this member yet."""
         self.missed = 0
-        """Events that were deleted before they could be read."""
+        """Number of events that were deleted before they could be read."""
         self._lost = False
         self._gone = False
         self._heard_at = time.monotonic()
@@ -91,7 +91,7 @@ class RemoteConsumer:
         )
 
     def read(self, offsets: Mapping[Place, int]) -> None:
-        """Assign more partitions, starting at these offsets."""
+        """Assign these partitions too, each starting at its offset."""
         for place, offset in offsets.items():
             self._progress[place] = self._progress_from(place, offset)
         self._consumer.incremental_assign(
@@ -107,12 +107,12 @@ class RemoteConsumer:
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The assigned partitions."""
+        """The partitions that are assigned now."""
         return tuple(sorted(self._progress))
 
     @property
     def ended(self) -> bool:
-        """Whether every partition has reached its limit."""
+        """Whether every partition was read up to its limit."""
         return (
             self.settled
             and not self._waiting
@@ -123,11 +123,9 @@ class RemoteConsumer:
     # Events
 
     def take(self, limit: int, timeout_s: float) -> list[Event]:
-        """Return events, at most ``limit``, waiting a while for the first.
+        """Return at most ``limit`` events; waits up to ``timeout_s`` until there is one.
 
         Raises the error that librdkafka or the server reports.
-
-        Raises what librdkafka or the server found wrong.
         """
         if self._owed is not None:
             self._take_up(self._owed)
@@ -143,7 +141,7 @@ class RemoteConsumer:
         return taken
 
     def finish(self) -> None:
-        """Mark everything that was returned as finished."""
+        """Mark all events returned so far as finished."""
         for progress in self._unfinished:
             progress.finished = progress.given
         self._unfinished.clear()
@@ -214,7 +212,7 @@ class RemoteConsumer:
             )
 
     def _jump(self) -> None:
-        """Seek to the first events that are left, and count the missed ones."""
+        """After a deletion, seek to the first events that are left, and count the missed ones."""
         for place in self._cut:
             at, progress = TopicPartition(*place), self._progress[place]
             try:
@@ -248,7 +246,7 @@ class RemoteConsumer:
 
     @property
     def gone(self) -> bool:
-        """Whether the server was unreachable when last contacted."""
+        """Whether the server was unreachable at the last contact."""
         return self._gone
 
     def _hear(self) -> None:
@@ -261,10 +259,9 @@ class RemoteConsumer:
     # Cursors
 
     def commit(self, *, finished: bool, wait: bool, before: Iterable[Event] = ()) -> None:
-        """Commit offsets up to what is finished, or up to what was returned.
+        """Commit offsets up to the finished events, or without ``finished`` the returned ones.
 
-        Does not go past any event of ``before``: those were passed to a consumer that has not
-        returned them yet.
+        Does not go past any event of ``before``: they are buffered, not yet passed to the program.
         """
         lost, self._lost = self._lost, False
         if lost and wait:
@@ -336,7 +333,7 @@ class RemoteConsumer:
         )
 
     def close(self) -> None:
-        """Leave the group and close; nothing more is committed."""
+        """Leave the group and close; commits nothing."""
         self._commits = False
         self._consumer.close()
         self._progress.clear()
@@ -348,7 +345,7 @@ class RemoteConsumer:
         self._take_up([(at.topic, at.partition) for at in given])
 
     def _take_up(self, places: list[Place]) -> None:
-        """Start reading assigned partitions; failures are raised later and retried."""
+        """Start reading assigned partitions; an error is raised by a later call, and retried."""
         self._owed = places
         given = [TopicPartition(*place) for place in places]
         try:

@@ -1,4 +1,4 @@
-"""Consumer groups: their members and committed offsets; moving offsets and deleting groups."""
+"""Consumer groups: members, committed offsets, setting these offsets, deleting groups."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -19,7 +19,7 @@ from mainstem.remote.errors import LOST_MEMBERSHIP, core_error, kafka_error
 
 
 class GroupState(msgspec.Struct, frozen=True):
-    """A group: its members with their partitions, and its committed offsets."""
+    """The state of a group: its members with their partitions, and its committed offsets."""
 
     name: str
     members: dict[str, tuple[Place, ...]]
@@ -44,7 +44,7 @@ class ConsumerGroups:
         return tuple(sorted(each.group_id for each in listed.valid))
 
     def states(self, names: Iterable[str]) -> tuple[GroupState, ...]:
-        """Describe groups; unknown groups are left out."""
+        """Return the states of groups; unknown groups are left out."""
         described = self._cluster.retry_while_busy(lambda: self._described(list(names)))
         # One group per request, many requests in flight. Only after describing the groups:
         # librdkafka crashes if this is answered NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE.
@@ -71,7 +71,7 @@ class ConsumerGroups:
         return tuple(found)
 
     def _described(self, names: list[str]) -> dict[str, ConsumerGroupDescription]:
-        """Return the members of groups; unknown groups are left out."""
+        """Return the groups' descriptions, with their members; unknown groups are left out."""
         if not names:
             return {}
         found = {}
@@ -83,14 +83,14 @@ class ConsumerGroups:
         return found
 
     def state(self, name: str) -> GroupState:
-        """Return one group; raises UnknownGroup."""
+        """Return the state of one group; raises UnknownGroup."""
         found = self.states([name])
         if not found:
             raise UnknownGroup(name)
         return found[0]
 
     def move(self, group: str, offsets: Mapping[Place, int]) -> None:
-        """Set the committed offsets of a group without members."""
+        """Set the committed offsets of a group, which must not have members."""
         self._cluster.retry_while_busy(lambda: self._move(group, offsets))
 
     def _move(self, group: str, offsets: Mapping[Place, int]) -> None:
@@ -110,7 +110,7 @@ class ConsumerGroups:
                 self._refuse(at, group)
 
     def delete(self, group: str) -> None:
-        """Delete a group without members."""
+        """Delete a group, which must not have members."""
         futures = self._administration.client.delete_consumer_groups([group], **self._wait)
         self._cluster.result(futures[group], group=group)
 

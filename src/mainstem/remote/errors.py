@@ -1,6 +1,6 @@
-"""librdkafka's and Kafka's errors as core errors.
+"""Converts librdkafka's and Kafka's errors to core errors.
 
-| theirs | ours |
+| Kafka, librdkafka | core |
 |---|---|
 | UNKNOWN_TOPIC_OR_PARTITION | UnknownTopic, UnknownPartition |
 | TOPIC_ALREADY_EXISTS | TopicExists |
@@ -33,7 +33,7 @@ GONE = frozenset(
         KafkaError.NETWORK_EXCEPTION,
     }
 )
-"""Errors that mean that the server is unreachable."""
+"""Error codes that mean that the server is unreachable."""
 NO_TOPIC = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -53,7 +53,7 @@ LOST_MEMBERSHIP = frozenset(
         KafkaError._STATE,
     }
 )
-"""Errors that mean that the member was fenced: its partitions have another owner."""
+"""Error codes that mean that the member was fenced: other members own its partitions."""
 
 _SETTING = {
     KafkaError.INVALID_CONFIG,
@@ -92,7 +92,7 @@ _PLAIN: dict[int, type[MainstemError]] = {
     KafkaError._BAD_MSG: errors.CorruptBatch,
     KafkaError.INVALID_RECORD: errors.InvalidEvent,
 }
-"""Errors that carry only a text."""
+"""Core errors that have only a message, by Kafka's error code."""
 
 
 def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
@@ -103,7 +103,7 @@ def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
 
 
 class About(NamedTuple):
-    """The topic, partition and group that the refused request was about."""
+    """The topic, partition and group of the refused request."""
 
     topic: str
     partition: int
@@ -122,7 +122,7 @@ _NAMED: dict[int, Callable[[About], MainstemError]] = {
         it.group, "it has members", "changed"
     ),
 }
-"""Errors that name the topic, partition or group of the request."""
+"""Core errors that name a topic, partition or group, by Kafka's error code."""
 _REASONS = {
     KafkaError._PURGE_QUEUE: "the connection was lost, and nothing was sent",
     KafkaError._PURGE_INFLIGHT: "the connection was lost, so it is unknown whether it is stored",
@@ -132,7 +132,7 @@ _REASONS = {
 def core_error(
     error: KafkaError, address: str, *, topic: str = "", partition: int = -1, group: str = ""
 ) -> MainstemError:
-    """Return the matching core error, about that topic, partition or group."""
+    """Return the core error for an error; it names the topic, partition or group if it can."""
     code, text = error.code(), error.str() or error.name()
     if code in GONE:
         return errors.Unreachable(address, _REASONS.get(code, text))

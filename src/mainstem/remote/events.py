@@ -1,4 +1,4 @@
-"""librdkafka's messages as events."""
+"""Converts librdkafka's messages to events."""
 
 from typing import cast
 
@@ -10,7 +10,7 @@ _NO_TIMESTAMP_TYPE = 0
 
 
 def event_of(message: Message, topic: str, partition: int, offset: int) -> Event:
-    """Return a message as an event."""
+    """Convert a librdkafka message to an event."""
     kind, timestamp_ms = message.timestamp()
     headers = message.headers()
     return Event(

@@ -1,4 +1,4 @@
-"""Fetch: a partition's record batches as stored, straight from the partition leader.
+"""Fetches a partition's record batches as they are stored, from the partition leader.
 
 How this works: librdkafka would create an object for every event, which costs more than all other
 work of reading. Here batches stay bytes. While one response is processed, the next fetch is already
@@ -40,7 +40,7 @@ _LENGTH_AT, _LENGTH_BEFORE = 8, 12
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """Whole batches, and the offset after them."""
+    """Whole record batches, and the offset after them."""
 
     batches: list[memoryview]
     aborted: Sequence[AbortedTransaction]
@@ -51,14 +51,14 @@ class _Answered(msgspec.Struct, frozen=True):
     records: memoryview
     aborted: Sequence[AbortedTransaction]
     stable: int
-    """The last stable offset."""
+    """The last stable offset, where the first open transaction begins."""
 
 
 _NOTHING = _Answered(memoryview(b""), (), -1)
 
 
 def fetch(cluster: Cluster, place: Place, start: int, end: int) -> Iterator[Fetched]:
-    """Fetch batches until the position is at or past the end; the first may begin before start.
+    """Fetch record batches up to ``end``; the first may begin before ``start``.
 
     ``end`` must be in the committed part of the partition. Raises OffsetOutOfRange if the start was
     deleted.
@@ -85,7 +85,7 @@ def fetch(cluster: Cluster, place: Place, start: int, end: int) -> Iterator[Fetc
 
 
 def bytes_per_offset(leaders: Leaders, cluster: Cluster, place: Place, start: int) -> float:
-    """Estimate the stored bytes per event from an offset on, from a small sample."""
+    """Estimate the stored bytes per event from offset ``start`` on, from a small sample."""
     connection = leaders.connection(place)
     _ask(connection, place, start, _SAMPLE_BYTES)
     answered = _answer(connection.receive(FetchResponse), cluster, place, start)
@@ -97,7 +97,7 @@ def bytes_per_offset(leaders: Leaders, cluster: Cluster, place: Place, start: in
 
 
 class _Moved(Unreachable):
-    """Another broker leads the partition now."""
+    """Another broker is the partition's leader now."""
 
 
 def _run(
@@ -139,7 +139,7 @@ def _ask(
 
 
 def _answer(response: FetchResponse, cluster: Cluster, place: Place, position: int) -> _Answered:
-    """Return the content of a response about the only requested partition."""
+    """Return what a response has for its one partition; raises its error."""
     found = [each for topic in response.responses for each in topic.partitions]
     if not found:
         # The broker throttles this client, which must send no request for that time.
@@ -162,7 +162,7 @@ def _answer(response: FetchResponse, cluster: Cluster, place: Place, position: i
 
 
 def _whole(records: memoryview) -> Iterator[memoryview]:
-    """Split records into batches; the last one may be incomplete, and is dropped."""
+    """Split records into whole batches; drops an incomplete batch at the end."""
     at = 0
     while len(records) - at >= _LENGTH_BEFORE:
         (length,) = _INT32.unpack_from(records, at + _LENGTH_AT)

@@ -1,4 +1,4 @@
-"""Which broker leads a partition, and a connection to it."""
+"""Connections to the brokers that lead partitions."""
 
 from contextlib import suppress
 
@@ -27,7 +27,7 @@ MOVED = frozenset(
         KafkaError.KAFKA_STORAGE_ERROR,
     }
 )
-"""Errors that mean that the leader has changed: fetch the metadata again."""
+"""Error codes that mean that the leader has changed: fetch the metadata again."""
 _VERSION = 4
 
 
@@ -53,13 +53,13 @@ class Leaders:
         return self._connections[at]
 
     def forget(self, place: Place) -> None:
-        """Forget a partition's leader and close the connection to it."""
+        """Forget which broker leads a partition, and close the connection to that broker."""
         at = self._leader.pop(place, None)
         if at is not None and at in self._connections:
             self._connections.pop(at).close()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close the connections to all brokers."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -75,7 +75,7 @@ class Leaders:
             connection.close()
 
     def _any(self) -> Connection:
-        """Connect to the first bootstrap address that answers."""
+        """Return a connection to the first bootstrap address that responds."""
         first, *others = self._cluster.address.split(",")
         for place in others:
             with suppress(Unreachable):

@@ -24,7 +24,7 @@ _VERSION = 4
 _READ_COMMITTED = 1
 
 Listed = dict[Place, tuple[int, int]]
-"""Offset (-1 if there is none at or after that time) and leader epoch."""
+"""For each partition: offset (-1 if there is none at or after that time), and leader epoch."""
 
 
 def list_offsets(leaders: Leaders, *asked: Mapping[Place, int]) -> list[Listed]:

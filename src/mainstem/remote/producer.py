@@ -29,13 +29,13 @@ from mainstem.remote.errors import GONE, TOO_LARGE, core_error, kafka_error
 
 _TURN_S = 0.1
 _ASK_S = 5.0
-"""How long a response of /readyz is reused."""
+"""Seconds for which a response of /readyz is reused."""
 _NO_REASON = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError.KAFKA_STORAGE_ERROR})
-"""Errors that do not explain why an event was refused."""
+"""Error codes that do not explain why an event was refused."""
 _ANY_PARTITION = -1
 _PROBE_S = 1.0
 _LARGEST = 100_000_000
-"""The server limits the size of events; librdkafka's own limit is out of the way."""
+"""message.max.bytes of librdkafka: very large, because the server limits the size of events."""
 DEFAULT_BATCH_BYTES = 1_000_000
 DEFAULT_BATCH_EVENTS = 10_000
 
@@ -54,7 +54,7 @@ class RemoteProducer:
     ) -> None:
         self.cluster = cluster
         self.limits: dict[str, int] = {}
-        """max.message.bytes of topics, where known."""
+        """max.message.bytes of each topic for which it is known."""
         self._producer = Producer(
             cluster.config(
                 acks="all",
@@ -107,14 +107,14 @@ class RemoteProducer:
                 return
 
     def refresh(self, topic: str) -> None:
-        """Refresh librdkafka's metadata of a topic."""
+        """Fetch the topic's metadata again, so that librdkafka sees a change."""
         with suppress(KafkaException):
             self._producer.list_topics(topic, timeout=self.cluster.timeout_s)
 
     def refusal(
         self, error: KafkaError, topic: str, event: Event, partition: int | None
     ) -> MainstemError:
-        """Return why an event was refused."""
+        """Return the core error that says why an event was refused."""
         if error.code() in TOO_LARGE:
             size = len(event.value or b"") + len(event.key or b"")
             return EventTooLarge(topic, size, self.limits.get(topic, DEFAULT_BATCH_BYTES))
@@ -126,14 +126,14 @@ class RemoteProducer:
         return core_error(error, self.cluster.address, topic=topic)
 
     def learn(self, error: KafkaError) -> None:
-        """Request /readyz in the background thread, to learn why events are refused."""
+        """After an error without a reason, read /readyz to learn why the server refuses events."""
         now = time.monotonic()
         if error.code() in _NO_REASON and now - self._asked_at > _ASK_S:
             self._why = why_not_ready(self.cluster)
             self._asked_at = now
 
     def close(self) -> None:
-        """Flush for a bounded time, and close."""
+        """Wait a limited time until all events are sent, and close."""
         if self._closed:
             return
         self._producer.flush(self.cluster.timeout_s)
@@ -150,7 +150,7 @@ class RemoteProducer:
             self._look_for_server()
 
     def _look_for_server(self) -> None:
-        """Purge unsent events if the server is unreachable for too long."""
+        """Purge unsent events if the server has been unreachable for the timeout."""
         if self._gone_since is None:
             return
         now = time.monotonic()
@@ -171,7 +171,7 @@ class RemoteProducer:
 
 
 class DeliveryReport:
-    """One sent event, until it is acknowledged."""
+    """The acknowledgement of one event that was sent."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class DeliveryReport:
     ) -> None:
         """Send an event.
 
-        ``told`` is called in another thread when ``wait`` would return at once.
+        ``told`` is called in another thread once ``wait`` would return without waiting.
         """
         self._told = told
         self._learn = producing.learn
@@ -212,7 +212,7 @@ class DeliveryReport:
 
 
 class DeliveryReports:
-    """Reports of many events sent to one topic; the first refusal is raised."""
+    """The acknowledgements of many events sent to one topic; raises the first refusal."""
 
     def __init__(self, producing: RemoteProducer, topic: str, partition: int | None) -> None:
         self._producing, self._topic, self._partition = producing, topic, partition
@@ -223,21 +223,21 @@ class DeliveryReports:
         self._settled = threading.Condition()
 
     def put(self, event: Event) -> None:
-        """Send one more event; raises the first refusal of the earlier ones."""
+        """Send one more event; raises the first refusal of earlier events."""
         if self._refused is not None:
             raise self._refusal()
         self._producing.send(self._topic, event, self._partition, partial(self._settle, event))
         self._sent += 1
 
     def wait(self) -> int:
-        """Wait until all are acknowledged, and return how many."""
+        """Wait until all events are acknowledged, and return their number."""
         self.settle()
         if self._refused is not None:
             raise self._refusal()
         return self._kept
 
     def settle(self) -> None:
-        """Wait for the delivery report of every event."""
+        """Wait for all acknowledgements, without raising refusals."""
         with self._settled:
             self._settled.wait_for(self._all_known)
 

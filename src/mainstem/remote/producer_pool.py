@@ -1,4 +1,4 @@
-"""One producer per batch size limit: librdkafka has one limit for all topics of a producer."""
+"""One producer for each batch size limit: in librdkafka the limit is one per producer."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ _AGAIN_S = 0.1
 
 
 class ProducerPool:
-    """Finds or creates the producer for a topic; thread-safe."""
+    """Finds or creates a topic's producer; thread-safe."""
 
     def __init__(self, administration: Admin) -> None:
         self._administration = administration
@@ -49,11 +49,11 @@ class ProducerPool:
         return producing
 
     def forget(self, topic: str) -> None:
-        """Read a topic's settings again before the next event: they may have changed."""
+        """Forget a topic's settings, which may have changed; the next event reads them again."""
         self._by_topic.pop(topic, None)
 
     def close(self) -> None:
-        """Flush all producers for a bounded time, and close them."""
+        """Wait a limited time until all producers have sent their events, and close them."""
         for producing in self._by_batch.values():
             producing.close()
         self._by_topic.clear()
@@ -72,7 +72,7 @@ class ProducerPool:
         return settings.get(topic, TopicSettings())
 
     def _create(self, topic: str) -> None:
-        """Get an unknown topic auto-created, by a metadata request that names it."""
+        """Request the topic's metadata by name, on which the server auto-creates the topic."""
         cluster = self._administration.cluster
         until = time.monotonic() + cluster.timeout_s
         while True:

@@ -11,8 +11,8 @@ class Progress(msgspec.Struct):
     given: int
     finished: int
     limit: int | None = None
-    """Where to stop; None to follow the tail."""
+    """The offset to stop at; None to follow the tail."""
     committed: int | None = None
     asked: int | None = None
-    """The offset of the commit that was last sent."""
+    """The offset in the latest commit request, answered or not."""
     done: bool = False

@@ -1,4 +1,4 @@
-"""One member of a share group, over librdkafka's share consumer, which is a preview.
+"""One member of a share group, through librdkafka's share consumer (a preview feature there).
 
 How this works: a member polls a few events, acknowledges each, and may poll again after the last.
 An event's acquisition lock starts at the server: a poll that returns nothing may leave a fetch in
@@ -29,7 +29,7 @@ from mainstem.remote.errors import GONE, core_error, kafka_error
 from mainstem.remote.events import event_of
 
 _FETCH_WAIT_MS = 200
-"""fetch.wait.max.ms: a fetch may still be running for this long after a poll."""
+"""fetch.wait.max.ms: for so long a fetch may still be running after a poll has returned."""
 _LONGEST_MS = 86_400_000
 _STALE = {
     KafkaError.INVALID_RECORD_STATE,
@@ -39,11 +39,11 @@ _STALE = {
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.INVALID_REQUEST,
 }
-"""The event is no longer acquired by this member."""
+"""Error codes that mean that this member has no longer acquired the event."""
 
 
 class Verdict(Enum):
-    """How an event is settled."""
+    """How an event is settled: acknowledged, released or rejected."""
 
     ACCEPT = AcknowledgeType.ACCEPT
     RELEASE = AcknowledgeType.RELEASE
@@ -51,37 +51,37 @@ class Verdict(Enum):
 
 
 class Shared(msgspec.Struct, frozen=True):
-    """An acquired event and its delivery count."""
+    """An event acquired by this member, with its delivery count."""
 
     event: Event
     count: int
 
 
 class NotOut(Fenced):
-    """The events are no longer acquired by this member."""
+    """Raised when this member has no longer acquired the events."""
 
 
 class Unanswered:
-    """Acknowledgements sent without waiting and not answered: the last offset of each partition.
+    """Acknowledgements sent without waiting that have no response: the last offset by partition.
 
-    They are sent in ascending order, so all are answered when the last one is.
+    They are sent in ascending order, so all have a response when the last one has.
     """
 
     def __init__(self) -> None:
         self._last: dict[int, int] = {}
 
     def said(self, events: Iterable[Event]) -> None:
-        """Record that acknowledgements were sent."""
+        """Record that acknowledgements of these events were sent."""
         for each in events:
             self._last[each.partition] = max(each.offset, self._last.get(each.partition, -1))
 
     def answered(self, partition: int, offsets: Collection[int]) -> None:
-        """Record that the server has responded."""
+        """Record that the server has responded to acknowledgements of these offsets."""
         if self._last.get(partition) in offsets:
             del self._last[partition]
 
     def is_ahead_of(self, events: Iterable[Event]) -> bool:
-        """Tell whether one of these must not share a request with earlier ones."""
+        """Tell whether an event is below one that is unanswered: it needs a request of its own."""
         return any(each.offset < self._last.get(each.partition, -1) for each in events)
 
 
@@ -117,7 +117,7 @@ class RemoteShareConsumer:
         self._consumer.subscribe([topic])
 
     def poll(self, timeout_s: float) -> list[Shared]:
-        """Acquire events, waiting for the first; all earlier ones must be settled."""
+        """Acquire events, waiting for the first; all earlier events must be settled."""
         try:
             messages = self._consumer.poll(timeout_s)
         except KafkaException as error:
@@ -138,7 +138,7 @@ class RemoteShareConsumer:
         return found
 
     def settle(self, events: Sequence[Event], verdict: Verdict) -> dict[Position, MainstemError]:
-        """Acknowledge events and wait until that is durable; return the refusals."""
+        """Acknowledge events and wait until that is durable; return the refusals by position."""
         refused = self._say(events, verdict)
         said = {each.position for each in events} - refused.keys()
         if not said:
@@ -163,7 +163,7 @@ class RemoteShareConsumer:
     ) -> dict[Position, MainstemError]:
         """Acknowledge events; wait only if they cannot share a request with earlier ones.
 
-        ``take_late`` returns refusals that arrive later.
+        Returns the refusals known by then; ``take_late`` returns those that arrive later.
         """
         if self._unanswered.is_ahead_of(events):
             return self.settle(events, verdict)
@@ -195,12 +195,12 @@ class RemoteShareConsumer:
         return refused
 
     def take_late(self) -> dict[Position, MainstemError]:
-        """Return the refusals of background acknowledgements; each is returned one time."""
+        """Return the refusals of background acknowledgements since the last call."""
         found, self._late = self._late, {}
         return found
 
     def close(self) -> None:
-        """Leave the group; unsettled events are released."""
+        """Leave the group, which releases unsettled events."""
         try:
             self._consumer.close()
         except KafkaException as error:

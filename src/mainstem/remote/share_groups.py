@@ -1,7 +1,7 @@
-"""Share groups: configs, start offsets, and deletion of these.
+"""Share groups: configs, positions (start offset, lag), and deleting the offsets.
 
-Configs go through librdkafka. It has no calls for a group's offsets, so these requests go over a
-connection of our own to the group's coordinator [KIP-932, KIP-1226].
+Configs go through librdkafka. It has no calls for a group's offsets, so these requests use a
+plain connection to the group's coordinator [KIP-932, KIP-1226].
 """
 
 import threading
@@ -51,13 +51,13 @@ LOCK = "share.record.lock.duration.ms"
 DELIVERIES = "share.delivery.count.limit"
 ISOLATION = "share.isolation.level"
 ACQUIRE = "mainstem.share.acquire.mode"
-"""Known only to mainstem servers: whether max.poll.records is a strict limit."""
+"""A config that only mainstem servers have: whether max.poll.records is a strict limit."""
 LIMITS = {
     "ttl_ms": "mainstem.share.ttl.ms",
     "max_length": "mainstem.share.max.length",
     "max_bytes": "mainstem.share.max.bytes",
 }
-"""Known only to mainstem servers: limits of waiting events, by their names in the broker."""
+"""Configs that only mainstem servers have: limits of waiting events, by the broker's names."""
 
 _FIND_VERSION, _OF_GROUP = 1, 0
 _WITH_LAG = 1
@@ -65,12 +65,12 @@ _NOT_KNOWN = {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A share group's position in a partition."""
+    """The position of a share group in one partition."""
 
     start: int
-    """Everything below is settled; -1 if the group has not started there."""
+    """The first offset that is not settled; -1 if the group has not started in this partition."""
     lag: int
-    """Unsettled events, including acquired ones; -1 if unknown."""
+    """Number of unsettled events, including acquired ones; -1 if unknown."""
 
 
 class ShareGroups:
@@ -82,19 +82,19 @@ class ShareGroups:
         self._wait = {"request_timeout": self._cluster.timeout_s}
         self._lock = threading.Lock()
         self._connections: dict[str, Connection] = {}
-        """The connection to the coordinator of each group."""
+        """The connection to each group's coordinator."""
 
     # Configs
 
     def settings(self, group: str) -> dict[str, str]:
-        """Return all configs of a group, whether or not it exists."""
+        """Return all configs of a group; a group that does not exist has the defaults."""
         resource = ConfigResource(ConfigResource.Type.GROUP, group)
         (future,) = self._administration.client.describe_configs([resource], **self._wait).values()
         entries = self._cluster.result(future, group=group)
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def set(self, group: str, wanted: Mapping[str, str], now: Mapping[str, str]) -> None:
-        """Change those configs of a group that differ from ``now``."""
+        """Set the configs ``wanted`` of a group, except those that are the same in ``now``."""
         changes = {name: value for name, value in wanted.items() if now.get(name) != value}
         if not changes:
             return
@@ -119,7 +119,7 @@ class ShareGroups:
     def standings(
         self, group: str, topic: str, partitions: Iterable[int]
     ) -> dict[int, Standing] | None:
-        """Return a group's positions in partitions; None if the server has no such request."""
+        """Return a group's position by partition; None if the server lacks that request."""
         if not self._cluster.is_plain:
             return None
         topics = (ShareOffsetsTopic(topic, tuple(partitions)),)
@@ -138,7 +138,7 @@ class ShareGroups:
             return None
 
     def forget(self, group: str, topic: str) -> None:
-        """Delete the offsets of a group without members in a topic."""
+        """Delete the offsets that a group has in a topic; the group must not have members."""
         if not self._cluster.is_plain:
             raise Unsupported(
                 "forgetting a queue needs a connection without encryption and login; Kafka's own "
@@ -160,16 +160,16 @@ class ShareGroups:
                 raise core_error(error, self._cluster.address, topic=topic, group=group)
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close the connections to all brokers."""
         with self._lock:
             for connection in self._connections.values():
                 connection.close()
             self._connections.clear()
 
     def _ask(self, group: str, api: Api, version: int, body: Wire, response: type[R]) -> R:
-        """Send a request to a group's coordinator.
+        """Send a request to a group's coordinator; return the response.
 
-        If the connection is lost, find it again and retry.
+        If the connection is lost, find the coordinator again and retry.
         """
         with self._lock:
             for last in (False, True):
@@ -197,7 +197,7 @@ class ShareGroups:
         return Connection(found.host, found.port, self._cluster.timeout_s)
 
     def _any(self) -> Connection:
-        """Connect to the first bootstrap address that answers."""
+        """Return a connection to the first bootstrap address that responds."""
         *others, last = self._cluster.address.split(",")
         for place in others:
             with suppress(Unreachable):

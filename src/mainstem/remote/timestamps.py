@@ -12,9 +12,9 @@ _WAIT_S = 0.1
 
 
 def times_at(cluster: Cluster, offsets: Mapping[Place, int]) -> dict[Place, int]:
-    """Return the timestamps of the first events at or after offsets; unknown ones are left out.
+    """Return the timestamp of the first event at or after each offset.
 
-    Partitions without an event there, or without a response within the timeout, are left out too.
+    Partitions without such an event, or without a response within the timeout, are left out.
     """
     if not offsets:
         return {}

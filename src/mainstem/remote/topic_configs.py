@@ -1,4 +1,4 @@
-"""Topic settings as configs of a server, which may be ours or any Kafka."""
+"""Converts topic settings to configs of a server (mainstem or Apache Kafka) and back."""
 
 import re
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from mainstem.kafka_protocol.topic_configs import NAME_OF, OWN_PREFIX, TOPIC_CON
 
 _POLICY = "cleanup.policy"
 _NOT_KNOWN = re.compile(r"(unknown|no setting)[^;]*mainstem\.", re.IGNORECASE)
-"""Kafka says: Unknown topic config name: mainstem.durability."""
+"""Matches the error of Apache Kafka for our configs: "Unknown topic config name: mainstem.…"."""
 _RETENTION = ("retention_ms", "retention_bytes")
 
 
 def to_kafka(settings: TopicSettings, names: Mapping[str, object]) -> dict[str, str]:
-    """Return the configs of the named settings; the number of partitions is not a config."""
+    """Return the named settings as topic configs, without the number of partitions."""
     configs = [NAME_OF[name] for name in names if name not in ("partitions", "kept")]
     if settings.compact and any(name in names for name in _RETENTION):
         # Kafka applies retention to a compacted topic only if cleanup.policy has delete, too.
@@ -27,7 +27,7 @@ def to_kafka(settings: TopicSettings, names: Mapping[str, object]) -> dict[str, 
 
 
 def from_kafka(entries: Mapping[str, str | None], partitions: int) -> TopicSettings:
-    """Return a topic's settings; for other Kafkas, the nearest equivalent."""
+    """Return a topic's settings from its configs; for Apache Kafka, the nearest equivalent."""
     found: dict[str, object] = {"partitions": partitions}
     if not any(name.startswith(OWN_PREFIX) for name in entries):
         # Kafka acknowledges from the replicas' memory and leaves fsync to the system.
@@ -51,7 +51,7 @@ def from_kafka(entries: Mapping[str, str | None], partitions: int) -> TopicSetti
 def explain_unknown_config(
     error: InvalidSetting, config: Mapping[str, str], address: str
 ) -> InvalidSetting:
-    """Return the error, in our words if the server does not know ``mainstem.*`` configs."""
+    """Return the error for a refused config; it tells if ``mainstem.*`` configs are unknown."""
     own = [name.removeprefix(OWN_PREFIX) for name in config if name.startswith(OWN_PREFIX)]
     if own and _NOT_KNOWN.search(str(error)):
         return InvalidSetting(

@@ -42,7 +42,7 @@ _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
 class Outgoing(NamedTuple):
-    """An event to send, with its topic and partition."""
+    """An event to send, with its topic and optional partition."""
 
     topic: str
     value: bytes | None
@@ -65,7 +65,7 @@ class TransactionalProducer:
         batch_bytes: int = _BATCH_BYTES,
         marks_topic: str | None = MARKS_TOPIC,
     ) -> None:
-        """Without a marks topic no marks are kept: batches are atomic, but may be written twice."""
+        """Without ``marks_topic``, no marks are stored: a batch is atomic, but may come twice."""
         self._cluster = cluster
         self._name = name
         self._fates = _Fates()
@@ -90,7 +90,7 @@ class TransactionalProducer:
     def take_over(self) -> str:
         """Fence the previous producer; return the mark of the last committed batch, or "".
 
-        Raises Fenced, now or in a later call, if another producer has taken over in turn.
+        Raises Fenced, now or in a later call, if another producer has fenced this one meanwhile.
         """
         marks, mark_at = self._marks, self._mark_at
         if mark_at is not None:
@@ -112,7 +112,7 @@ class TransactionalProducer:
     ) -> int:
         """Commit events and a mark in one transaction; return the number of events.
 
-        Their positions are added to ``positions``, in order if all are in one partition.
+        Appends the events' positions to ``positions``, in order if all are in one partition.
         """
         self._call(self._producer.begin_transaction)
         count, self._fates = 0, _Fates(positions)
@@ -147,7 +147,7 @@ class TransactionalProducer:
         return count
 
     def close(self) -> None:
-        """Close."""
+        """Close the producer."""
         if self._marks is not None:
             self._marks.close()
 
@@ -181,7 +181,7 @@ class TransactionalProducer:
         return core_error(error, self._cluster.address, topic=topic)
 
     def _abort(self) -> Fenced | None:
-        """Abort the transaction; returns Fenced if another producer took over."""
+        """Abort the transaction; returns Fenced if another producer has fenced this one."""
         try:
             self._producer.abort_transaction(self._cluster.timeout_s)
         except (KafkaException, SystemError) as error:
@@ -193,7 +193,7 @@ class TransactionalProducer:
         return self._fenced() if refused.code() in _REPLACED else None
 
     def _call(self, deed: Callable[..., T], *arguments: object) -> T:
-        """Call librdkafka, retrying retriable errors; others are raised as core errors."""
+        """Call ``deed``, retrying retriable errors; other errors are raised as core errors."""
         for _ in range(_TRIES):
             try:
                 return deed(*arguments)
@@ -216,15 +216,15 @@ class TransactionalProducer:
 
 
 class _Fates:
-    """Collects delivery reports; holds no reference to the producer, which would keep it alive."""
+    """Collects the delivery reports of a batch; has no reference that keeps the producer alive."""
 
     def __init__(self, positions: list[Position] | None = None) -> None:
         self._positions = positions
         self.lost: tuple[KafkaError, str] | None = None
-        """The first refusal, with its topic."""
+        """The first refused event's error and topic."""
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
-        """Record the delivery report of an event."""
+        """Record the delivery report of one event."""
         if error is None:
             if self._positions is not None:
                 self._positions.append(Position(message.partition() or 0, message.offset() or 0))
@@ -233,7 +233,7 @@ class _Fates:
 
 
 def give_up(producer: Producer, timeout_s: float) -> None:
-    """Purge a producer, so that it can be freed."""
+    """Purge a producer's queues and wait for its responses, so that it can be freed safely."""
     # A refusal that arrives during destruction would free txn_errstr twice in librdkafka.
     producer.purge()
     until = time.monotonic() + timeout_s
@@ -244,7 +244,7 @@ def give_up(producer: Producer, timeout_s: float) -> None:
 
 
 def _told(error: KafkaException | SystemError) -> KafkaError:
-    """Return the KafkaError behind an exception; after fatal errors callbacks raise SystemError."""
+    """Return the KafkaError behind an exception; after a fatal error that is a SystemError."""
     found: BaseException | None = error
     while isinstance(found, SystemError):
         found = found.__cause__
@@ -254,7 +254,7 @@ def _told(error: KafkaException | SystemError) -> KafkaError:
 
 
 def _make(cluster: Cluster, topic: str) -> None:
-    """Create the topic for marks, if it does not exist."""
+    """Create the topic that has the marks, if it does not exist."""
     administration = Admin(cluster)
     if topic not in administration.describe([topic]):
         try:

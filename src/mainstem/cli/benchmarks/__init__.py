@@ -1,1 +1,1 @@
-"""The measurements of ``mainstem bench``."""
+"""The measurements of the command ``mainstem bench``."""

@@ -1,4 +1,4 @@
-"""Measures the Python API (``mainstem.open``), beside raw files."""
+"""Measures the Python API (``mainstem.open``) in comparison with raw files."""
 
 import os
 import time
@@ -31,14 +31,14 @@ _TRIAL = 2000
 
 
 class Api:
-    """Measures the Python API on a new stem, and raw files beside it."""
+    """Measures the Python API on a new stem, alternating with raw files."""
 
     def __init__(self, stem: "Stem", directory: Path, seconds: float, rounds: int) -> None:
         self._stem = stem
         self._directory = directory
         self._rounds = rounds
         self._seconds = seconds / 14
-        """Time limit per measurement; there are about fourteen."""
+        """Time limit in seconds per measurement; there are about fourteen measurements."""
         self._turn_seconds = self._seconds / rounds / 2
         self._topics = 0
 

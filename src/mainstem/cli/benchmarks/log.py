@@ -1,4 +1,4 @@
-"""Measures the log on this machine: appends and reads, beside raw files.
+"""Measures appends and reads of the log on this machine, in comparison with raw files.
 
 How this works: a case is an event size, a batch size, a durability and a number of partitions.
 Encoded record batches are written by ``Log.append`` and read by ``Log.read``, as a head does it;
@@ -34,7 +34,7 @@ from mainstem.log.disk import DiskLog
 from mainstem.log.port import PartitionId
 
 MAX_BYTES = 96 * 1024 * 1024
-"""Maximum bytes written in one turn, which limits the disk space needed."""
+"""Maximum bytes written in one round, which limits the disk space needed."""
 READ_BYTES = 1024 * 1024
 FIRST_READ_BYTES = 32 * 1024 * 1024
 FIRST_READ_BATCHES = 20_000
@@ -49,7 +49,7 @@ Piece = tuple[PartitionId, bytearray]
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One case to measure."""
+    """One combination of sizes, durability and partitions to measure."""
 
     event_bytes: int
     batch_events: int
@@ -60,12 +60,12 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def bare_files(self) -> int:
-        """The number of raw files that give the same guarantee."""
+        """The number of raw files that give the same guarantee as the log."""
         return 1 if self.durability is Durability.FSYNC else self.partitions
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """The speed of one case: medians over the rounds."""
+    """The speed of one case, as medians over the rounds."""
 
     what: str
     event_bytes: int
@@ -75,17 +75,17 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 0
     events_s: int
     mb_s: float
-    """Millions of bytes of record batches per second,"""
+    """Speed of the log: millions of bytes of record batches per second."""
     raw_mb_s: float
-    """the same for bare files,"""
+    """Speed of raw files: millions of bytes per second."""
     ratio: float
-    """and the first divided by the second."""
+    """Speed of the log divided by that of raw files."""
     of_one: float | None = None
-    """The rate divided by that of one partition, if both were measured alternately."""
+    """The rate divided by that with one partition, if the two were measured alternately."""
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One round of a measurement: amount and time, of the log and of bare files."""
+    """One round of a measurement: the amount of data, and the times of log and raw files."""
 
     events: int
     size: int
@@ -94,7 +94,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 def cases(durabilities: Iterable[Durability] = Durability) -> list[Case]:
-    """Return every case: two event sizes, three batch sizes, 1 and 100 partitions."""
+    """Return all cases: two event sizes, three batch sizes, 1 and 100 partitions."""
     return [
         Case(event_bytes, batch_events, durability, partitions)
         for durability in durabilities
@@ -107,7 +107,7 @@ def cases(durabilities: Iterable[Durability] = Durability) -> list[Case]:
 def measure_log(
     directory: Path, seconds: float, rounds: int, durabilities: Sequence[Durability]
 ) -> Iterator[Measured]:
-    """Measure every case, in about ``seconds`` in total; yield each result when it is ready."""
+    """Measure all cases in about ``seconds`` in total; yield each result when it is ready."""
     log = DiskLog.open(directory / "log", now_ms=_now_ms)
     try:
         chosen = cases(durabilities)
@@ -129,7 +129,7 @@ def measure_log(
 
 
 def measure_first_read(directory: Path, case: Case, rounds: int) -> Measured:
-    """Measure reads of another process's data, whose blocks are verified at first read."""
+    """Measure reads of data that another process wrote: blocks are verified at the first read."""
     (batch, *_) = batches(case)
     count = min(FIRST_READ_BYTES // len(batch), FIRST_READ_BATCHES)
     log = DiskLog.open(directory, now_ms=_now_ms)
@@ -152,7 +152,7 @@ def measure_first_read(directory: Path, case: Case, rounds: int) -> Measured:
 
 
 def in_time(rounds: int, seconds: float) -> Iterator[int]:
-    """Yield round numbers; when the time is up, stop after at least two fifths of them."""
+    """Yield round numbers; when the time is up, stop if two fifths of the rounds are done."""
     until = time.perf_counter() + seconds
     for number in range(rounds):
         if number >= rounds * 2 // 5 and time.perf_counter() > until:
@@ -161,7 +161,7 @@ def in_time(rounds: int, seconds: float) -> Iterator[int]:
 
 
 def summary(what: str, case: Case, turns: Sequence[Turn], of_one: float | None = None) -> Measured:
-    """Return the medians of several turns."""
+    """Return the medians over several rounds."""
     return Measured(
         what=what,
         event_bytes=case.event_bytes,
@@ -178,21 +178,21 @@ def summary(what: str, case: Case, turns: Sequence[Turn], of_one: float | None =
 
 
 class Ground:
-    """A log, and a directory for raw files beside it."""
+    """Measures a log, and raw files in a directory beside it."""
 
     def __init__(self, log: DiskLog, directory: Path, seconds: float, rounds: int) -> None:
         self._log = log
         self._directory = directory
         self._seconds = seconds
-        """Time limit for one case."""
+        """Time limit in seconds for one case."""
         self._rounds = rounds
         self._turn_seconds = seconds / rounds / 5
-        """Time limit for one turn: four per round, and the same time again for creating and
-        deleting files.
+        """Time limit in seconds for a part of a round; each has four, and creating and deleting
+        files takes as long as one more.
         """
 
     def append_and_read(self, case: Case) -> Iterator[Measured]:
-        """Measure appends and reads of one case."""
+        """Measure the appends and the reads of one case."""
         pool = batches(case)
         gc.collect()
         count = self._count(case, pool)
@@ -208,7 +208,7 @@ class Ground:
         yield summary("read", case, reads)
 
     def one_and_many(self, event_bytes: int, batch_events: int) -> Iterator[Measured]:
-        """Measure acknowledged appends to one partition and to a hundred, in turns."""
+        """Measure acknowledged appends to one partition and to a hundred, alternately."""
         pair = [Case(event_bytes, batch_events, Durability.FSYNC, many) for many in (1, 100)]
         pool = batches(pair[0])
         count = max(self._count(pair[0], pool), 100)
@@ -226,7 +226,7 @@ class Ground:
             yield summary("acknowledged", case, turns[case.partitions], share)
 
     def waiting(self, case: Case) -> Measured:
-        """Measure threads that each append one batch and wait until it is durable."""
+        """Measure threads that append a batch each and wait until it is durable."""
         (batch, *_) = batches(case)
         trial = self._wait(case, batch, 5)
         each = max(5, int(self._turn_seconds / (trial.seconds / 5)))
@@ -242,7 +242,7 @@ class Ground:
             yield topic, bare
 
     def _count(self, case: Case, pool: list[bytearray]) -> int:
-        """Return how many batches fill a turn, within the limit of bytes."""
+        """Return how many batches fill a round's time, within ``MAX_BYTES``."""
         most = max(MAX_BYTES // len(pool[0]), 2)
         count = 2
         # One partition is enough for this: creating a hundred takes longer than a turn.
@@ -297,7 +297,7 @@ class Ground:
 
 
 class _Topic:
-    """A new topic of a log; it is deleted at the end, so that its data is not synced later."""
+    """A new topic of a log; it is deleted at the end, so that its data is not synced later on."""
 
     def __init__(self, log: DiskLog, case: Case) -> None:
         self._log = log
@@ -321,11 +321,11 @@ class _Topic:
         self._log.upkeep.tick()
 
     def work(self, pieces: Sequence[bytearray]) -> list[list[Piece]]:
-        """Spread batches over the partitions, in turn."""
+        """Distribute batches over the partitions, round robin."""
         return [[(each, piece)] for each, piece in zip(cycle(self.ids), pieces, strict=False)]
 
     def reads(self, batch_bytes: int) -> list[tuple[PartitionId, int, int]]:
-        """Return the reads that cover all data: partition, offset, length."""
+        """Return the reads that cover all data, each as partition, offset and length."""
         found = []
         for each in self.ids:
             offset, tail = 1, self._log.bounds(each).tail
@@ -337,7 +337,7 @@ class _Topic:
 
 
 def batches(case: Case) -> list[bytearray]:
-    """Build a few record batches of the same size, each in separate memory."""
+    """Return a few record batches of the same size, each in separate memory."""
     size = case.event_bytes * case.batch_events
     count = max(1, min(_POOL, MAX_IN_FLIGHT_BYTES // 4 // size))
     batch = build([Event(os.urandom(case.event_bytes))] * case.batch_events, now_ms=0)
@@ -345,12 +345,12 @@ def batches(case: Case) -> list[bytearray]:
 
 
 def in_flight(batch_bytes: int) -> int:
-    """Return the number of batches that may await durability."""
+    """Return how many batches may be waiting for durability at a time."""
     return max(2, min(MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES // batch_bytes))
 
 
 def in_threads(count: int, work: Callable[[], None]) -> float:
-    """Run the work in several threads at once; return how long it took."""
+    """Call ``work`` in several threads at once; return how many seconds that took."""
     ready = threading.Barrier(count + 1)
 
     def run() -> None:

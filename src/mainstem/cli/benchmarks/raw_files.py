@@ -10,7 +10,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class RawFiles:
-    """``count`` new files in a directory, which are removed at the end."""
+    """New files, ``count`` of them, in a directory; they are deleted at the end."""
 
     def __init__(self, directory: Path, count: int) -> None:
         self._paths = [directory / f"bare-{number}" for number in range(count)]
@@ -30,7 +30,7 @@ class RawFiles:
             path.unlink()
 
     def append(self, pieces: Sequence[Buffer], syncs: int) -> float:
-        """Write pieces round robin to the files, with ``syncs`` syncs in between."""
+        """Write buffers to the files in turn, with ``syncs`` syncs; return the seconds taken."""
         work = []
         ends = dict.fromkeys(self._fds, 0)
         for number, (fd, piece) in enumerate(zip(cycle(self._fds), pieces, strict=False)):
@@ -46,7 +46,7 @@ class RawFiles:
         return time.perf_counter() - began
 
     def read(self, lengths: Sequence[int], passes: int) -> float:
-        """Read all data in pieces of these lengths, ``passes`` times."""
+        """Read all data in pieces of these lengths, ``passes`` times; return the seconds taken."""
         work = []
         position, files = 0, cycle(self._fds)
         fd, size = next(files), 0

@@ -48,7 +48,7 @@ def machine() -> str:
 
 
 def write_section(page: Path, name: str, text: str) -> None:
-    """Replace the text between a page's markers of that name, or append it."""
+    """Replace the text between the markers ``name`` in a page; without markers, append it."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before = page.read_text() if page.exists() else "# Benchmarks of the log\n"
     head, found, rest = before.partition(begin)

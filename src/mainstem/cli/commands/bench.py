@@ -1,4 +1,4 @@
-"""``mainstem bench``: measures the log and the Python API, beside raw files."""
+"""``mainstem bench``: measures the log and the Python API in comparison with raw files."""
 
 import shutil
 import sys
@@ -119,7 +119,7 @@ def log(
 def measure(
     directory: Path, seconds: float, rounds: int, durabilities: Sequence[Durability]
 ) -> Iterator[Measured]:
-    """Measure the log, then the Python API, in about ``seconds`` in total."""
+    """Yield the measurements of the log, then of the Python API, in about ``seconds`` in total."""
     yield from measure_log(directory, seconds * (1 - API_SHARE), rounds, durabilities)
     with mainstem.open(directory / "stem") as stem:
         yield from Api(stem, directory, seconds * API_SHARE, rounds).measure(durabilities)
@@ -127,7 +127,7 @@ def measure(
 
 @contextmanager
 def own_directory(parent: Path) -> Iterator[Path]:
-    """Create a directory with enough space, and remove it at the end."""
+    """Create a temporary directory with enough space; it is removed at the end."""
     free = shutil.disk_usage(parent).free
     if free < NEEDED_BYTES:
         raise Refused(
@@ -151,7 +151,7 @@ def _page_section(results: Sequence[Measured], rounds: int, given: Sequence[str]
 
 
 def _watched(results: Iterator[Measured]) -> list[Measured]:
-    """Collect results, and show on a terminal which case is being measured."""
+    """Return the results; on a terminal, show which case is being measured."""
     found: list[Measured] = []
     shown = sys.stderr.isatty()
     for each in results:

@@ -37,16 +37,16 @@ from mainstem.core.event import Event, Position
 from mainstem.core.names import check_topic
 
 QUEUE = "mainstem.redrive"
-"""The queue on dead letters that stores the progress of redrives."""
+"""The queue on a dead-letter topic that stores which letters were redriven."""
 _NOTHING_LEFT = "no unsettled dead letters here"
 _LOCK_S = 30.0
 _MIN_RATE, _MAX_RATE = 0.0001, 1_000_000.0
 _AT_ONCE = 100
-"""Number of letters held in memory at a time."""
+"""Number of dead letters held in memory at a time."""
 _SAID = 10
-"""Number of letters that could not be published and are reported with the reason."""
+"""Number of dead letters that could not be published and are reported with the reason."""
 _NOTHING_GOES = (Closed, DamagedLog, StorageFailed, StorageFull, Unreachable)
-"""Errors after which no other letter can be published either."""
+"""Errors after which no other dead letter can be published either."""
 
 
 @click.group(
@@ -165,7 +165,7 @@ def redrive(
 
 
 class _Tally:
-    """The result of a redrive: published events by topic, and letters that were not published."""
+    """The result of a redrive: number of published events by topic, and the letters that failed."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
@@ -174,7 +174,7 @@ class _Tally:
 
     @contextmanager
     def one(self, letter: Event) -> Iterator[None]:
-        """Record a letter as left if it cannot be published; others may still be published."""
+        """Record a letter as failed if its event cannot be published; the redrive goes on."""
         self.seen += 1
         try:
             yield
@@ -227,7 +227,7 @@ def _dead_name(topic: str) -> str:
 
 
 def _dead(stem: Stem, topic: str) -> str:
-    """Return the dead-letter topic for a name."""
+    """Return the dead-letter topic for a topic, or for the dead-letter topic itself."""
     name = _dead_name(topic)
     if not stem.topics.list(name):
         raise NotFound(f"there are no dead letters of {topic}: no topic {name}")
@@ -247,7 +247,7 @@ def _queue(stem: Stem, name: str) -> QueueInfo | None:
 
 
 def _letters(stem: Stem, name: str, at_once: int = _AT_ONCE) -> Iterator[Event]:
-    """Yield the unsettled letters, without delivering any."""
+    """Yield the unsettled dead letters of a topic, without delivering them."""
     if _queue(stem, name) is None:
         yield from stem.subscribe(name, follow=False)
         return
@@ -258,7 +258,7 @@ def _letters(stem: Stem, name: str, at_once: int = _AT_ONCE) -> Iterator[Event]:
 
 
 def _tails(stem: Stem, name: str) -> dict[int, int]:
-    """Return the current ends of the partitions, as more letters may arrive meanwhile."""
+    """Return the end offset of each partition now, as more dead letters may arrive meanwhile."""
     return {each.partition: each.tail for each in stem.topics.show(name).partitions}
 
 
@@ -271,7 +271,7 @@ def _taken(stem: Stem, name: str, tails: Mapping[int, int]) -> Generator[Deliver
 
 
 def _paced(deliveries: Iterator[Delivery], rate: float | None, expected: int) -> Iterator[Delivery]:
-    """Yield deliveries at a rate; wait before each is taken, as its lock runs from then on."""
+    """Yield ``rate`` deliveries per second; waits before fetching each, as its lock starts then."""
     begun = time.monotonic()
     for number in count():
         if rate is not None and number < expected:
@@ -283,7 +283,7 @@ def _paced(deliveries: Iterator[Delivery], rate: float | None, expected: int) ->
 
 
 def _publish(stem: Stem, letter: Event, to: str | None) -> str:
-    """Publish the event of a letter, to its old partition if it goes back; return the topic."""
+    """Publish a letter's event, in its old topic to its old partition; return the topic."""
     target, event = _target(letter, to), _sent(letter, to)
     origin = origin_of(letter) if to is None else None
     publish = partial(stem.publish, target, event.value, key=event.key, headers=event.headers)
@@ -305,7 +305,7 @@ def _target(letter: Event, to: str | None) -> str:
 
 
 def _sent(letter: Event, to: str | None) -> Event:
-    """Return the event to publish for a letter; in a dead-letter topic it keeps its headers."""
+    """Return the event to publish for a letter; for a dead-letter topic it keeps its headers."""
     event = revived(letter)
     is_letter = to is not None and to.endswith(SUFFIX) and origin_of(event) is None
     return letter if is_letter else event

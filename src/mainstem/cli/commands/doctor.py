@@ -33,11 +33,11 @@ SYNCS = 20
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One check and its result."""
+    """A check of ``doctor``, with its result."""
 
     check: str
     state: Literal["ok", "warn", "fail", "none"]
-    """``none``: missing, but not needed."""
+    """The result; ``none``: it is missing, but not needed."""
     found: str
     advice: str = ""
 
@@ -67,7 +67,7 @@ def doctor(ctx: click.Context, form: Format | None, at: str | None) -> None:
 
 
 def machine() -> Iterator[Check]:
-    """Check Python, packages and limits, and the requirements of Spark."""
+    """Check Python, packages and limits, and what Spark requires."""
     version = platform.python_version()
     old = sys.version_info < LEAST_PYTHON
     advice = f"install Python {'.'.join(map(str, LEAST_PYTHON))} or newer" if old else ""
@@ -86,7 +86,7 @@ def _limits(soft: int, hard: int) -> str:
 
 
 def packages() -> Iterator[Check]:
-    """Check mainstem and its requirements."""
+    """Check that the packages that mainstem requires are installed; report their versions."""
     yield Check("mainstem", "ok", metadata.version("mainstem"))
     for requirement in metadata.requires("mainstem") or ():
         if "extra ==" in requirement:
@@ -120,7 +120,7 @@ def spark() -> Iterator[Check]:
 
 
 def storage(directory: Path) -> Iterator[Check]:
-    """Check the data directory, its disk, and how long a sync takes there."""
+    """Check the data directory, its disk, and the duration of a sync there."""
     there = directory.absolute()
     while not there.exists():
         there = there.parent
@@ -161,7 +161,7 @@ def data_directory(directory: Path) -> Check:
 
 
 def sync_latency(directory: Path, now: Callable[[], float] = time.perf_counter) -> Check:
-    """Measure the sync that an acknowledged event of an ``fsync`` topic waits for."""
+    """Measure the duration of a sync: an acknowledged event of an ``fsync`` topic waits for one."""
     times_ms = []
     with tempfile.TemporaryFile(dir=directory, prefix=".mainstem-doctor-") as file:
         for _ in range(SYNCS):

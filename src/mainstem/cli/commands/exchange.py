@@ -27,7 +27,7 @@ from mainstem.heads.amqp091.adapter.topology.declared import DestinationKind
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 _DEFAULT_VHOST = "/"
 _DEFAULT = "(default)"
-"""How the default exchange, whose name is empty, is displayed."""
+"""The name displayed for the default exchange, whose real name is empty."""
 
 
 @click.group(
@@ -107,7 +107,7 @@ Bind = Callable[[ChangeBinding, Format | None, str | None], None]
 
 
 def _binding_options(command: Bind) -> Callable[..., None]:
-    """Add the arguments and options that make a binding, which the command is given."""
+    """Add to a command the arguments and options for a binding; it is called with the binding."""
 
     @wraps(command)
     def decided(
@@ -196,7 +196,7 @@ def _carry_out(
 
 
 def _arguments(given: tuple[str, ...]) -> dict[str, object]:
-    """Parse arguments as a client would send them: numbers and booleans by type, others as text."""
+    """Parse binding arguments to the types that AMQP clients send: number, boolean, or text."""
     found: dict[str, object] = {}
     for each in given:
         name, equals, text = each.partition("=")

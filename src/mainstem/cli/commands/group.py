@@ -1,4 +1,4 @@
-"""``mainstem group``: list and show groups, their lag, move their cursors, delete them."""
+"""``mainstem group``: list and show groups and their lag, set their offsets, delete them."""
 
 from collections.abc import Iterable
 

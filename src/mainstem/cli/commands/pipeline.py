@@ -239,7 +239,7 @@ def _address(at: str | None) -> str:
 
 
 def _check_answers(address: str) -> None:
-    """Raise Unreachable if no server answers there: Spark would take minutes to report that."""
+    """Raise Unreachable if no server responds; Spark would take minutes to report that."""
     from mainstem.remote.admin import Admin  # noqa: PLC0415 - slow to load
     from mainstem.remote.cluster import Cluster  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""``mainstem pub``: events from arguments, files or a pipe into a topic."""
+"""``mainstem pub``: publishes events from arguments, files or a pipe."""
 
 import os
 import select
@@ -23,7 +23,7 @@ from mainstem.core.event import Event, Headers
 
 Shaped = list[bytes | Event | None]
 Shape = Callable[[list[bytes]], Shaped]
-"""Turns pieces of input into events."""
+"""Turns pieces of input into values or events to publish."""
 
 
 @click.command(
@@ -157,7 +157,7 @@ def pub(
 
 
 class Publishing:
-    """One run of ``pub``: the topic, and how many more events to publish."""
+    """One run of ``pub``: publishes to one topic, and stops at ``--count``."""
 
     def __init__(
         self,
@@ -173,11 +173,11 @@ class Publishing:
         self._published = 0
 
     def pieces(self, shape: Shape, pieces: list[bytes]) -> None:
-        """Publish pieces that are already in memory."""
+        """Publish pieces of input that are already in memory."""
         self._publish(shape, iter([pieces]))
 
     def stream(self, shape: Shape, descriptor: int, delimiter: bytes) -> None:
-        """Publish a stream, burst by burst."""
+        """Publish the input from a file descriptor: all that is available at a time."""
         limit = self._topic.settings.max_batch_bytes
         splitter = StreamSplitter(descriptor, delimiter, limit)
         while not splitter.ended and self._left != 0:
@@ -191,7 +191,7 @@ class Publishing:
             say(f"at least {self._published:,} events were published before this error:")
 
     def done(self) -> None:
-        """Report how many events are safe, even if not all are."""
+        """Report how many events were published, also after an error."""
         self._progress.count = self._published
         durability = self._topic.settings.durability
         self._progress.done(f" to {self._topic.name} ({durability}, 1 copy)")
@@ -228,7 +228,7 @@ def _topic(stem: Stem, name: str, create: bool, quiet: bool) -> TopicInfo:
 
 
 def _await_input() -> None:
-    """Wait for the first input before locking the data directory: the producer may need it."""
+    """Wait for input before the data directory is locked: the program at the pipe may need it."""
     if not sys.stdin.isatty():
         select.select([sys.stdin], [], [])
 

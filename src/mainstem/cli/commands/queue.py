@@ -233,7 +233,7 @@ def remove(names: tuple[str, ...], vhost: str | None, yes: bool, at: str | None)
 
 
 def _headers(event: Event, form: Format | None) -> dict[str, object]:
-    """Return the headers for the table; other formats have them in the envelope."""
+    """Return the headers as a table shows them; in other formats the envelope has them."""
     if chosen(form) != "table":
         return {}
     shown = ((name, None if value is None else _short(value)) for name, value in event.headers)
@@ -241,7 +241,7 @@ def _headers(event: Event, form: Format | None) -> dict[str, object]:
 
 
 def event_row(event: Event, form: Format | None) -> dict[str, object]:
-    """Return an event as a row: a complete envelope for JSON, a shortened view for a table."""
+    """Return an event as a row: for JSON the complete envelope, for a table a short form."""
     if chosen(form) != "table":
         row: dict[str, object] = msgspec.to_builtins(envelope(event))
         return row

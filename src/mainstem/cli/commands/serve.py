@@ -39,7 +39,7 @@ _PROMISES = {
 
 
 def _listen_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add a flag for every head: its listen address."""
+    """Add to a command a flag for every protocol head: its listen address."""
     for head in reversed(HEADS):
         default = head.settings.listen
         if head.auto is not None and default == "auto":
@@ -120,7 +120,7 @@ def serve(
 
 
 def _introduction(running: "Running") -> Iterator[str]:
-    """Yield the lines that say what is served, how to connect, and the durability."""
+    """Yield the lines printed at start: what is served, how to connect, and the durability."""
     node = running.node
     where = "a log in memory" if node.path is None else str(node.path)
     yield f"mainstem {__version__} serves {where}, ready after {running.started_ms} ms"

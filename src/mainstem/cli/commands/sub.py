@@ -161,9 +161,9 @@ def sub(
 
 
 class Printing:
-    """One run of ``sub``: prints events, and only then counts them as read.
+    """One run of ``sub``: prints events, then commits their offsets.
 
-    A group's cursors are committed after the events before them have been written: at least once a
+    A group's offsets are committed after the events before them have been written: at least once a
     second while events arrive, and before every wait. So an interrupt never loses an event, and
     repeats none while the command waits.
     """
@@ -179,7 +179,7 @@ class Printing:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.timed_out = False
-        """Whether it ended because no event arrived in time."""
+        """Whether printing ended because no event arrived within the timeout."""
         self._subscription = subscription
         self._render = render
         self._until_ms = None if until is None else round(until.timestamp() * 1000)
@@ -193,9 +193,9 @@ class Printing:
         self._reader_left = False
 
     def run(self, *, count: int | None, timeout: float | None, end: bool) -> int:
-        """Print until the end, the count, the timeout, or the end of the reader.
+        """Print until the end, the count or the timeout is reached, or stdout's reader is gone.
 
-        Return the number of events.
+        Return the number of printed events.
         """
         printed = 0
         if not end:
@@ -302,7 +302,7 @@ def _render(
 def _told_what_is_missing(
     stem: Stem, topics: tuple[str, ...], *, waits: bool, quiet: bool
 ) -> Iterator[None]:
-    """Report patterns that match no topic; with ``-e``, raise if none matches."""
+    """Report patterns that match no topic; with ``-e``, raise if no pattern matches."""
     missing = [each for each in topics if is_pattern(each) and not stem.topics.list(each)]
     if missing and not waits and len(missing) == len(topics):
         raise NotFound(f"no topic matches {' '.join(missing)} (mainstem topic ls lists them)")

@@ -1,4 +1,4 @@
-"""Realistic events for the sample of ``./run``: page views, purchases, sensor readings."""
+"""Realistic events for the demo of ``./run``: page views, purchases, sensor readings."""
 
 import json
 import math
@@ -16,7 +16,7 @@ _SENSORS = ("boiler", "cellar", "roof", "greenhouse")
 
 
 def sample_events(chance: random.Random, now: datetime) -> Iterator[tuple[str, Event]]:
-    """Yield the events of a tenth of a second, each with its topic."""
+    """Yield the events of 0.1 seconds, each with its topic."""
     visitors = max(1, round(5 + 3 * math.sin(now.timestamp() / 20)))
     for _ in range(visitors):
         visitor = f"visitor-{chance.randrange(400)}"

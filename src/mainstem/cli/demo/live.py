@@ -1,4 +1,4 @@
-"""What ``./run`` starts: a server, a generator of events, a pipeline, and its tables, live.
+"""The demo that ``./run`` starts: a server, a generator of events, a pipeline, its tables, live.
 
 Without Java, or without Spark, it says so and serves the log alone.
 """
@@ -39,7 +39,7 @@ _TURN_S = 0.1
 _PATIENCE_S = 60
 _CATCH_UP_S = 30
 _SERVES = re.compile(r"Kafka +(\S+:\d+) .*stop", re.DOTALL)
-"""The server's output when it is ready."""
+"""Matches the server's output once it is ready."""
 _CLEAR = "\x1b[2J\x1b[H"
 
 
@@ -68,7 +68,7 @@ def main(directory: str, seconds: float | None, kafka: str) -> None:
 
 
 class Stop:
-    """Whether a signal asked to stop; a second signal stops without waiting for the batch."""
+    """Whether signals asked to stop; a second signal stops without waiting for the batch."""
 
     def __init__(self) -> None:
         self.asked, self.hurry = threading.Event(), threading.Event()
@@ -91,7 +91,7 @@ class Stop:
 
 @contextmanager
 def _server(arguments: Sequence[str], stop: Stop) -> Iterator[tuple[str, int]]:
-    """Run a server, and show its output; yields its address and the pipe whose end stops it."""
+    """Run a server; yields its address, and the pipe whose end stops it."""
     stdin, lifeline = os.pipe()
     with tempfile.TemporaryFile() as said:
         command = [*_CHILD, *arguments]
@@ -122,7 +122,7 @@ def _address(server: "subprocess.Popen[bytes]", said: int, stop: Stop) -> str:
 
 
 class Generator:
-    """Publishes sample events from a thread of its own."""
+    """Publishes sample events in a thread."""
 
     def __init__(self, address: str) -> None:
         self.counts = dict.fromkeys(TOPICS, 0)
@@ -138,7 +138,7 @@ class Generator:
         self._thread.start()
 
     def close(self) -> None:
-        """Publish no more."""
+        """Stop publishing."""
         self._stop.set()
         self._thread.join()
         self._stem.close()
@@ -188,7 +188,7 @@ def _wait(runs: "subprocess.Popen[bytes]", stop: Stop) -> None:
 
 
 def introduction(address: str, directory: str, work: Path) -> str:
-    """Return how to connect to the sample's server, and where its files are."""
+    """Return the text that tells how to connect to the demo's server, and where its files are."""
     program = Path(sys.executable).with_name("mainstem")
     lines = [
         f"mainstem serves {Path(directory).resolve()} at {address}",
@@ -201,7 +201,7 @@ def introduction(address: str, directory: str, work: Path) -> str:
 
 
 def rows_for(height: int, tables: int) -> int:
-    """Return how many rows of each table fit on a terminal below the introduction."""
+    """Return how many rows of each table fit on the terminal, below the introduction."""
     # Each table has two titles and an empty line.
     return min(6, max(1, (height - 7) // tables - 3))
 
@@ -214,7 +214,7 @@ def _show(
     seconds: float | None,
     runs: "subprocess.Popen[bytes]",
 ) -> int:
-    """Show the tables until the end, then a summary; return the exit code."""
+    """Show the tables until the demo ends, then a summary; return the exit code."""
     os.chdir(work)
     pipeline = load(_TABLES, "sample")
     until = time.monotonic() + seconds if seconds else float("inf")

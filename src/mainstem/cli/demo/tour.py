@@ -1,6 +1,6 @@
 """A tour of the embedded log in the terminal: publish, fan-out, share, kill -9 and recover.
 
-Everything happens in a directory of its own, which is removed at the end.
+Everything is in a temporary directory, which is removed at the end.
 """
 
 import os
@@ -27,7 +27,7 @@ WRITER_TOPIC = "payments"
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tour; ``write DIR`` is the writer that the last part kills."""
+    """Run the tour; with ``write DIR``, be the writer process that the last part kills."""
     if arguments[:1] == ["write"]:
         _write_until_killed(Path(arguments[1]))
     if arguments:
@@ -145,7 +145,7 @@ def _kill_and_recover(directory: Path) -> int:
 
 
 def _acknowledged_before_kill(directory: Path) -> dict[tuple[int, int], str]:
-    """Run a writer, kill it with SIGKILL, and return what it had acknowledged before."""
+    """Run a writer, kill it with SIGKILL, and return the events it had acknowledged before."""
     command = [sys.executable, "-m", "mainstem.cli.demo.tour", "write", str(directory)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout

@@ -1,1 +1,1 @@
-"""The async API: the same stems for an event loop."""
+"""The async API: logs and servers (``AsyncStem``) for programs with an event loop."""

@@ -1,4 +1,4 @@
-"""Administration of topics, groups and queues from an event loop: the calls run in a thread."""
+"""Administration of topics, groups and queues from an event loop: each call runs in a thread."""
 
 import asyncio
 from functools import partial
@@ -9,7 +9,7 @@ from mainstem.client.stem import Groups, Queues, Topics
 
 
 class ThreadedTopics(Threaded[Topics]):
-    """Implements ``AsyncTopics``."""
+    """Implements ``AsyncTopics``, the topic operations for an event loop."""
 
     async def create(self, name: str, *, exist_ok: bool = False, **settings: object) -> TopicInfo:
         """Create a topic; settings are those of ``TopicSettings``."""
@@ -17,7 +17,7 @@ class ThreadedTopics(Threaded[Topics]):
         return await asyncio.to_thread(create)
 
     async def alter(self, name: str, **settings: object) -> TopicInfo:
-        """Change settings; partitions may only grow."""
+        """Change settings of a topic; its number of partitions can only be increased."""
         return await asyncio.to_thread(partial(self._blocking.alter, name, **settings))
 
     list = in_thread(Topics.list)
@@ -27,7 +27,7 @@ class ThreadedTopics(Threaded[Topics]):
 
 
 class ThreadedGroups(Threaded[Groups]):
-    """Implements ``AsyncGroups``."""
+    """Implements ``AsyncGroups``, the group operations for an event loop."""
 
     list = in_thread(Groups.list)
     show = in_thread(Groups.show)
@@ -36,7 +36,7 @@ class ThreadedGroups(Threaded[Groups]):
 
 
 class ThreadedQueues(Threaded[Queues]):
-    """Implements ``AsyncQueues``."""
+    """Implements ``AsyncQueues``, the queue operations for an event loop."""
 
     list = in_thread(Queues.list)
     show = in_thread(Queues.show)

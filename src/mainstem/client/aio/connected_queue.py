@@ -1,4 +1,4 @@
-"""A queue of a server, for an event loop: a thread makes the blocking calls."""
+"""A queue on a server, for an event loop: a thread makes the blocking calls."""
 
 import asyncio
 import time
@@ -22,18 +22,18 @@ T = TypeVar("T")
 
 
 class AsyncConnectedDelivery(Threaded[ConnectedDelivery], AsyncExits):
-    """One event handed to one consumer; the rules are those of ``Delivery``, over the network."""
+    """A delivery: one event handed to one consumer, to be settled. See ``Delivery``."""
 
     __slots__ = ()
 
     @property
     def blocking(self) -> ConnectedDelivery:
-        """The same delivery, for use from other threads."""
+        """The blocking version of this delivery, for use from other threads."""
         return self._blocking
 
     @property
     def event(self) -> Event:
-        """The event."""
+        """The delivered event."""
         return self._blocking.event
 
     @property
@@ -47,11 +47,11 @@ class AsyncConnectedDelivery(Threaded[ConnectedDelivery], AsyncExits):
     reject = in_thread(ConnectedDelivery.reject)
 
     def renew(self) -> NoReturn:
-        """Refuse: locks cannot be renewed over the network."""
+        """Raise Unsupported, because locks cannot be renewed over the network."""
         self._blocking.renew()
 
     async def __aenter__(self) -> Event:
-        """Return the event."""
+        """Return the delivered event; the end of the block acks or nacks it."""
         return self._blocking.event
 
     async def _leave(self, error: BaseException | None) -> None:
@@ -70,11 +70,11 @@ class AsyncConnectedQueue(AsyncClosing):
         self._worker: Worker[list[ConnectedDelivery]] = Worker("mainstem-queue")
         self._queue: ConnectedQueue | None = None
         self._taken: deque[ConnectedDelivery] = deque()
-        """Deliveries fetched for a task that was then cancelled."""
+        """Deliveries fetched for a task that was cancelled; the next call returns them."""
         self._closed = False
 
     def __aiter__(self) -> AsyncIterator[AsyncConnectedDelivery]:
-        """Iterate."""
+        """Return this iterator."""
         return self
 
     async def __anext__(self) -> AsyncConnectedDelivery:
@@ -94,14 +94,14 @@ class AsyncConnectedQueue(AsyncClosing):
     async def poll_many(
         self, limit: int = 100, timeout: float | None = None
     ) -> list[AsyncConnectedDelivery]:
-        """Return the available deliveries, at most ``limit``; waits for the first."""
+        """Return the available deliveries, at most ``limit``; waits until there is one."""
         check_limit(limit)
         return await self._next(limit, timeout)
 
     async def ack_many(self, deliveries: Iterable[AsyncDelivery]) -> None:
         """Ack deliveries of this queue object together; durable on return.
 
-        Raises StaleDelivery and InvalidSetting as the blocking version does.
+        Raises StaleDelivery and InvalidSetting as ``Queue.ack_many`` does.
         """
         # The blocking queue refuses objects that are not deliveries.
         given = [cast(Delivery, getattr(each, "blocking", each)) for each in deliveries]
@@ -111,7 +111,7 @@ class AsyncConnectedQueue(AsyncClosing):
         await asyncio.to_thread(queue.ack_many, given)
 
     async def close(self) -> None:
-        """Leave the queue; unsettled deliveries are redelivered at once, and count."""
+        """Close; unsettled events are redelivered at once, and count towards ``max_deliveries``."""
         if self._closed:
             return
         self._closed = True
@@ -161,7 +161,7 @@ class AsyncConnectedQueue(AsyncClosing):
         return queue.poll_many(limit, wait_s)
 
     def _opened(self) -> ConnectedQueue:
-        """Return the blocking queue; the first call creates it; runs in the thread."""
+        """Return the blocking queue, which the first call creates; runs in the worker thread."""
         if self._queue is None:
             self._queue = self._make()
             if self._closed:

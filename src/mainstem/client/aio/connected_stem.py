@@ -28,11 +28,11 @@ from mainstem.core.event import Event, Position
 T = TypeVar("T")
 
 _CHUNK = 10_000
-"""Events of an async iterable that are published together."""
+"""Number of events of an async iterable that are published together."""
 
 
 class AsyncConnectedStem(LoopStem[ConnectedStem, AsyncConnectedSubscription, AsyncConnectedQueue]):
-    """A stem on a server, for one event loop."""
+    """An ``AsyncStem`` on a server."""
 
     def __init__(self, stem: ConnectedStem) -> None:
         super().__init__(stem)

@@ -1,4 +1,4 @@
-"""A subscription to a server, for an event loop: a thread makes the blocking calls."""
+"""A subscription to topics on a server, for an event loop: a thread makes the blocking calls."""
 
 import asyncio
 import time
@@ -13,7 +13,9 @@ from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 
 _AHEAD = 500
-"""Events fetched at a time without a group; with a group, fetching marks earlier ones finished."""
+"""Without a group, the number of events fetched at a time. With one it would be too many, as each
+fetch counts the earlier events as finished.
+"""
 
 
 class AsyncConnectedSubscription(AsyncClosing):
@@ -25,11 +27,11 @@ class AsyncConnectedSubscription(AsyncClosing):
         self._worker: Worker[list[Event] | None] = Worker("mainstem-subscription")
         self._subscription: ConnectedSubscription | None = None
         self._taken: deque[Event] = deque()
-        """Events fetched and not yet returned."""
+        """Events that were fetched and will be returned by the next calls."""
         self._closed = self._ended = False
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        """Iterate."""
+        """Return this iterator."""
         return self
 
     async def __anext__(self) -> Event:
@@ -46,12 +48,12 @@ class AsyncConnectedSubscription(AsyncClosing):
         return events[0] if events else None
 
     async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the available events, at most ``limit``; waits for the first."""
+        """Return the available events, at most ``limit``; waits until there is one."""
         self._check_open()
         return await self._next(max(1, limit), timeout)
 
     async def commit(self) -> None:
-        """Commit the group's cursors after the last event returned; durable on return."""
+        """Commit the group's offsets up to the last event returned; durable on return."""
         if self._subscription is None:
             return
         if self._worker.taking is not None:
@@ -67,11 +69,11 @@ class AsyncConnectedSubscription(AsyncClosing):
 
     @property
     def missed(self) -> int:
-        """Events that were deleted before this subscription could read them."""
+        """Number of events that were deleted before this subscription could read them."""
         return 0 if self._subscription is None else self._subscription.missed
 
     async def close(self) -> None:
-        """Leave the group; events returned count as finished, and auto-commit commits them."""
+        """Leave the group; auto-commit commits the offsets up to the last event returned."""
         await self._leave(None)
 
     async def _leave(self, error: BaseException | None) -> None:
@@ -119,7 +121,7 @@ class AsyncConnectedSubscription(AsyncClosing):
         return [self._taken.popleft() for _ in range(min(limit, len(self._taken)))]
 
     def _wait(self, limit: int, wait_s: float) -> list[Event] | None:
-        """Poll in the thread; the first call creates the subscription."""
+        """Poll for events in the worker thread; the first call creates the subscription."""
         if self._subscription is None:
             self._subscription = self._make()
         if self._closed:

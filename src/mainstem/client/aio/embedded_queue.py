@@ -16,7 +16,7 @@ from mainstem.core.event import Event
 
 
 class AsyncEmbeddedDelivery(DeliveredEvent, AsyncExits):
-    """One event handed to one consumer; the rules are those of ``Delivery``."""
+    """A delivery: one event handed to one consumer, to be settled. See ``Delivery``."""
 
     __slots__ = ()
 
@@ -29,15 +29,15 @@ class AsyncEmbeddedDelivery(DeliveredEvent, AsyncExits):
         await self._settle(Outcome.NACK, delay_s, reason, wait=wait)
 
     async def release(self, *, wait: bool = True) -> None:
-        """Return the event unprocessed: this delivery does not count."""
+        """Put the event back into its queue; does not count towards ``max_deliveries``."""
         await self._settle(Outcome.RELEASE, wait=wait)
 
     async def reject(self, reason: str = "", *, wait: bool = True) -> None:
-        """Make the event a dead letter at once."""
+        """Move the event to the dead letters at once, without a redelivery."""
         await self._settle(Outcome.REJECT, 0.0, reason, wait=wait)
 
     async def __aenter__(self) -> Event:
-        """Return the event."""
+        """Return the delivered event; the end of the block acks or nacks it."""
         return self._held.given.event
 
     async def _leave(self, error: BaseException | None) -> None:
@@ -64,7 +64,7 @@ class AsyncEmbeddedQueue(AsyncClosing):
         return self._consumer.id
 
     def __aiter__(self) -> AsyncIterator[AsyncEmbeddedDelivery]:
-        """Iterate."""
+        """Return this iterator."""
         return self
 
     async def __anext__(self) -> AsyncEmbeddedDelivery:
@@ -82,7 +82,7 @@ class AsyncEmbeddedQueue(AsyncClosing):
     async def poll_many(
         self, limit: int = 100, timeout: float | None = None
     ) -> list[AsyncEmbeddedDelivery]:
-        """Return the available deliveries, at most ``limit``; waits for the first."""
+        """Return the available deliveries, at most ``limit``; waits until there is one."""
         self._consumer.check_open()
         check_limit(limit)
         return await self._take(limit, timeout)
@@ -99,7 +99,7 @@ class AsyncEmbeddedQueue(AsyncClosing):
             raise error
 
     async def close(self) -> None:
-        """Release unsettled deliveries: they are redelivered at once, and do not count.
+        """Close; unsettled events are redelivered, and do not count towards ``max_deliveries``.
 
         Settlements with ``wait=False`` are durable on return; raises the error of one that failed.
         """

@@ -1,6 +1,6 @@
 """The async version of ``mainstem.open``.
 
-Appending is fast, and runs on the event loop. Durability, room in a full topic, and new events at
+Appending is fast, and runs on the event loop. Durability, space in a full topic, and new events at
 the tail are awaited, without a thread. Closing, and administration of topics and groups, may touch
 many files, so they run in a thread.
 """
@@ -23,7 +23,7 @@ from mainstem.core.event import Event, Position
 
 
 class AsyncEmbeddedStem(LoopStem[EmbeddedStem, AsyncEmbeddedSubscription, AsyncEmbeddedQueue]):
-    """A stem for one event loop."""
+    """An ``AsyncStem`` on the log of this process."""
 
     async def _publish(self, topic: str, event: Event, partition: int | None) -> Position:
         answer = self._stem.try_publish(topic, event, partition)

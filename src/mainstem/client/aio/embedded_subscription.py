@@ -18,7 +18,7 @@ from mainstem.core.event import Event
 T = TypeVar("T")
 
 _IN_A_ROW = 256
-"""Events returned in a row before yielding to the event loop."""
+"""Number of events returned in a row before other tasks of the event loop may run."""
 
 
 class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
@@ -33,7 +33,7 @@ class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
         self.feed = Feed(broker, options, self._wakeup.wake, now_ms)
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        """Iterate."""
+        """Return this iterator."""
         return self
 
     async def __anext__(self) -> Event:
@@ -49,20 +49,20 @@ class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
         return await self._next(self.feed.take, timeout)
 
     async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the available events, at most ``limit``; waits for the first."""
+        """Return the available events, at most ``limit``; waits until there is one."""
         self._check_open()
         return await self._next(partial(self.feed.take_many, max(1, limit)), timeout) or []
 
     async def commit(self) -> None:
-        """Commit the group's cursors after the last event returned; durable on return."""
+        """Commit the group's offsets up to the last event returned; durable on return."""
         await until_durable(self.feed.commit())
 
     async def close(self) -> None:
-        """Leave the group; events returned count as finished, and auto-commit commits them."""
+        """Leave the group; auto-commit commits the offsets up to the last event returned."""
         await self._leave(None)
 
     def stem_closes(self, *, failed: bool) -> None:
-        """Close on behalf of the stem: the task's current event is not finished."""
+        """Close because the stem closes; the event that the task is processing stays unfinished."""
         self.feed.close(finished=False)
 
     async def _leave(self, error: BaseException | None) -> None:

@@ -24,20 +24,20 @@ Q = TypeVar("Q", bound=AsyncQueue)
 
 
 class LoopStem(AsyncClosing, Generic[B, S, Q]):
-    """A stem for one event loop, over a blocking one."""
+    """Base class of async stems; wraps a blocking stem."""
 
     def __init__(self, stem: B) -> None:
         self._stem = stem
         self.topics = ThreadedTopics(stem.topics)
-        """Create, list, show, alter, delete, trim."""
+        """Operations on topics: create, list, show, alter, delete, trim."""
         self.groups = ThreadedGroups(stem.groups)
-        """List, show, seek, delete."""
+        """Operations on consumer groups: list, show, seek, delete."""
         self.queues = ThreadedQueues(stem.queues)
-        """List, show, peek, delete."""
+        """Operations on queues: list, show, peek, purge, move, delete."""
 
     @property
     def blocking(self) -> B:
-        """The same stem, for use from other threads."""
+        """The blocking stem of the same log, for use from other threads."""
         return self._stem
 
     async def publish(
@@ -115,7 +115,7 @@ class LoopStem(AsyncClosing, Generic[B, S, Q]):
         return self._queue(options)
 
     def writer(self, topic: str, *, name: str, partition: int | None = None) -> ThreadedWriter:
-        """Become the only writer of that name; the rules are those of ``Stem.writer``."""
+        """Open a fenced writer; the rules are those of ``Stem.writer``."""
         return ThreadedWriter(partial(self._stem.writer, topic, name=name, partition=partition))
 
     async def close(self) -> None:

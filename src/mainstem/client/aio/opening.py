@@ -1,4 +1,4 @@
-"""``mainstem.aio.open`` and ``mainstem.aio.connect``: stems that are opened in a thread."""
+"""``mainstem.aio.open`` and ``mainstem.aio.connect``; a thread does the opening."""
 
 import asyncio
 import os
@@ -50,23 +50,23 @@ S = TypeVar("S", bound=_Opened)
 
 
 class Opening(AsyncExits, Generic[S]):
-    """A stem that is about to be opened."""
+    """What ``open`` and ``connect`` return: awaiting or entering it opens the stem."""
 
     def __init__(self, make: Callable[[], S]) -> None:
         self._make = make
         self._stem: S | None = None
 
     def __await__(self) -> Generator[object, None, S]:
-        """Return the open stem."""
+        """Open the stem and return it."""
         return self._open().__await__()
 
     async def __aenter__(self) -> S:
-        """Return the open stem."""
+        """Open the stem and return it."""
         self._stem = await self
         return self._stem
 
     async def _leave(self, error: BaseException | None) -> None:
-        """Close it."""
+        """Close the stem, if it was opened."""
         if self._stem is not None:
             await self._stem.__aexit__(type(error) if error else None, error, None)
 

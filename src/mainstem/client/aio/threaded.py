@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class CallsInThread(Protocol[B_co]):
-    """Can call methods of its blocking object in a thread."""
+    """Protocol of an async object that calls methods of a blocking object in a thread."""
 
     def _call(self, call: Callable[[B_co], R]) -> Awaitable[R]: ...
 
@@ -21,7 +21,7 @@ class CallsInThread(Protocol[B_co]):
 def in_thread(
     method: Callable[Concatenate[B, P], R],
 ) -> Callable[Concatenate[CallsInThread[B], P], Coroutine[object, object, R]]:
-    """Return the async version of a blocking method, with its signature and docstring."""
+    """Return an async version of a blocking method, with its signature and docstring."""
 
     @wraps(method)
     async def call(self: CallsInThread[B], /, *args: P.args, **named: P.kwargs) -> R:
@@ -32,7 +32,7 @@ def in_thread(
 
 
 class Threaded(Generic[B]):
-    """The async version of an object that may be used from any thread."""
+    """Base class: the async version of a blocking object that is thread-safe."""
 
     __slots__ = ("_blocking",)
 

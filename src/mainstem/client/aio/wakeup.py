@@ -1,4 +1,4 @@
-"""Wakes an event loop from other threads, on durability or new events."""
+"""Wakes an event loop from other threads, when an append is durable or new events arrived."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from mainstem.broker.door import Durable
 
 
 async def until_durable(durable: Durable, timeout_s: float | None = None) -> None:
-    """Await durability without a thread; raises its error; just returns on timeout."""
+    """Await an append's durability without a thread; raises its error, returns on timeout."""
     if not durable.done:
         loop = asyncio.get_running_loop()
         decided = loop.create_future()
@@ -21,20 +21,20 @@ async def until_durable(durable: Durable, timeout_s: float | None = None) -> Non
 
 
 class Wakeup:
-    """A signal from other threads that one task at a time awaits."""
+    """An event that other threads signal and that one task at a time awaits."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._rung: asyncio.Future[None] | None = None
 
     def arm(self) -> "asyncio.Future[None]":
-        """Return a future that ``wake`` completes; check for work again before awaiting it."""
+        """Return a future that ``wake`` completes; check for work before awaiting it."""
         self._loop = asyncio.get_running_loop()
         self._rung = self._loop.create_future()
         return self._rung
 
     def wake(self) -> None:
-        """Wake the waiting task, if there is one; from any thread."""
+        """Wake the waiting task, if there is one; may be called from any thread."""
         rung, loop = self._rung, self._loop
         if rung is not None and loop is not None:
             call_soon(loop, _settle, rung)
@@ -45,7 +45,7 @@ def call_soon(
     call: "Callable[[asyncio.Future[None]], None]",
     future: "asyncio.Future[None]",
 ) -> None:
-    """Call ``call`` on the loop, from any thread; does nothing if the loop is closed."""
+    """Run ``call(future)`` in the loop, from any thread; does nothing if the loop is closed."""
     try:
         loop.call_soon_threadsafe(call, future)
     except RuntimeError:

@@ -9,23 +9,23 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 SLICE_S = 0.5
-"""The longest blocking call, so that a program can end without closing everything."""
+"""Maximum duration of a blocking call, so that a program can end without closing everything."""
 
 
 class Worker(Generic[T]):
-    """Runs calls in a thread, in order."""
+    """A thread that runs calls in order."""
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, name)
         self.taking: asyncio.Future[T] | None = None
-        """The running call, which may belong to a cancelled task."""
+        """The call that is running; the task that began it may have been cancelled."""
 
     def run(self, call: Callable[[], R]) -> "asyncio.Future[R]":
         """Run a call in the thread."""
         return asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def take(self, call: Callable[[], T]) -> T:
-        """Return the result of ``call``, or of a call whose task was cancelled before."""
+        """Run ``call`` and return its result; or that of a call left by a cancelled task."""
         if self.taking is None:
             self.taking = self.run(call)
         try:
@@ -39,5 +39,5 @@ class Worker(Generic[T]):
         return found
 
     def end(self) -> None:
-        """End the thread after the pending calls."""
+        """Let the pending calls finish, and end the thread without waiting for that."""
         self._thread.shutdown(wait=False)

@@ -1,4 +1,4 @@
-"""A fenced writer for an event loop: a thread appends, in the order of the calls."""
+"""A fenced writer for an event loop: a thread makes the appends, in the order of the calls."""
 
 import asyncio
 from collections.abc import AsyncIterable, Callable
@@ -18,9 +18,9 @@ T = TypeVar("T")
 class ThreadedWriter(AsyncClosing):
     """Implements ``AsyncWriter``.
 
-    It fences the previous writer at ``async with`` or the first call.
+    It fences the previous writer of its name at ``async with`` or the first call.
 
-    An append whose task is cancelled is still made.
+    If the task of an append is cancelled, the events are appended nevertheless.
     """
 
     def __init__(self, make: Callable[[], Writer]) -> None:
@@ -41,7 +41,7 @@ class ThreadedWriter(AsyncClosing):
         return await self._call(lambda writer: writer.append_many(given))
 
     async def close(self) -> None:
-        """Stop appending; the name stays reserved until another writer takes it over."""
+        """Stop appending; another writer with the same name can be opened later."""
         if self._closed:
             return
         self._closed = True
@@ -57,7 +57,7 @@ class ThreadedWriter(AsyncClosing):
         await self.close()
 
     def _call(self, call: Callable[[Writer], T]) -> "asyncio.Future[T]":
-        """Run a call after the earlier ones; the first call creates the writer."""
+        """Run a call in the thread, after the earlier ones; the first call creates the writer."""
         if self._closed:
             raise Closed("the writer has been closed; open it again")
         return self._worker.run(lambda: call(self._opened()))

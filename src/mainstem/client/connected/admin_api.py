@@ -1,4 +1,4 @@
-"""The admin HTTP API of a server, as its client: queues, and operations by name."""
+"""Client of a server's admin HTTP API: queues, and operations by name."""
 
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 
 class NotThere(Exception):
-    """The server knows no such resource; carries the server's message."""
+    """The server knows no such topic, queue or other resource; carries the server's message."""
 
 
 def queues_at(port: AdminPort, timeout_s: float) -> tuple[QueueInfo, ...]:
-    """Return every queue and share group, through a server's admin port."""
+    """Return every queue and share group of the server with that admin port."""
     found = _get(port, timeout_s, "queues", {}, list[QueueState])
     return tuple(queue_info(each) for each in found)
 
@@ -34,7 +34,7 @@ def queues_at(port: AdminPort, timeout_s: float) -> tuple[QueueInfo, ...]:
 def events_at(
     port: AdminPort, timeout_s: float, topic: str, name: str, limit: int, after: Position | None
 ) -> tuple[QueuedEvent, ...]:
-    """Return the first unsettled events of a queue; fewer if they are large."""
+    """Return the first unsettled events of a queue, ``limit`` at most, fewer if they are large."""
     fields = {"topic": topic, "queue": name, "limit": str(min(limit, MAX_EVENTS))}
     if after is not None:
         fields["after"] = f"{after.partition}:{after.offset}"
@@ -51,16 +51,17 @@ def _event(topic: str, it: PeekedEvent) -> QueuedEvent:
 def read_at(
     port: AdminPort, timeout_s: float, operation: str, fields: Mapping[str, str], kind: type[T]
 ) -> T:
-    """Carry out a read-only operation of the admin API; raises as ``change_at`` does."""
+    """Call a read-only operation of the admin API; raises the errors of ``change_at``."""
     return _ask(port, timeout_s, "GET", operation, fields, None, kind)
 
 
 def change_at(
     port: AdminPort, timeout_s: float, operation: str, arguments: msgspec.Struct, kind: type[T]
 ) -> T:
-    """Carry out an operation of the admin API that changes something.
+    """Call an operation of the admin API that changes something.
 
-    Raises NotThere; OperationFailed for other refusals; Unreachable if the outcome is unknown.
+    Raises NotThere for a missing resource, OperationFailed for other refusals, and Unreachable if
+    it is unknown whether the operation was done.
     """
     return _ask(port, timeout_s, "POST", operation, {}, msgspec.json.encode(arguments), kind)
 

@@ -1,4 +1,4 @@
-"""A delivery of a queue of a server."""
+"""One delivery of a queue that is on a server."""
 
 from contextlib import suppress
 from typing import NoReturn, Protocol
@@ -11,10 +11,10 @@ from mainstem.remote.share_consumer import Verdict
 
 
 class Settles(Protocol):
-    """The queue object that a delivery belongs to; it lives as long as the delivery."""
+    """What a delivery needs of its queue object: a way to settle."""
 
     def settle(self, given: Given, verdict: Verdict, *, wait: bool = True) -> None:
-        """Settle a delivery; raises StaleDelivery."""
+        """Settle a delivery with that verdict; raises StaleDelivery if its lock has expired."""
 
 
 class ConnectedDelivery(Exits):
@@ -28,7 +28,7 @@ class ConnectedDelivery(Exits):
 
     @property
     def event(self) -> Event:
-        """The event."""
+        """The delivered event."""
         return self.given.shared.event
 
     @property
@@ -41,7 +41,7 @@ class ConnectedDelivery(Exits):
         self._queue.settle(self.given, Verdict.ACCEPT, wait=wait)
 
     def nack(self, *, delay_s: float = 0.0, reason: str = "", wait: bool = True) -> None:
-        """Report a failure: redelivery at once, or a dead letter; the reason is not stored."""
+        """Report a failure: redelivered at once, or dead-lettered; the reason is not stored."""
         if delay_s:
             raise Unsupported(
                 "over the network a failed event is redelivered at once: nack() without "
@@ -50,31 +50,31 @@ class ConnectedDelivery(Exits):
         self._queue.settle(self.given, Verdict.RELEASE, wait=wait)
 
     def release(self, *, wait: bool = True) -> None:
-        """Return the event unprocessed; over the network this delivery counts."""
+        """Put the event back into its queue; over the network it counts for ``max_deliveries``."""
         self._queue.settle(self.given, Verdict.RELEASE, wait=wait)
 
     def reject(self, reason: str = "", *, wait: bool = True) -> None:
-        """Make the event a dead letter at once; the reason is not stored."""
+        """Move the event to the dead letters at once; the reason is not stored."""
         self._queue.settle(self.given, Verdict.REJECT, wait=wait)
 
     def renew(self) -> NoReturn:
-        """Refuse: locks cannot be renewed over the network."""
+        """Raise Unsupported, because locks cannot be renewed over the network."""
         raise Unsupported(
             "over the network the lock of a delivery cannot be renewed: open the queue with a "
             "lock_s that is long enough"
         )
 
     def __enter__(self) -> Event:
-        """Return the event."""
+        """Return the delivered event; the end of the block acks or nacks it."""
         return self.given.shared.event
 
     def _leave(self, error: BaseException | None) -> None:
         self.leave(error)
 
     def leave(self, error: BaseException | None) -> None:
-        """Ack, or nack if there was an error, unless the block settled it.
+        """Ack, or nack if there was an error, unless the block has settled the delivery.
 
-        This does not wait for the server: the next call on the queue raises its refusal.
+        This does not wait for the server; if that refuses, the next call on the queue raises.
         """
         if self.given.is_settled:
             return
@@ -86,5 +86,5 @@ class ConnectedDelivery(Exits):
             self._queue.settle(self.given, Verdict.RELEASE, wait=False)
 
     def is_of(self, queue: Settles) -> bool:
-        """Tell whether it belongs to that queue object."""
+        """Tell whether this delivery came from that queue object."""
         return self._queue is queue

@@ -1,9 +1,4 @@
-"""The events of a subscription to a server: its partitions, where it starts and ends.
-
-How this works: without a group, the names and patterns are resolved to partitions here, once a
-second while following, so that new topics and partitions are read and deleted ones are noticed.
-With a group, the server assigns the partitions, and librdkafka watches the patterns.
-"""
+"""The events of a subscription to a server: partitions to read, start and end offsets."""
 
 import re
 import threading
@@ -27,11 +22,11 @@ from mainstem.remote.consumer import RemoteConsumer
 
 _LOOK_S = 1.0
 _SLICE_S = 0.1
-"""The longest poll of librdkafka: ``close`` has to wait for its end."""
+"""Maximum time of one librdkafka poll in seconds: ``close`` has to wait until it ends."""
 
 
 class ConnectedFeed:
-    """The events of a subscription, for one reader; can be closed from any thread."""
+    """Reads the events of a subscription, in one thread; can be closed from any thread."""
 
     def __init__(self, administration: Admin, options: SubscriptionOptions) -> None:
         options.check()
@@ -68,7 +63,7 @@ class ConnectedFeed:
     # Returning events, which finishes all events returned before
 
     def take(self, limit: int, timeout_s: float) -> list[Event]:
-        """Return events, at most ``limit``; waits for the first for ``timeout_s`` at most."""
+        """Return at most ``limit`` events; waits up to ``timeout_s`` until there is one."""
         with self._lock:
             if self._closed:
                 return []
@@ -79,28 +74,28 @@ class ConnectedFeed:
 
     @property
     def ended(self) -> bool:
-        """Whether there will be no more events."""
+        """Whether no more events will come."""
         return self._closed or self._consuming.ended
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the feed was closed."""
         return self._closed
 
     @property
     def assignment(self) -> tuple[Place, ...]:
-        """The partitions (topic, number) read now."""
+        """The partitions (topic, number) that are being read."""
         return self._consuming.places
 
     @property
     def missed(self) -> int:
-        """Events that were deleted before they could be read."""
+        """Number of events that were deleted before they could be read."""
         return self._consuming.missed
 
     # Finishing
 
     def commit(self, *, before: Iterable[Event] = ()) -> None:
-        """Commit the cursors after the last event returned, but not past events of ``before``."""
+        """Commit the offsets up to the last event returned, but no event of ``before``."""
         if self._options.group is None:
             raise InvalidSetting("this subscription has no group, so it has no cursors")
         with self._lock:
@@ -109,7 +104,7 @@ class ConnectedFeed:
             self._consuming.commit(finished=False, wait=True, before=before)
 
     def close(self, *, finished: bool) -> None:
-        """Leave the group and close; ``finished``: whether the returned events are finished."""
+        """Leave the group; with ``finished``, the events returned last count as processed."""
         # Set before acquiring the lock, so that the reader releases it.
         already, self._closed = self._closed, True
         with self._lock:
@@ -143,7 +138,7 @@ class ConnectedFeed:
             self._look_patiently(now)
 
     def _look_patiently(self, now: float) -> None:
-        """Check for changes of topics; raise only if the server is unreachable for long."""
+        """Look for new and deleted topics; raises only if the server is unreachable for long."""
         try:
             self._look_around()
         except Unreachable:
@@ -201,7 +196,7 @@ class ConnectedFeed:
     def _places(self) -> dict[Place, str]:
         """Return the partitions that match the names and patterns now, each with its topic's id.
 
-        Raises if a name is unknown, or belongs to another topic by now.
+        Raises if a subscribed name is unknown, or its topic was deleted and created again.
         """
         names = [name for name in self._options.topics if not is_pattern(name)]
         patterns = [name for name in self._options.topics if is_pattern(name)]
@@ -236,7 +231,7 @@ class ConnectedFeed:
 
 
 def _subscribed(name: str) -> str:
-    """Return a pattern as a regular expression for librdkafka, and a name unchanged."""
+    """Return the name or pattern of a topic as librdkafka expects it: patterns as regexes."""
     if not is_pattern(name):
         return name
     written = re.escape(name).replace(r"\*", ".*").replace(r"\?", ".")

@@ -1,4 +1,4 @@
-"""Groups of a server: list, show, seek, delete."""
+"""Consumer groups of a server: list, show, seek, delete."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -22,17 +22,17 @@ class ConnectedGroups(SeekableGroups):
         self._cursors = ConsumerGroups(administration)
 
     def list(self) -> tuple[GroupInfo, ...]:
-        """Return every group that has members or cursors."""
+        """Return every group that has members or committed offsets."""
         self._check_open()
         return self._infos(self._cursors.states(self._cursors.names()))
 
     def show(self, name: str) -> GroupInfo:
-        """Return one group."""
+        """Return the members and the lag of one group."""
         self._check_open()
         return self._infos([self._cursors.state(name)])[0]
 
     def delete(self, name: str) -> None:
-        """Delete a group that has no members."""
+        """Delete a group and its committed offsets; it must not have members."""
         self._check_open()
         self._cursors.delete(name)
 
@@ -58,7 +58,7 @@ class ConnectedGroups(SeekableGroups):
         return self._with_ages([_info(state, bounds) for state in found])
 
     def _with_ages(self, infos: Sequence[GroupInfo]) -> tuple[GroupInfo, ...]:
-        """Add the timestamp of the first unread event in each partition."""
+        """Add to each partition's lag the timestamp of the first unread event."""
         unread = {
             (lag.topic, lag.partition, lag.cursor or 0)
             for info in infos

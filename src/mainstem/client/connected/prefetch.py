@@ -12,41 +12,43 @@ from collections import deque
 from math import inf
 
 STEPS = (1, 8, 64, 256)
-"""Possible fetch sizes; only a few, as each member keeps its size."""
+"""Allowed fetch sizes; few, because each share group member keeps the size it began with."""
 _REMEMBERED = STEPS[-1]
 _SHARE = 0.25
-"""Prefetched events should be returned within this share of their lock; at half, they go back."""
+"""Share of the lock time within which prefetched events should be returned to the caller; those
+not returned after half of the lock time are released.
+"""
 _CAREFUL = 10
-"""Single fetches for each event that was released unseen."""
+"""Number of single-event fetches that follow for each event that was released unseen."""
 
 
 class Prefetch:
-    """Decides how many events a queue fetches at a time, by how fast its threads take them."""
+    """Decides how many events a queue fetches at a time, by how fast callers take them."""
 
     def __init__(self, lock_s: float) -> None:
         self._wait_s = lock_s * _SHARE
         self._pauses_s: deque[float] = deque(maxlen=_REMEMBERED)
-        """The times between returning an event and the next request."""
+        """Seconds from the return of an event to the next request, for the latest events."""
         self._handed_out_at = inf
         self._singles = 0
 
     @property
     def is_careful(self) -> bool:
-        """Whether events were released unseen, and may be redelivered."""
+        """Whether events were released that no caller had seen, and may be redelivered."""
         return self._singles > 0
 
     def handed_out(self, asked_at: float, now: float) -> None:
-        """Record that a request of ``asked_at`` got one or more events now."""
+        """Record that a request made at ``asked_at`` has just got one or more events."""
         self._pauses_s.append(self._pause_s(asked_at))
         self._handed_out_at = now
         self._singles = max(0, self._singles - 1)
 
     def gave_back(self, count: int) -> None:
-        """Record that ``count`` prefetched events were released unseen."""
+        """Record that ``count`` prefetched events were released before a caller saw them."""
         self._singles += count * _CAREFUL
 
     def most(self, asked_at: float) -> int:
-        """Return how many events may be fetched for a request of ``asked_at``."""
+        """Return how many events may be fetched for a request made at ``asked_at``."""
         if self._singles or not self._pauses_s:
             return 1
         longest_s = max(self._pause_s(asked_at), *self._pauses_s)

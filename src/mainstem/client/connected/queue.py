@@ -34,15 +34,15 @@ from mainstem.remote.cluster import Cluster
 from mainstem.remote.share_consumer import NotOut, RemoteShareConsumer, Verdict
 
 _MOST_MEMBERS, _MOST_AT_ONCE = 24, 1000
-"""Maximum number of members, and of events that one of them fetches at a time."""
+"""Maximum number of members of a queue object, and of events that a member fetches at a time."""
 _FEW = 2
-"""If the server delivers whole batches, this many members fetch single events at any rate."""
+"""If the server delivers whole batches, this many members always fetch single events."""
 _SLICE_S = 0.1
-"""The longest poll of librdkafka: ``close`` has to wait for its end."""
+"""Maximum time of one librdkafka poll in seconds: ``close`` has to wait until it ends."""
 
 
 class ConnectedQueue(Closing):
-    """Implements ``Queue`` through the Kafka protocol; one consumer, in one thread or several."""
+    """Implements ``Queue`` through the Kafka protocol; one consumer, which threads may share."""
 
     def __init__(
         self,
@@ -61,24 +61,24 @@ class ConnectedQueue(Closing):
         self._topic, self._name = topic, name
         self._lock_s, self._follow = lock_s, follow
         self._unsettled = unsettled
-        """Returns the server's number of unsettled events; None if it does not know."""
+        """Returns how many events are not settled; None if unknown."""
         self._ready = ready
-        """Returns how many of them are not delivered now; None if the server does not know."""
+        """Returns how many unsettled events no consumer has now; None if unknown."""
         self._strict = strict
-        """Whether the server delivers no more events than requested."""
+        """Whether the server delivers no more events than a fetch requests."""
         self._turn = threading.Condition()
-        """Guards the following state; never held while waiting for the server."""
+        """Guards the attributes below; never held while waiting for the server."""
         self._members: list[ShareMember] = []
         self._closed: str | None = None
         self._leaving: list[ShareMember] = []
-        """Members that were replaced by others; they are closed when no caller waits."""
+        """Members that others have replaced; closed when no caller is waiting for events."""
         self._prefetch = Prefetch(lock_s)
         self._gone_since: float | None = None
 
     def begin(self, has_begun: Callable[[], bool], timeout_s: float) -> None:
-        """Wait until the server has initialized the queue.
+        """Wait until the server has initialized the queue, at most ``timeout_s`` seconds.
 
-        A fixed time if the server does not report it.
+        If the server does not report that, wait the whole time.
         """
         member = self._free(1, time.monotonic())
         until = time.monotonic() + timeout_s
@@ -88,7 +88,7 @@ class ConnectedQueue(Closing):
             member.poll(_SLICE_S, self._lock_s)
 
     def __iter__(self) -> Iterator[ConnectedDelivery]:
-        """Iterate."""
+        """Return this iterator."""
         return self
 
     def __next__(self) -> ConnectedDelivery:
@@ -104,7 +104,7 @@ class ConnectedQueue(Closing):
         return next(iter(self._take(1, timeout)), None)
 
     def poll_many(self, limit: int = 100, timeout: float | None = None) -> list[ConnectedDelivery]:
-        """Return the available deliveries, at most ``limit``; waits for the first."""
+        """Return the available deliveries, at most ``limit``; waits until there is one."""
         self._check_open()
         check_limit(limit)
         return self._take(limit, timeout)
@@ -126,16 +126,16 @@ class ConnectedQueue(Closing):
             raise error
 
     def settle(self, given: Given, verdict: Verdict, *, wait: bool = True) -> None:
-        """Settle one delivery; raises StaleDelivery."""
+        """Settle one delivery with that verdict; raises StaleDelivery if its lock has expired."""
         for error in self._settle(given.member, [given], verdict, wait=wait):
             raise error
 
     def close(self) -> None:
-        """Leave the queue; unsettled deliveries count, and are redelivered at once."""
+        """Close; unsettled events are redelivered at once, and count towards ``max_deliveries``."""
         self.close_for("the queue has been closed; open it again")
 
     def close_for(self, reason: str) -> None:
-        """Close; ``reason`` is the error message of later calls."""
+        """Close the queue; later calls raise ``reason`` as their error message."""
         with self._turn:
             already, self._closed = self._closed, self._closed or reason
             # Idle members first, or they would acquire the events that the others release.
@@ -199,7 +199,7 @@ class ConnectedQueue(Closing):
     def _turn_to(
         self, limit: int, asked_at: float, until: float | None, *, ends: bool, is_last: bool
     ) -> tuple[ShareMember | None, list[Given]]:
-        """Return events, or the member that should fetch some, or neither if there are none."""
+        """Return events, or the member that the caller must poll, or neither if there are none."""
         while True:
             if self._closed is not None:
                 return None, []
@@ -235,7 +235,7 @@ class ConnectedQueue(Closing):
         return found
 
     def _free(self, limit: int, asked_at: float) -> ShareMember | None:
-        """Return a member that may fetch as many events as is safe; None if all are busy."""
+        """Return a member that may fetch, added if necessary; None if all are busy."""
         free = [each for each in self._members if each.is_free]
         busy = len(self._members) - len(free)
         most = min(limit, _MOST_AT_ONCE) if limit > 1 else self._most(asked_at, busy)
@@ -264,7 +264,7 @@ class ConnectedQueue(Closing):
         return member
 
     def _most(self, asked_at: float, busy: int) -> int:
-        """Return how many events may be fetched for a request."""
+        """Return how many events may be fetched at a time for a request of a single event."""
         is_ahead = any(
             each.most > 1 and (each.waiting or each.is_polled or each.has_asked)
             for each in self._members
@@ -274,7 +274,7 @@ class ConnectedQueue(Closing):
         return self._prefetch.most(asked_at)
 
     def _let_leave(self) -> None:
-        """Close the members that were replaced by others."""
+        """Close the members that others have replaced."""
         with self._turn:
             leaving, self._leaving = self._leaving, []
         for each in leaving:
@@ -282,7 +282,7 @@ class ConnectedQueue(Closing):
         self._tell_late(leaving)
 
     def _let_go(self, now: float) -> None:
-        """Release events prefetched for too long, and forget deliveries with expired locks."""
+        """Release events prefetched for too long; forget deliveries whose locks have expired."""
         for member in self._members:
             if member.waiting and now > member.until - self._lock_s / 2:
                 back = [each.event for each in member.waiting]
@@ -310,13 +310,13 @@ class ConnectedQueue(Closing):
             self._cluster.check_reachable()
 
     def _tell_late(self, members: Iterable[ShareMember]) -> None:
-        """Raise if settlements with ``wait=False`` were refused."""
+        """Raise an error if the server refused settlements made with ``wait=False``."""
         error = self._late(members)
         if error is not None:
             raise error
 
     def _late(self, members: Iterable[ShareMember]) -> MainstemError | None:
-        """Return the first error of settlements with ``wait=False``; its text names the others."""
+        """Return the first error of settlements with ``wait=False``; its notes list the others."""
         late = dict(each for member in members for each in member.take_late().items())
         if not late:
             return None

@@ -4,12 +4,13 @@ import time
 from collections.abc import Callable
 
 _QUIET_S, _JOIN_S = 5.0, 15.0
-"""If nothing arrives for so long, all unsettled events are with other consumers; the first time
-takes longer, as Kafka assigns a new member's partitions only after some seconds."""
+"""If nothing arrives for ``_QUIET_S`` seconds, other consumers hold all unsettled events. A new
+member waits ``_JOIN_S``, as Kafka needs some seconds to assign its partitions.
+"""
 
 
 class QueueEnd:
-    """Finds out whether no event is available: all are settled or delivered.
+    """Finds out whether no event is available: each is settled, or delivered to a consumer.
 
     An empty poll alone is no proof, as a fetch may still be running.
     """
@@ -22,9 +23,10 @@ class QueueEnd:
         self._none_ready = 0
 
     def is_here(self, held: Callable[[], int], *, was_given: bool) -> bool:
-        """Tell whether the end is reached, after an empty poll.
+        """Tell whether the end is reached; called after an empty poll of a member.
 
-        ``was_given``: whether that member ever got events.
+        ``held`` returns the number of unsettled events of this queue object; ``was_given``: whether
+        the member ever got events.
         """
         left = self._unsettled()
         if left is not None and left <= held():

@@ -1,4 +1,4 @@
-"""Queues of a server: open, list, show, peek, purge, move, delete."""
+"""The queues on a server: open, list, show, peek, purge, move, delete."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -38,14 +38,14 @@ from mainstem.remote.share_groups import (
 Answer = TypeVar("Answer", Purged, Moved)
 
 _LOCK_MS = 30_000
-"""The lock duration to assume if the server does not report it."""
+"""Lock duration in ms that is assumed if the server does not report it."""
 
 _BEGIN_S = 2.0
-"""How long to wait for a new queue if the server does not report that it is initialized."""
+"""Seconds to wait for a new queue if the server does not report when it is initialized."""
 
 
 class ConnectedQueues:
-    """Implements ``Queues`` through the Kafka protocol, and the admin port of our server."""
+    """Implements ``Queues`` through the Kafka protocol and the admin port of a mainstem server."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ConnectedQueues:
         self._groups = ShareGroups(administration)
 
     def open(self, options: QueueOptions) -> ConnectedQueue:
-        """Join a queue, which is created if necessary; settings that are given are changed."""
+        """Join a queue, which is created if necessary; changes the settings that are given."""
         topic, name, lock_s = options.topic, options.name, options.lock_s
         self._check_open()
         if not isinstance(name, str):
@@ -102,7 +102,7 @@ class ConnectedQueues:
         return queues_at(self._port(), self._administration.cluster.timeout_s)
 
     def show(self, topic: str, name: str) -> QueueInfo:
-        """Return one queue."""
+        """Return the settings, consumers and state of one queue."""
         for each in self.list():
             if (each.topic, each.name) == (topic, name):
                 return each
@@ -111,7 +111,7 @@ class ConnectedQueues:
     def peek(
         self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
     ) -> tuple[QueuedEvent, ...]:
-        """Return the first unsettled events, or those after a position, without delivering any."""
+        """Return the first unsettled events (after ``after``, if given) without delivering them."""
         check_limit(limit)
         port, timeout_s = self._port(), self._administration.cluster.timeout_s
         found: list[QueuedEvent] = []
@@ -128,11 +128,11 @@ class ConnectedQueues:
         return tuple(found)
 
     def purge(self, topic: str, name: str) -> int:
-        """Settle all waiting events, but not those in flight; return their number."""
+        """Settle all waiting events, but none that a consumer has now; return their number."""
         return self._operate(PURGE, PurgeQueue(topic, name), Purged).purged
 
     def move(self, topic: str, name: str, to: str, *, limit: int = 1000) -> int:
-        """Move the first waiting events, at most ``limit``, to another topic in one append."""
+        """Move up to ``limit`` waiting events to another topic in one append; return the number."""
         check_limit(limit)
         return self._operate(MOVE, MoveEvents(topic, name, to, limit), Moved).moved
 
@@ -150,7 +150,7 @@ class ConnectedQueues:
             raise self._unknown(arguments.topic, arguments.queue) from None
 
     def delete(self, topic: str, name: str) -> None:
-        """Delete a queue that is no share group with members; see ``Queues.delete``."""
+        """Delete a queue; refused for a share group with members. See ``Queues.delete``."""
         self._check_open()
         self._groups.forget(name, topic)
 
@@ -167,18 +167,18 @@ class ConnectedQueues:
         )
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the server."""
         self._groups.close()
 
     def _lock_s(self, topic: str, name: str, settings: Mapping[str, str]) -> float:
-        """Return the lock duration; a queue that was created in Python may have its own."""
+        """Return a queue's lock duration in seconds; a queue created in Python may have its own."""
         if ACQUIRE in settings:
             with suppress(MainstemError):
                 return self.show(topic, name).lock_s
         return int(settings.get(LOCK, _LOCK_MS)) / 1000
 
     def _ready(self, topic: str, name: str) -> int | None:
-        """Return how many unsettled events are not delivered now; None if unknown."""
+        """Return how many unsettled events no consumer has now; None if unknown."""
         try:
             return self.show(topic, name).ready
         except MainstemError:
@@ -206,7 +206,7 @@ class ConnectedQueues:
 
 
 def _settings(options: QueueOptions) -> dict[str, str]:
-    """Return the share group configs for options; raises for options that have none."""
+    """Return options as share group configs; raises for options that have no such config."""
     start, order, max_deliveries = options.start, options.order, options.max_deliveries
     check_start(start)
     if start not in ("earliest", "latest"):

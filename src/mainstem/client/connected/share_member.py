@@ -11,7 +11,7 @@ from mainstem.remote.share_consumer import RemoteShareConsumer, Shared, Verdict
 
 
 class Given:
-    """A delivered event, with its member and the end of its lock."""
+    """A delivered event, the member that fetched it, and the time when its lock expires."""
 
     __slots__ = ("is_settled", "member", "shared", "until")
 
@@ -19,33 +19,33 @@ class Given:
         self.member = member
         self.shared = shared
         self.until = member.until
-        """The time when its lock expires."""
+        """The time when the event's lock expires."""
         self.is_settled = False
 
 
 class ShareMember:
-    """A member with the events of its last poll; callers make sure that only one polls."""
+    """A share group member and the events of its last poll; only one caller may poll at a time."""
 
     def __init__(self, sharing: RemoteShareConsumer) -> None:
         self._sharing = sharing
         self._lock = threading.Lock()
-        """librdkafka's share consumer allows one thread at a time."""
+        """Held during each call of librdkafka's share consumer, which is not thread-safe."""
         self._empty_at: float | None = time.monotonic()
-        """The time of its last poll, if that was empty."""
+        """The time of the last poll if that was empty, else None."""
         self._closed = False
         self.polled_at = 0.0
         self.is_polled = False
-        """Whether a caller is polling it now."""
+        """Whether a caller is polling this member now."""
         self.was_given = False
-        """Whether it ever got events."""
+        """Whether this member ever got events."""
         self.waiting: deque[Shared] = deque()
         self.out: dict[Position, Given] = {}
         self.until = 0.0
-        """When the locks of its events expire."""
+        """The time when the locks of this member's events expire."""
 
     @property
     def most(self) -> int:
-        """Its fetch size."""
+        """Maximum number of events per fetch."""
         return self._sharing.most
 
     @property
@@ -55,16 +55,16 @@ class ShareMember:
 
     @property
     def is_free(self) -> bool:
-        """Whether all its events are settled, so that it may fetch again."""
+        """Whether all events of this member are settled, so that it may fetch again."""
         return not self.waiting and not self.out and not self.is_polled
 
     @property
     def has_asked(self) -> bool:
-        """Whether its last poll was empty, so that a fetch may still be running."""
+        """Whether the last poll was empty, so that its fetch may still be running."""
         return self._empty_at is not None and self.polled_at > 0
 
     def poll(self, timeout_s: float, lock_s: float) -> None:
-        """Poll for events, for ``timeout_s`` at most."""
+        """Poll for new events, for ``timeout_s`` at most; their locks last ``lock_s``."""
         with self._lock:
             if self._closed:
                 return
@@ -80,9 +80,9 @@ class ShareMember:
     def settle(
         self, events: Sequence[Event], verdict: Verdict, *, wait: bool
     ) -> dict[Position, MainstemError]:
-        """Settle events; return the refused ones, as far as they are known.
+        """Settle events; return the refusals that are known on return, by position.
 
-        Raises Closed if it has left the group; then nothing was settled.
+        Raises Closed if the member has left the group; then nothing was settled.
         """
         with self._lock:
             if self._closed:
@@ -95,13 +95,13 @@ class ShareMember:
             return self._sharing.settle_soon(events, verdict)
 
     def give_back(self, events: Sequence[Event]) -> None:
-        """Release events, if they are still delivered here; does not wait for the server."""
+        """Release events whose locks have not expired; does not wait for the server."""
         with self._lock:
             if not self._closed:
                 self._sharing.give_back(events)
 
     def take_late(self) -> dict[Position, MainstemError]:
-        """Return the refusals of background settlements; each is returned one time."""
+        """Return the refusals of settlements with ``wait=False`` since the last call."""
         return self._sharing.take_late()
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class ShareMember:
 
 
 class Leaving:
-    """Members of a queue object that was garbage-collected without being closed."""
+    """Leaves the share group for a queue object that was garbage-collected before ``close``."""
 
     def __init__(self, members: Sequence[ShareMember]) -> None:
         self._members = members

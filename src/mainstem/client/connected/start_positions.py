@@ -1,4 +1,4 @@
-"""Start offsets in partitions of a server, for many partitions at a time."""
+"""Start offsets in partitions on a server, for many partitions at a time."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -9,7 +9,7 @@ from mainstem.remote.admin import Admin, Bounds, Place, out_of_range
 
 
 def offsets_of(administration: Admin, places: Iterable[Place], start: Start) -> dict[Place, int]:
-    """Return the present offsets of a start in partitions.
+    """Return the offsets that a start (offset, time, mapping ...) means now in each partition.
 
     A time means the first event at or after it, or the tail if there is none. A partition that a
     mapping leaves out starts at its earliest event. An offset past the tail is refused.

@@ -1,4 +1,4 @@
-"""A log on a server, ours or a real Kafka: ``mainstem.connect``."""
+"""A log on a server, be it mainstem or Apache Kafka: ``mainstem.connect``."""
 
 import atexit
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from mainstem.remote.producer_pool import ProducerPool
 
 
 def connect(address: str, *, timeout_s: float = 5.0, **settings: Setting) -> "ConnectedStem":
-    """Connect to a mainstem server or a Kafka cluster: ``host:port``, or several with commas.
+    """Connect to a mainstem server or a Kafka cluster: ``host:port``, several separated by commas.
 
     Raises Unreachable if no server answers within ``timeout_s`` seconds. Other keywords are
     librdkafka's settings with underscores for dots, such as ``security_protocol="SASL_SSL"``.
@@ -59,12 +59,12 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
 
     @property
     def address(self) -> str:
-        """The address of the server."""
+        """The address of the server as given to ``connect``."""
         return self._administration.cluster.address
 
     @property
     def queues(self) -> ConnectedQueues:
-        """List, show, peek, delete."""
+        """Operations on queues: list, show, peek, purge, move, delete."""
         return self._queues
 
     def _publish(self, topic: str, event: Event, partition: int | None) -> Position:
@@ -82,7 +82,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         *,
         anew: bool = False,
     ) -> DeliveryReport:
-        """Send an event; ``told`` is called, in another thread, with its acknowledgement.
+        """Send an event; another thread calls ``told`` when the server has acknowledged it.
 
         ``anew``: fetch the topic's metadata again, as the topic may exist by now.
         """
@@ -120,7 +120,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         return made
 
     def open_queue(self, options: QueueOptions) -> ConnectedQueue:
-        """Join a queue; closing the stem leaves it."""
+        """Join a queue as a consumer; closing the stem leaves the queue."""
         made = self._queues.open(options)
         self._reaper.start()
         self._open_queues.add(made)
@@ -140,7 +140,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
             raise Closed("the stem has been closed; connect again")
 
     def close_now(self, *, failed: bool) -> None:
-        """Close; ``failed``: because of an error, or at the end of the program."""
+        """Close; with ``failed`` (an error, or exit) the last events count as unfinished."""
         if self._closed:
             return
         atexit.unregister(self.close_now)

@@ -1,4 +1,4 @@
-"""A blocking subscription to a server."""
+"""A blocking subscription to topics on a server."""
 
 import threading
 import time
@@ -19,8 +19,8 @@ class ConnectedSubscription(BlockingSubscription[ConnectedFeed]):
 
     An event counts as finished when the next one is requested, or when the reading thread calls
     ``close``; but not if an error leaves the ``with`` block, if another thread closes, or if a bare
-    loop is left by ``break``. A member of a group must keep polling, as it takes and gives up
-    partitions only then.
+    loop is left by ``break``. A member of a group must keep polling: partitions are assigned
+    and revoked only during a poll.
     """
 
     def __init__(self, administration: Admin, options: SubscriptionOptions, reaper: Reaper) -> None:
@@ -28,7 +28,7 @@ class ConnectedSubscription(BlockingSubscription[ConnectedFeed]):
         self.feed = ConnectedFeed(administration, options)
 
     def __iter__(self) -> Iterator[Event]:
-        """Iterate."""
+        """Return this iterator."""
         return self
 
     def __next__(self) -> Event:
@@ -45,16 +45,16 @@ class ConnectedSubscription(BlockingSubscription[ConnectedFeed]):
         return events[0] if events else None
 
     def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the available events, at most ``limit``; waits for the first."""
+        """Return the available events, at most ``limit``; waits until there is one."""
         self._check_open()
         return self._wait(max(1, limit), timeout)
 
     def commit(self) -> None:
-        """Commit the group's cursors after the last event returned; durable on return."""
+        """Commit the group's offsets up to the last event returned; durable on return."""
         self.feed.commit()
 
     def close_now(self, *, finished: bool) -> None:
-        """Close; ``finished``: whether the events returned last are finished."""
+        """Close; with ``finished``, the events returned last count as processed."""
         self.feed.close(finished=finished)
 
     def _wait(self, limit: int, timeout: float | None) -> list[Event]:

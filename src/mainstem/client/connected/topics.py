@@ -1,4 +1,4 @@
-"""Topics of a server: create, list, show, alter, delete, trim."""
+"""The topics of a server: create, list, show, alter, delete, trim."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from mainstem.core.topic_settings import TopicSettings
 from mainstem.remote.admin import Admin
 
 _OF_KAFKA = "__"
-"""Prefix of internal topics of servers: __consumer_offsets, __mainstem_topics."""
+"""Prefix of a server's internal topics, such as __consumer_offsets and __mainstem_topics."""
 
 
 class ConnectedTopics:
@@ -28,7 +28,7 @@ class ConnectedTopics:
         self._changed = changed
 
     def create(self, name: str, *, exist_ok: bool = False, **settings: object) -> TopicInfo:
-        """Create a topic; the server decides settings that are not given, also partitions."""
+        """Create a topic; the server chooses settings that are not given, also partitions."""
         self._check_open()
         check_topic(name)
         wanted = TopicSettings().altered(**settings)
@@ -53,7 +53,7 @@ class ConnectedTopics:
         return self._infos(names)
 
     def show(self, name: str) -> TopicInfo:
-        """Return one topic."""
+        """Return the settings and partitions of one topic."""
         self._check_open()
         found = self._infos([name])
         if not found:
@@ -61,7 +61,7 @@ class ConnectedTopics:
         return found[0]
 
     def alter(self, name: str, **settings: object) -> TopicInfo:
-        """Change settings; partitions may only grow."""
+        """Change settings of a topic; its number of partitions can only be increased."""
         now = self.show(name).settings
         wanted = now.altered(**settings)
         if wanted.partitions < now.partitions:
@@ -76,13 +76,13 @@ class ConnectedTopics:
         return self.show(name)
 
     def delete(self, name: str) -> None:
-        """Delete a topic and all it holds."""
+        """Delete a topic and all its events."""
         self._check_open()
         self._administration.delete(name)
         self._changed(name)
 
     def trim(self, name: str, before: Start, *, partition: int | None = None) -> TopicInfo:
-        """Delete the events before an offset or a time; ``latest`` empties the topic."""
+        """Delete the events before an offset or a time; ``latest`` deletes all events."""
         self._check_open()
         check_start(before)
         count = self._administration.count(name)

@@ -15,7 +15,7 @@ from mainstem.remote.transactions import Outgoing, TransactionalProducer
 class ConnectedAppender:
     """Implements ``Appender`` through the Kafka protocol.
 
-    It is closed after an append that failed for any reason but a refused event.
+    It closes itself after a failed append, unless the server only refused an event.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class ConnectedAppender:
         self._topic, self._partition, self._name = writer
         self._is_fenced = False
         self._why = "the writer has been closed; open it again"
-        """The error message once there is no producer."""
+        """The error message of later calls, once the producer is closed."""
         self._producer: TransactionalProducer | None = TransactionalProducer(
             cluster,
             writer.transactional_id,
@@ -58,15 +58,15 @@ class ConnectedAppender:
         return positions
 
     def truncate(self, before: int) -> None:
-        """Delete the events before an offset; raises WriterFenced if an append was fenced before.
+        """Delete the events before an offset; raises WriterFenced if an earlier append was fenced.
 
-        Kafka does not fence DeleteRecords, so a writer may truncate until it learns of the other.
+        Kafka does not fence DeleteRecords, so a fenced writer can truncate until its next append.
         """
         self._opened()
         self._topics.trim(self._topic, before, partition=self._partition)
 
     def close(self) -> None:
-        """Close the producer."""
+        """Close the transactional producer."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.close()
@@ -77,7 +77,7 @@ class ConnectedAppender:
         return self._producer
 
     def _check_sizes(self, events: Sequence[Event]) -> None:
-        """Raise for events that the topic would refuse, before a transaction begins."""
+        """Raise EventTooLarge, before a transaction begins, if the topic would refuse an event."""
         for event in events:
             size = len(event.value or b"") + len(event.key or b"")
             if size + HEADER_SIZE > self._max_batch_bytes and not self._is_compressed:

@@ -1,9 +1,9 @@
-"""Batches acknowledgements that no caller waits for: collected, and soon written together.
+"""Batches settlements made with ``wait=False``: collected, and soon written together.
 
 How this works: collected settlements are written when there are ``WINDOW`` of them, when the
 consumer finds no more events, before any other settlement of the consumer, and after ``LINGER_S``
 at the latest, by a thread that lives while there is something to write. At most ``MAX_WRITES``
-writes wait for the disk: beyond that, a caller that settles more waits for the oldest.
+writes wait for the disk at a time: beyond that, the next settlement waits for the oldest.
 """
 
 import threading
@@ -16,7 +16,7 @@ from mainstem.core.errors import Closed, MainstemError
 WINDOW = 100
 """Number of collected settlements that triggers a write."""
 LINGER_S = 0.02
-"""How long a settlement waits for others to share its write."""
+"""Seconds that a settlement waits for others to share its write."""
 MAX_WRITES = 8
 
 Write = Callable[[Sequence[Settlement]], Settled]
@@ -28,7 +28,7 @@ class SettlementWindow:
     def __init__(self, write: Write, linger_s: float = LINGER_S) -> None:
         self._write, self._linger_s = write, linger_s
         self._lock = threading.Lock()
-        """Guards the following state, also while writing: ``flush`` returns when all is written."""
+        """Guards the attributes below; held during writes, so that ``flush`` waits for them."""
         self._waiting: list[Settlement] = []
         self._writes: deque[Durable] = deque()
         self._has_thread = False
@@ -36,7 +36,7 @@ class SettlementWindow:
         self._failed: deque[MainstemError] = deque()
 
     def add(self, settlement: Settlement) -> Durable:
-        """Collect a settlement; the caller waits for the result, which is almost always done."""
+        """Collect a settlement; the caller must wait for the result, usually done already."""
         with self._lock:
             if self._closed.is_set():
                 # Another thread closed the queue after this one had found it open.
@@ -59,13 +59,13 @@ class SettlementWindow:
             return self._write_all()
 
     def close(self) -> None:
-        """Write the collected settlements, and refuse more."""
+        """Write the collected settlements, and refuse further ones."""
         with self._lock:
             self._closed.set()
             self._write_all()
 
     def check(self) -> None:
-        """Raise the first error since the last call; its text names the others."""
+        """Raise the first error of a write since the last call; its notes list the others."""
         if not self._failed:
             return
         error = self._failed.popleft()

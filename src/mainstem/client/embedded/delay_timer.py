@@ -5,21 +5,21 @@ from collections.abc import Callable
 from typing import Protocol
 
 _LOOK_S = 1.0
-"""Maximum wait in seconds, because the system's clock may be set."""
+"""Maximum wait in seconds, because the system's clock may be changed."""
 
 
 class Delays(Protocol):
-    """The delayed events of a log."""
+    """What the timer needs of the broker: the delayed events of a log."""
 
     def next_deadline(self) -> int | None:
-        """Return when ``tick`` is due; None if it waits, or nothing does."""
+        """Return when ``tick`` should be called next; None if no event is delayed."""
 
     def tick(self) -> None:
-        """Publish some of the events that are due."""
+        """Publish a limited number of the events that are due."""
 
 
 class DelayClock:
-    """A thread that runs while the stem is open and events are delayed."""
+    """A thread that publishes due events while the stem is open."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class DelayClock:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Start the thread, unless it runs."""
+        """Start the thread, unless it is running."""
         with self._lock:
             if self._thread is None and not self._is_stopped:
                 self._listen(self._signal.set)

@@ -1,7 +1,7 @@
 """The events of a subscription, without waiting: blocking and async subscriptions both use it.
 
 How this works: every partition has a ``PartitionReader``. Those that may have events are in
-``_ready``; they take turns, a chunk of about a megabyte each, whose events are decoded one by one.
+``_ready``; each gives a chunk of about a megabyte in turn, whose events are decoded one by one.
 A reader at the tail leaves ``_ready`` and watches the log instead; the next append puts it back and
 wakes the waiting consumer. So idle partitions cost nothing, however many there are, and nothing is
 polled.
@@ -37,7 +37,7 @@ _NOTHING: Iterator[Event] = iter(())
 
 
 class Feed:
-    """The events of all partitions of a subscription; thread-safe, never blocks."""
+    """Reads the events of all partitions of a subscription; thread-safe, never blocks."""
 
     def __init__(
         self,
@@ -57,17 +57,17 @@ class Feed:
         self._reader: PartitionReader | None = None
         self._events = _NOTHING
         self._given: dict[PartitionReader, None] = {}
-        """Readers with returned events that the consumer has not finished."""
+        """Readers that returned events which the consumer has not finished."""
         self._moved: dict[PartitionReader, None] = {}
-        """Readers whose cursors may have to be committed."""
+        """Readers whose offset may have to be committed."""
         self._steady: PartitionReader | None = None
-        """The current reader, if all unfinished events are its own."""
+        """The current reader, if it alone has returned unfinished events."""
         self._changed = False
         self._awaited_until_ms: int | None = None
         self._unwatch_topics: Callable[[], None] | None = None
         self._missed = 0
         self._untold: Exception | None = None
-        """An error that came after returned events; the next request raises it."""
+        """An error that occurred after events were returned; the next request raises it."""
         self._auto = options.group is not None and options.commit == "auto"
         self._commit_at = time.monotonic() + options.commit_s
         self._starts = StartOffsets(broker, options)
@@ -82,7 +82,7 @@ class Feed:
     # Returning events, which finishes all events returned before
 
     def take(self) -> Event | None:
-        """Return the next event, None if there is none now."""
+        """Return the next event, or None if there is none now."""
         with self._lock:
             if (
                 self._steady is None
@@ -121,7 +121,7 @@ class Feed:
 
     @property
     def ended(self) -> bool:
-        """Whether there will be no more events."""
+        """Whether no more events will come."""
         with self._lock:
             if self._closed:
                 return True
@@ -131,13 +131,13 @@ class Feed:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the feed was closed."""
         return self._closed
 
     def wait_s(self, left_s: float | None = None) -> float | None:
-        """Return the longest wait before the next request; None to wait for the signal only.
+        """Return how long to wait before the next request; None: until the signal.
 
-        ``left_s``: the consumer's own timeout.
+        ``left_s``: the rest of the consumer's own timeout.
         """
         with self._lock:
             waits = [] if left_s is None else [left_s]
@@ -151,20 +151,20 @@ class Feed:
 
     @property
     def assignment(self) -> tuple[tuple[str, int], ...]:
-        """The partitions (topic, number) read now."""
+        """The partitions (topic, number) that are being read."""
         with self._lock:
             return tuple(sorted(self._readers))
 
     @property
     def missed(self) -> int:
-        """Events that were deleted before they could be read."""
+        """Number of events that were deleted before they could be read."""
         with self._lock:
             return self._missed + sum(reader.missed for reader in self._readers.values())
 
     # Finishing
 
     def commit(self) -> Durable:
-        """Commit the group's cursors after the last event returned."""
+        """Commit the group's offsets up to the last event returned."""
         with self._lock:
             if self._options.group is None:
                 raise InvalidSetting("this subscription has no group, so it has no cursors")
@@ -173,7 +173,7 @@ class Feed:
             return self._commit(self._positions(finished=False))
 
     def close(self, *, finished: bool) -> Durable:
-        """Leave the group and close; ``finished``: whether the returned events are finished."""
+        """Leave the group; with ``finished``, the events returned last count as processed."""
         with self._lock:
             if self._closed:
                 return AT_ONCE
@@ -185,7 +185,7 @@ class Feed:
             return AT_ONCE if self._options.group is None else self._leave()
 
     def abandon(self) -> None:
-        """Close without touching the log, in a forked copy of the process that holds it."""
+        """Close without touching the log, in the child process after a fork."""
         self._closed = True
         # A thread that does not exist in the fork may have held it.
         self._lock = threading.Lock()
@@ -211,7 +211,7 @@ class Feed:
                 return None
 
     def _add_to(self, taken: list[Event], limit: int) -> bool:
-        """Add the rest of a chunk; return False at the limit, or if no chunk follows."""
+        """Add the rest of the current chunk; return False at the limit, or if no chunk follows."""
         reader, before = self._reader, len(taken)
         try:
             taken += islice(self._events, limit - before)
@@ -232,7 +232,7 @@ class Feed:
             self._member.leave()
 
     def _turn(self) -> None:
-        """Commit and release what is due, now that all events returned before are finished."""
+        """Mark all returned events as finished; commit and release partitions if due."""
         if self._closed:
             return
         self._finish()
@@ -254,7 +254,7 @@ class Feed:
         self._given.clear()
 
     def _next_stretch(self) -> bool:
-        """Start reading a chunk of the next reader that has events; return False if none has."""
+        """Start on a chunk of the next reader that has events; return False if none has."""
         if self._reader is not None:
             # A chunk may end with offsets that compaction removed: count them as read.
             self._reader.given = self._reader.offset
@@ -303,7 +303,7 @@ class Feed:
             self._stop_source()
 
     def _lose(self, reader: PartitionReader) -> None:
-        """Stop reading a deleted topic; raise to the consumer if it was subscribed by name."""
+        """Stop reading a deleted topic; raises UnknownTopic if it was subscribed by name."""
         self._drop(reader)
         if self._options.group is None:
             if reader.topic in self._options.topics:
@@ -329,7 +329,7 @@ class Feed:
             self._take_assignment()
 
     def _find_topics(self) -> None:
-        """Read every matching partition, also of topics that are created later."""
+        """Start reading every matching partition; while following, also of topics created later."""
         if self._unwatch_topics is not None:
             self._unwatch_topics()
         if self._options.follow:
@@ -348,7 +348,7 @@ class Feed:
             raise UnknownPartition(self._options.topics[0], min(missing))
 
     def _take_assignment(self) -> None:
-        """Release revoked partitions, and start reading new ones."""
+        """Release revoked partitions, and start reading newly assigned ones."""
         try:
             assignment = self._member.assignment()
         except Fenced:
@@ -392,7 +392,7 @@ class Feed:
     # Cursors
 
     def _positions(self, *, finished: bool) -> dict[PartitionReader, int]:
-        """Return the offsets to commit for cursors that have to move."""
+        """Return the offset to commit for each partition whose committed offset is out of date."""
         moved = self._moved | self._given
         places = {reader: reader.finished if finished else reader.given for reader in moved}
         return {reader: at for reader, at in places.items() if reader.committed != at}

@@ -1,4 +1,4 @@
-"""Groups of the embedded log: list, show, seek, delete."""
+"""Consumer groups of the embedded log: list, show, seek, delete."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -19,17 +19,17 @@ class EmbeddedGroups(SeekableGroups):
         self._broker = broker
 
     def list(self) -> tuple[GroupInfo, ...]:
-        """Return every group that has members or cursors."""
+        """Return every group that has members or committed offsets."""
         self._check_open()
         return tuple(self._info(state) for state in self._broker.groups())
 
     def show(self, name: str) -> GroupInfo:
-        """Return one group."""
+        """Return the members and the lag of one group."""
         self._check_open()
         return self._info(self._broker.group(name))
 
     def delete(self, name: str) -> None:
-        """Delete a group that has no members."""
+        """Delete a group and its committed offsets; it must not have members."""
         self._check_open()
         self._broker.delete_group(name).wait()
 

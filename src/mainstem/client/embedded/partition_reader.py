@@ -1,4 +1,4 @@
-"""One partition of a subscription: the offsets read, returned and finished."""
+"""One partition of a subscription: the offsets that were read, returned and finished."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,7 +8,7 @@ from mainstem.core.event import Event
 
 
 class PartitionReader:
-    """A partition being read; used under its feed's lock."""
+    """Reads one partition; its feed's lock must be held."""
 
     __slots__ = (
         "_feed",
@@ -30,7 +30,7 @@ class PartitionReader:
         self.topic = topic
         self.partition = partition
         self.given = self.finished = offset
-        """The next offset to return, and the next offset to be finished by the consumer."""
+        """The next offset to return, and the first offset that the consumer has not finished."""
         self.limit = limit
         """The offset to stop at; None to follow the tail."""
         self.committed: int | None = None
@@ -46,7 +46,7 @@ class PartitionReader:
     def read(self, max_bytes: int) -> Iterator[Event] | None:
         """Return an iterator that decodes the next events; None if there are none.
 
-        If the log no longer holds them, continue at its first event, and count the missed ones.
+        If these events were deleted, continue at the log's first event and count the missed ones.
         """
         try:
             return self._feed.chunk(max_bytes, self.limit)
@@ -55,15 +55,15 @@ class PartitionReader:
             return self.read(max_bytes)
 
     def step_back(self) -> None:
-        """Read again from the first event not returned, so that damage is never skipped."""
+        """Go back to the first event not returned, so that a damaged event is never skipped."""
         self._feed.seek(self.given)
 
     def watch(self, wake: Callable[[], None]) -> None:
-        """Call ``wake`` one time, when there is more to read or the topic is deleted."""
+        """Call ``wake`` once, when there are new events or the topic is deleted."""
         self.unwatch = self._feed.watch(wake)
 
     def drop(self) -> None:
-        """Stop watching."""
+        """Cancel the watch on the log."""
         if self.unwatch is not None:
             self.unwatch()
             self.unwatch = None

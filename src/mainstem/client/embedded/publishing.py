@@ -1,7 +1,7 @@
 """Publishing many events: large batches per partition, many of them in flight at once.
 
 Events are collected per partition until a batch is large, and appended without waiting for the
-disk; when more than ``pending_bytes`` are in flight, it waits for the oldest. So memory is bounded,
+disk; when more than ``pending_bytes`` are in flight, the oldest is awaited. So memory is bounded,
 and the disk is always busy.
 """
 
@@ -14,18 +14,18 @@ from mainstem.core.event import Event
 from mainstem.core.partitioner import partition_for
 
 _EVENT_BYTES = 150
-"""The estimated overhead of an event, in memory and in the batch."""
+"""The estimated overhead of an event in bytes, in memory and in the batch."""
 
 
 class Wait(NamedTuple):
-    """Something to wait for: durability, or room in a full topic."""
+    """Something that the caller must wait for: durability, or space in a full topic."""
 
     durable: Durable
     until_ms: int | None = None
 
 
 class Bulk:
-    """A bulk publish to one topic; its caller does the waiting."""
+    """A bulk publish to one topic; it never blocks, its caller does the waiting."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class Bulk:
         self._appended: deque[tuple[int, Durable]] = deque()
         self._appended_bytes = 0
         self.count = 0
-        """Events appended so far."""
+        """Number of events appended so far."""
 
     def put(self, event: Event) -> bool:
-        """Add an event; True if ``drain`` should be called before the next one."""
+        """Add an event; returns True if ``drain`` must be called before the next one."""
         if self._partition is not None:
             number = self._partition
         elif event.key is None:
@@ -81,7 +81,7 @@ class Bulk:
         return self._size >= self._pending_bytes
 
     def drain(self) -> Iterator[Wait]:
-        """Append full batches; yields what the caller must wait for."""
+        """Append the full batches; yields each thing that the caller must wait for."""
         if self._size >= self._pending_bytes:
             # Many partitions with few events each: append all of them at once.
             self._full = list(self._gathered)
@@ -94,7 +94,7 @@ class Bulk:
             yield self._oldest()
 
     def finish(self) -> Iterator[Wait]:
-        """Append the rest; yields everything that is still to be waited for."""
+        """Append all remaining events; yields each thing that the caller must still wait for."""
         self._full = list(self._gathered)
         yield from self.drain()
         while self._appended:

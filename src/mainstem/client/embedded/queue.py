@@ -29,15 +29,15 @@ class EmbeddedDelivery(DeliveredEvent, Exits):
         self._settle(Outcome.NACK, delay_s, reason, wait=wait)
 
     def release(self, *, wait: bool = True) -> None:
-        """Return the event unprocessed: this delivery does not count."""
+        """Put the event back into its queue; does not count towards ``max_deliveries``."""
         self._settle(Outcome.RELEASE, wait=wait)
 
     def reject(self, reason: str = "", *, wait: bool = True) -> None:
-        """Make the event a dead letter at once."""
+        """Move the event to the dead letters at once, without a redelivery."""
         self._settle(Outcome.REJECT, 0.0, reason, wait=wait)
 
     def __enter__(self) -> Event:
-        """Return the event."""
+        """Return the delivered event; the end of the block acks or nacks it."""
         return self._held.given.event
 
     def _leave(self, error: BaseException | None) -> None:
@@ -64,7 +64,7 @@ class EmbeddedQueue(Closing):
         return self._consumer.id
 
     def __iter__(self) -> Iterator[EmbeddedDelivery]:
-        """Iterate."""
+        """Return this iterator."""
         return self
 
     def __next__(self) -> EmbeddedDelivery:
@@ -80,7 +80,7 @@ class EmbeddedQueue(Closing):
         return next(iter(self._take(1, timeout)), None)
 
     def poll_many(self, limit: int = 100, timeout: float | None = None) -> list[EmbeddedDelivery]:
-        """Return the available deliveries, at most ``limit``; waits for the first."""
+        """Return the available deliveries, at most ``limit``; waits until there is one."""
         self._consumer.check_open()
         check_limit(limit)
         return self._take(limit, timeout)
@@ -97,7 +97,7 @@ class EmbeddedQueue(Closing):
             raise error
 
     def close(self) -> None:
-        """Release unsettled deliveries: they are redelivered at once, and do not count.
+        """Close; unsettled events are redelivered, and do not count towards ``max_deliveries``.
 
         Settlements with ``wait=False`` are durable on return; raises the error of one that failed.
         """

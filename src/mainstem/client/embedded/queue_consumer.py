@@ -1,4 +1,4 @@
-"""A consumer of a queue, without waiting: blocking and async queues both use it."""
+"""A consumer of a queue that never blocks; blocking and async queues both use it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -30,7 +30,7 @@ class QueueConsumer:
         self._place = (topic, name)
         self.id = consumer
         self.closed: str | None = None
-        """Why it is closed; None while it is open."""
+        """The reason, as the error message, once it is closed; None while it is open."""
         self._last: Durable = AT_ONCE
         self._wakes: set[Call] = set()
         self._window = SettlementWindow(self._write)
@@ -62,7 +62,7 @@ class QueueConsumer:
         )
 
     def settle(self, settlements: Sequence[Settlement]) -> Settled:
-        """Settle deliveries, in one write; refuses those whose lock has expired."""
+        """Settle deliveries in one write; the result names those refused for an expired lock."""
         self.check_open()
         self._window.flush()
         return self._write(settlements)
@@ -85,7 +85,7 @@ class QueueConsumer:
         return settled
 
     def ack_many(self, deliveries: Iterable[object]) -> Settled:
-        """Ack deliveries in one write; refuses those whose lock has expired.
+        """Ack deliveries in one write; the result names those refused for an expired lock.
 
         Raises InvalidSetting, with nothing acked, if one belongs to another consumer.
         """
@@ -104,7 +104,7 @@ class QueueConsumer:
         return settled
 
     def renew(self, place: Settlement) -> None:
-        """Extend the lock of a delivery; raises StaleDelivery."""
+        """Extend the lock of a delivery; raises StaleDelivery if it has expired."""
         self.check_open()
         self._window.flush()
         refused = self._queues.renew(*self._place, self.id, [place])
@@ -112,9 +112,9 @@ class QueueConsumer:
             raise error
 
     def watch(self, wake: Call) -> Call:
-        """Call ``wake`` when there may be more deliveries, or this is closed.
+        """Call ``wake`` when ``take`` should be called again: for new events or after closing.
 
-        Then call ``take`` again.
+        Returns a function that cancels this.
         """
         unwatch = self._queues.watch(*self._place, wake)
         self._wakes.add(wake)
@@ -126,13 +126,13 @@ class QueueConsumer:
         return take_back
 
     def wait_s(self, left_s: float | None) -> float | None:
-        """Return how long to wait: until a lock or delay expires, or the timeout is over."""
+        """Return how long to wait: until a lock or delay expires, or ``left_s`` is over."""
         due_ms = self._queues.wait_ms(*self._place)
         due_s = None if due_ms is None else due_ms / 1000
         return min((each for each in (left_s, due_s) if each is not None), default=None)
 
     def leave(self) -> Durable:
-        """Close, and release unsettled deliveries; the result covers all settlements so far."""
+        """Close and release unsettled deliveries; the result waits for all settlements."""
         if self.closed is None:
             self.forget("the queue has been closed; open it again")
             self._window.close()
@@ -143,18 +143,18 @@ class QueueConsumer:
         return self._last
 
     def _wait_for(self, durable: Durable) -> None:
-        """Make ``leave`` wait for this append, unless it wrote nothing."""
+        """Let the result of ``leave`` wait for this append too, unless it wrote nothing."""
         self._last = self._last if durable is AT_ONCE else durable
 
     def forget(self, reason: str) -> None:
-        """Close without releasing anything."""
+        """Close without releasing deliveries; ``reason`` is the error message of later calls."""
         self.closed = reason
         for wake in list(self._wakes):
             wake()
 
 
 class HeldDelivery:
-    """A delivery with its consumer, and whether it was settled."""
+    """A delivery, the consumer that got it, and whether it was settled."""
 
     __slots__ = ("consumer", "given", "is_settled")
 
@@ -164,13 +164,13 @@ class HeldDelivery:
         self.is_settled = False
 
     def settlement(self, outcome: Outcome, delay_ms: int = 0, reason: str = "") -> Settlement:
-        """Return a settlement of this delivery, and of no other delivery of the same event."""
+        """Return a settlement that is valid for this delivery only, not for later ones."""
         event = self.given.event
         place = (event.partition, event.offset)
         return Settlement(*place, outcome, self.given.lease, delay_ms, reason)
 
     def settle(self, outcome: Outcome, delay_s: float = 0.0, reason: str = "") -> Durable:
-        """Settle it; raises StaleDelivery."""
+        """Settle this delivery; raises StaleDelivery if its lock has expired."""
         delay_ms = milliseconds(delay_s, "delay_s")
         settled = self.consumer.settle([self.settlement(outcome, delay_ms, reason)])
         for error in settled.refused.values():
@@ -179,7 +179,7 @@ class HeldDelivery:
         return settled.durable
 
     def settle_soon(self, outcome: Outcome, delay_s: float = 0.0, reason: str = "") -> Durable:
-        """Settle it in the background; raises StaleDelivery if it is settled already.
+        """Settle this delivery in the background; raises StaleDelivery if it is settled already.
 
         The caller must wait for what this returns before it settles more.
         """
@@ -191,7 +191,7 @@ class HeldDelivery:
         return room
 
     def leave(self, error: BaseException | None) -> None:
-        """Settle it after its block: ack, nack after an Exception, release if interrupted."""
+        """Settle at the end of the block: ack, nack after an Exception, release if interrupted."""
         if self.is_settled:
             return
         if error is None:
@@ -207,12 +207,12 @@ class HeldDelivery:
                 self.settle(Outcome.RELEASE)
 
     def renew(self) -> None:
-        """Extend the lock; raises StaleDelivery."""
+        """Extend the lock of the delivery; raises StaleDelivery if it has expired."""
         self.consumer.renew(self.settlement(Outcome.RENEW))
 
 
 class DeliveredEvent:
-    """The part of a delivery that does not wait."""
+    """Base class of deliveries: the calls that need not wait."""
 
     __slots__ = ("_held",)
 
@@ -221,7 +221,7 @@ class DeliveredEvent:
 
     @property
     def event(self) -> Event:
-        """The event."""
+        """The delivered event."""
         return self._held.given.event
 
     @property

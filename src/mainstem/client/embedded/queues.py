@@ -40,7 +40,7 @@ class EmbeddedQueues:
         self._after_crash = after_crash
 
     def open(self, options: QueueOptions) -> QueueConsumer:
-        """Join a queue, which is created if necessary; settings that are given are changed."""
+        """Join a queue, which is created if necessary; changes the settings that are given."""
         topic, name, start = options.topic, options.name, options.start
         if not isinstance(name, str):
             raise InvalidName("queue", name, "it is not text")
@@ -65,34 +65,34 @@ class EmbeddedQueues:
         return tuple(queue_info(each) for each in self._broker.queues.every())
 
     def show(self, topic: str, name: str) -> QueueInfo:
-        """Return one queue."""
+        """Return the settings, consumers and state of one queue."""
         self._check_open()
         return queue_info(self._broker.queues.show(topic, name))
 
     def peek(
         self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
     ) -> tuple[QueuedEvent, ...]:
-        """Return the first unsettled events, or those after a position, without delivering any."""
+        """Return the first unsettled events (after ``after``, if given) without delivering them."""
         self._check_open()
         check_limit(limit)
         found = self._broker.queues.peek(topic, name, limit, after)
         return tuple(QueuedEvent(*each) for each in found)
 
     def purge(self, topic: str, name: str) -> int:
-        """Settle all waiting events, but not those in flight; return their number."""
+        """Settle all waiting events, but none that a consumer has now; return their number."""
         self._check_open()
         count, durable = self._broker.queues.purge(topic, name)
         durable.wait()
         return count
 
     def move(self, topic: str, name: str, to: str, *, limit: int = 1000) -> int:
-        """Move the first waiting events, at most ``limit``, to another topic in one append."""
+        """Move up to ``limit`` waiting events to another topic in one append; return the number."""
         self._check_open()
         check_limit(limit)
         return move_events(self._broker, topic, name, to, limit, self._now_ms)
 
     def delete(self, topic: str, name: str) -> None:
-        """Delete a queue; the events stay in the topic, unless AMQP made it for the queue."""
+        """Delete a queue; its events stay in the topic, unless AMQP created the topic for it."""
         self._check_open()
         self._broker.queues.delete(topic, name).wait()
 

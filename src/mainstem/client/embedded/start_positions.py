@@ -10,11 +10,11 @@ from mainstem.client.subscription import SubscriptionOptions
 from mainstem.core.errors import OffsetOutOfRange
 from mainstem.core.names import is_pattern
 
-"""A partition: topic and number."""
+"""A partition, as topic and number."""
 
 
 def offset_of(broker: Door, topic: str, partition: int, start: Start) -> int:
-    """Return the present offset of a start in a partition.
+    """Return the offset that a start (offset, time, mapping ...) means now in a partition.
 
     A time means the first event at or after it, or the tail if there is none. A partition that a
     mapping leaves out starts at its earliest event. An offset past the tail is refused.
@@ -46,7 +46,10 @@ def partitions_of(broker: Door, topics: tuple[str, ...]) -> list[TopicPartition]
 
 
 class StartOffsets:
-    """The tails when a subscription began: its start for ``latest``, its end without ``follow``."""
+    """Where a subscription starts and ends; keeps the tails as they were when it began.
+
+    These are the start for ``latest``, and the end without ``follow``.
+    """
 
     def __init__(self, broker: Door, options: SubscriptionOptions) -> None:
         self._broker = broker
@@ -58,7 +61,7 @@ class StartOffsets:
         }
 
     def reader(self, topic: str, partition: int, cursor: int | None) -> PartitionReader:
-        """Return a reader that starts at the cursor, or without one at the subscription's start."""
+        """Return a reader that starts at ``cursor``; None: at the subscription's start."""
         offset = self._first(topic, partition) if cursor is None else cursor
         # A partition created later is after the end.
         limit = None if self._options.follow else self._tails.get(self._id(topic, partition), 0)

@@ -56,7 +56,7 @@ def open_briefly(path: Path) -> "EmbeddedStem":
 
 
 def view_stem(path: Path) -> "EmbeddedStem":
-    """Open a data directory for reading, without any change to it, not even a lock.
+    """Open a data directory for reading; nothing in it is changed, not even a lock is taken.
 
     Events published and offsets committed here are lost when it is closed.
     """
@@ -64,14 +64,14 @@ def view_stem(path: Path) -> "EmbeddedStem":
 
 
 class OpenSubscription(Protocol):
-    """A subscription of any kind, as the stem sees it."""
+    """What the stem needs of its subscriptions, blocking or async."""
 
     @property
     def feed(self) -> Feed:
-        """The feed that it reads."""
+        """The feed that the subscription reads."""
 
     def stem_closes(self, *, failed: bool) -> None:
-        """Close on behalf of the stem; ``failed``: the stem is closed because of an error."""
+        """Close because the stem closes; if ``failed``, the last events are unfinished."""
 
 
 class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
@@ -105,17 +105,17 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
 
     @property
     def config(self) -> Config:
-        """The settings in force."""
+        """The settings that apply, from all sources."""
         return self.node.config
 
     @property
     def path(self) -> Path | None:
-        """The data directory; None in memory."""
+        """The data directory; None for a log in memory."""
         return self.node.path
 
     @property
     def recovery(self) -> Report | None:
-        """The report of the recovery at open; None in memory."""
+        """The report of the recovery when the log was opened; None for a log in memory."""
         return self.node.recovery
 
     def _publish(self, topic: str, event: Event, partition: int | None) -> Position:
@@ -128,7 +128,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         return published.position
 
     def publish_delayed(self) -> None:
-        """Start publishing events that were delayed earlier, when they are due."""
+        """Start the thread that publishes delayed events when they are due."""
         if self._broker.delays.waiting().events:
             self._delay_clock.start()
 
@@ -137,7 +137,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         self.delay(topic, event, due_ms, partition).wait()
 
     def delay(self, topic: str, event: Event, due_ms: int, partition: int | None) -> Durable:
-        """Store an event to be published when it is due, without waiting for durability."""
+        """Store an event that is published at ``due_ms``; does not wait for durability."""
         self.check_open()
         self._delay_clock.start()
         delayed = (DelayedEvent(event, due_ms, topic, partition),)
@@ -170,7 +170,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         return made
 
     def open_queue(self, options: QueueOptions) -> EmbeddedQueue:
-        """Join a queue; closing the stem leaves it."""
+        """Join a queue as a consumer; closing the stem leaves the queue."""
         return EmbeddedQueue(self.join_queue(options), follow=options.follow)
 
     def _partitions(self, topic: str) -> int:
@@ -202,7 +202,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
             return  # Another thread has just created it.
 
     def bulk(self, topic: str, partition: int | None) -> Bulk:
-        """Start a bulk publish."""
+        """Start to publish many events to a topic."""
         self.check_open()
         try:
             self._broker.topic(topic)
@@ -217,14 +217,14 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         )
 
     def with_settings(self, options: SubscriptionOptions) -> SubscriptionOptions:
-        """Return the options with the stem's settings filled in."""
+        """Return the options; those that are None get the values of the stem's settings."""
         self._settle_groups()
         return msgspec.structs.replace(
             options, fetch_bytes=self.config.fetch_bytes, commit_s=self.config.commit_ms / 1000
         )
 
     def join_queue(self, options: QueueOptions) -> QueueConsumer:
-        """Join a queue; closing the stem leaves it."""
+        """Join a queue as a consumer; closing the stem leaves the queue."""
         self.check_open()
         if not self._broker.topics(options.topic):
             self.create_unknown(options.topic)
@@ -240,7 +240,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
     def try_publish(
         self, topic: str, event: Event, partition: int | None, held: HeldPublish | None = None
     ) -> Published | HeldPublish:
-        """Append one event without waiting for durability or for room."""
+        """Append one event without waiting for durability, or for space in a full topic."""
         self.check_open()
         try:
             return self._broker.try_publish(topic, (event,), partition, held)
@@ -255,7 +255,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
             wait.durable.wait(max(0, wait.until_ms - self.node.now_ms()) / 1000)
 
     def close_now(self, *, failed: bool) -> None:
-        """Close; ``failed``: because of an error, or at the end of the program."""
+        """Close; with ``failed`` (an error, or exit) the last events count as unfinished."""
         if self._closed:
             return
         atexit.unregister(self.close_now)
@@ -290,7 +290,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         self._append = refuse
 
     def forget(self) -> None:
-        """Close without touching the log, in a forked copy of the process that holds it."""
+        """Close without touching the log, in the child process after a fork."""
         self._refuse("the stem was opened before a fork; open another directory in this process")
         for writer in list(self._writers):
             writer.forget("the writer was opened before a fork; open another one")

@@ -38,7 +38,7 @@ class EmbeddedSubscription(BlockingSubscription[Feed]):
         self.feed = Feed(broker, options, lambda: signals.put(None), now_ms)
 
     def __iter__(self) -> Iterator[Event]:
-        """Iterate."""
+        """Return this iterator."""
         return self
 
     def __next__(self) -> Event:
@@ -56,18 +56,18 @@ class EmbeddedSubscription(BlockingSubscription[Feed]):
         return self.feed.take() or self._wait(self.feed.take, timeout)
 
     def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the available events, at most ``limit``; waits for the first."""
+        """Return the available events, at most ``limit``; waits until there is one."""
         self._check_open()
         self._reader = threading.get_ident()
         take = partial(self.feed.take_many, max(1, limit))
         return take() or self._wait(take, timeout) or []
 
     def commit(self) -> None:
-        """Commit the group's cursors after the last event returned; durable on return."""
+        """Commit the group's offsets up to the last event returned; durable on return."""
         self.feed.commit().wait()
 
     def close_now(self, *, finished: bool) -> None:
-        """Close; ``finished``: whether the events returned last are finished."""
+        """Close; with ``finished``, the events returned last count as processed."""
         self.feed.close(finished=finished).wait()
 
     def _wait(self, take: Callable[[], T | None], timeout: float | None) -> T | None:
@@ -90,7 +90,7 @@ class EmbeddedSubscription(BlockingSubscription[Feed]):
                 continue
 
     def _forget_signals(self) -> None:
-        """Clear the signals so far; a later one wakes again."""
+        """Reset the wake-up signal; a later signal wakes again."""
         try:
             while True:
                 self._signals.get_nowait()

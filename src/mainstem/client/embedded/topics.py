@@ -38,24 +38,24 @@ class EmbeddedTopics:
         return tuple(self._info(topic) for topic in found)
 
     def show(self, name: str) -> TopicInfo:
-        """Return one topic."""
+        """Return the settings and partitions of one topic."""
         self._check_open()
         return self._info(self._broker.topic(name))
 
     def alter(self, name: str, **settings: object) -> TopicInfo:
-        """Change settings; partitions may only grow."""
+        """Change settings of a topic; its number of partitions can only be increased."""
         self._check_open()
         done = self._broker.alter_topic(name, **settings)
         done.durable.wait()
         return self._info(done.topic)
 
     def delete(self, name: str) -> None:
-        """Delete a topic and all it holds."""
+        """Delete a topic and all its events."""
         self._check_open()
         self._broker.delete_topic(name).wait()
 
     def trim(self, name: str, before: Start, *, partition: int | None = None) -> TopicInfo:
-        """Delete the events before an offset or a time; ``latest`` empties the topic."""
+        """Delete the events before an offset or a time; ``latest`` deletes all events."""
         self._check_open()
         check_start(before)
         topic = self._broker.topic(name)

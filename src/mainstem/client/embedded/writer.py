@@ -20,7 +20,7 @@ from mainstem.core.records import build
 _BATCH_BYTES = 100
 _RECORD_BYTES = 40
 _HEADER_BYTES = 10
-"""The largest overhead of batches, records and headers, beside names, keys and values."""
+"""Maximum overhead in bytes of batch, record and headers, besides names, keys and values."""
 _MAX_SEQUENCE = 2**31 - 1
 
 
@@ -41,7 +41,7 @@ class EmbeddedAppender:
         self._id = writer.transactional_id
         self._sequence = 0
         self._is_open = False
-        """Whether a transaction is still open, and must be ended before the next one."""
+        """Whether a transaction is still open, which must be ended before the next one."""
         begun = broker.transactions.begin(self._id, TRANSACTION_TIMEOUT_MS)
         begun.durable.wait()
         self._who = ProducerIdAndEpoch(begun.producer_id, begun.epoch)
@@ -64,7 +64,7 @@ class EmbeddedAppender:
         self._topics.trim(self._topic, before, partition=self._partition)
 
     def close(self) -> None:
-        """Abort an open transaction."""
+        """Abort the open transaction, if any."""
         # If this fails, the next append tries again, or the transaction times out.
         with suppress(MainstemError):
             self._abort()
@@ -118,7 +118,7 @@ class EmbeddedAppender:
             self._is_open = False
 
     def _batches(self, events: Sequence[Event]) -> Iterator[list[Event]]:
-        """Split events into record batches; an event that is too large is refused on append."""
+        """Split events into record batches; too large an event is refused on append."""
         limit = self._broker.topic(self._topic).settings.max_batch_bytes
         gathered: list[Event] = []
         total = _BATCH_BYTES

@@ -1,4 +1,4 @@
-"""A broker for tests: its process, and the interface for one test."""
+"""A broker for tests: the server process, and the interface that one test gets."""
 
 import subprocess
 import sys
@@ -14,26 +14,26 @@ OFF = "off"
 
 
 class LocalServer:
-    """A server process in a directory of its own, which can be killed and started again."""
+    """A server process with its own data directory, which can be killed and started again."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._log = directory.with_suffix(".log")
         self._moved_ms = 0
         self.kafka = FREE_PORT
-        """Its address as host:port; the same after a restart."""
+        """The server's address as host:port; the same after a restart."""
         self._amqp = OFF
         self._start()
 
     @property
     def moved(self) -> bool:
-        """Whether its clock was moved, so that the next test needs a new server."""
+        """Whether the server's clock was moved, so that the next test needs a new server."""
         return self._moved_ms > 0
 
     def answers(self) -> bool:
-        """Tell whether it responds.
+        """Tell whether the server responds.
 
-        For a process that is about to end, the system still reports it alive.
+        Its process is no proof: the system reports a process that is about to end as alive.
         """
         if self._process.poll() is not None:
             return False
@@ -47,14 +47,14 @@ class LocalServer:
     def amqp(self) -> str:
         """The address for AMQP clients as host:port.
 
-        The server listens there from the first request on.
+        The server starts to listen there when this is first read.
         """
         if self._amqp == OFF:
             self._amqp = self._tell(f"start amqp {FREE_PORT}", "started")
         return self._amqp
 
     def advance(self, milliseconds: int) -> None:
-        """Move the clock forward; on return, all deadlines that have passed were handled."""
+        """Move the clock forward, and wait until the server has handled passed deadlines."""
         self._moved_ms += milliseconds
         self._tell(f"advance {milliseconds}", "moved")
 
@@ -101,7 +101,7 @@ class LocalServer:
 
 
 class LocalBroker:
-    """A broker for one test, with names of its own, a clock to move and a crash to cause."""
+    """A broker for one test, with its own names, a clock to move and a crash to cause."""
 
     def __init__(self, server: LocalServer, namespace: str) -> None:
         self._server = server
@@ -115,15 +115,15 @@ class LocalBroker:
 
     @property
     def amqp_url(self) -> str:
-        """The URL for AMQP 0-9-1 clients, with a virtual host of this test's own."""
+        """The URL for AMQP 0-9-1 clients, with a virtual host that only this test uses."""
         return f"amqp://guest:guest@{self._server.amqp}/{self._namespace}"
 
     def topic(self, name: str) -> str:
-        """Return the name of a topic that belongs to this test alone."""
+        """Return a topic's name on the server: with a prefix that only this test has."""
         return f"{self._namespace}.{name}"
 
     def group(self, name: str) -> str:
-        """Return the name of a group, or a transactional id, that belongs to this test alone."""
+        """Return a group's name, or a transactional id, that only this test has."""
         return f"{self._namespace}.{name}"
 
     def connect(self) -> Stem:
@@ -131,7 +131,7 @@ class LocalBroker:
         return self._stems.enter_context(mainstem.connect(self.kafka))
 
     def advance(self, seconds: float) -> None:
-        """Move the broker's clock forward; on return, all passed deadlines were handled.
+        """Move the broker's clock forward, and wait until it has handled all deadlines that passed.
 
         Session timeouts, transaction timeouts and retention use this clock. Request timeouts use
         real time, in the broker and in the client.

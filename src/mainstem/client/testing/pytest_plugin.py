@@ -1,4 +1,4 @@
-"""The pytest plugin: ``mainstem``, a broker for the run, and ``mainstem_table``, for pipelines.
+"""The pytest plugin: the fixtures ``mainstem``, a broker, and ``mainstem_table``, for pipelines.
 
 Every pytest run imports this, so each fixture imports what it needs on first use.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Servers:
-    """The server of this process, one at a time; under xdist every worker has its own."""
+    """The server of this pytest process, one at a time; under xdist every worker has its own."""
 
     def __init__(self, directories: pytest.TempPathFactory) -> None:
         self._directories = directories
@@ -27,7 +27,7 @@ class _Servers:
         self.numbers = count(1)
 
     def take(self) -> "LocalServer":
-        """Return the server; starts it at the first call, and after it has ended."""
+        """Return the server; starts one at the first call, and if the last one has ended."""
         from mainstem.client.testing.local_broker import LocalServer  # noqa: PLC0415
 
         if self._server is not None and not self._server.answers():
@@ -37,7 +37,7 @@ class _Servers:
         return self._server
 
     def give_back(self) -> None:
-        """Keep the server for the next test, unless its clock was moved."""
+        """Keep the server for the next test, or end it if its clock was moved."""
         if self._server is not None and self._server.moved:
             self.end()
 

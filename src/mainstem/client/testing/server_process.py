@@ -18,17 +18,17 @@ from mainstem.node.node import time_of_day_ms
 from mainstem.node.server import Running, running
 
 CONFIG = Config(durability=Durability.DISK)
-"""A test can only observe kill -9, and this durability does not wait for the disk."""
+"""Settings of the server: a test can only observe kill -9, and ``disk`` does not wait for syncs."""
 
 
 class Clock:
-    """The time of day, moved forward."""
+    """The server's clock: the time of day, moved forward by the test."""
 
     def __init__(self, moved_ms: int) -> None:
         self._moved_ms = moved_ms
 
     def now_ms(self) -> int:
-        """Return the server's time."""
+        """Return the server's time in ms since 1970."""
         return time_of_day_ms() + self._moved_ms
 
     def advance(self, milliseconds: int) -> None:
@@ -37,7 +37,7 @@ class Clock:
 
 
 async def serve(directory: Path, kafka: str, amqp: str, clock: Clock) -> None:
-    """Serve a directory until standard input ends."""
+    """Serve a data directory until standard input ends."""
     config = CONFIG.listening(kafka=kafka, amqp=amqp, admin="off")
     async with running(directory, config, now_ms=clock.now_ms) as server:
         _say(f"ready {server.kafka}")

@@ -7,7 +7,7 @@ from mainstem.kafka_protocol.wire import Array, Int8, Int16, String
 
 
 class AclFilter(Wire, frozen=True):
-    """A filter of ACLs; null matches everything."""
+    """Selects ACLs by resource, principal and operation; null matches everything."""
 
     resource_type_filter: Int8 = 0
     resource_name_filter: String | None = None
@@ -65,14 +65,14 @@ class CreateAclsRequest(Wire, frozen=True):
 
 
 class AclResult(Wire, frozen=True):
-    """The error code of one result."""
+    """The error code and message for one ACL."""
 
     error_code: Int16 = 0
     error_message: String | None = None
 
 
 class CreateAclsResponse(Throttled, frozen=True):
-    """The results, by ACL."""
+    """For each ACL, whether it was created."""
 
     results: Array[AclResult] = ()
 
@@ -84,7 +84,7 @@ class DeleteAclsRequest(Wire, frozen=True):
 
 
 class DeletedAcl(AclResult, frozen=True):
-    """A deleted ACL, or the error."""
+    """An ACL that a filter matched, and the error if it was not deleted."""
 
     resource_type: Int8 = 0
     resource_name: String = ""
@@ -96,13 +96,13 @@ class DeletedAcl(AclResult, frozen=True):
 
 
 class DeletedAcls(AclResult, frozen=True):
-    """The ACLs that one filter matched."""
+    """The ACLs that one filter matched, and whether they were deleted."""
 
     matching_acls: Array[DeletedAcl] = ()
 
 
 class DeleteAclsResponse(Throttled, frozen=True):
-    """The results, by filter."""
+    """The deleted ACLs, by filter."""
 
     filter_results: Array[DeletedAcls] = ()
 

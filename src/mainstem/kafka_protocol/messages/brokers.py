@@ -1,4 +1,4 @@
-"""Leaders and broker addresses, as several responses have them."""
+"""Structs for leaders and broker addresses that several responses contain."""
 
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.wire import Int32, String

@@ -45,13 +45,13 @@ CommittedPartition = PartitionResult
 
 
 class CommittedTopic(TopicOfCommits, frozen=True):
-    """The result of one topic."""
+    """The results of a commit in one topic, by partition."""
 
     partitions: Array[CommittedPartition] = ()
 
 
 class OffsetCommitResponse(Wire, frozen=True):
-    """The results, by partition."""
+    """The results of the commit, by topic and partition."""
 
     throttle_time_ms: Annotated[Int32, Since(3), IGNORABLE] = 0
     topics: Array[CommittedTopic] = ()
@@ -61,13 +61,13 @@ OFFSET_COMMIT = api(8, OffsetCommitRequest, OffsetCommitResponse, "2-10", "8+")
 
 
 class OffsetFetchTopic(TopicOfCommits, frozen=True):
-    """The partitions of one topic."""
+    """The partitions of one topic whose committed offsets are requested."""
 
     partition_indexes: Array[Int32] = ()
 
 
 class OffsetFetchGroup(Wire, frozen=True):
-    """A requested group; null topics means all."""
+    """A group whose committed offsets are requested; null topics means all topics."""
 
     group_id: String = ""
     member_id: Annotated[String | None, Since(9), IGNORABLE] = None
@@ -76,7 +76,7 @@ class OffsetFetchGroup(Wire, frozen=True):
 
 
 class OffsetFetchRequest(Wire, frozen=True):
-    """Ask for committed offsets; of several groups since version 8."""
+    """Ask for the committed offsets of a group; of several groups since version 8."""
 
     groups: Annotated[Array[OffsetFetchGroup], Since(8)] = ()
     group_id: Annotated[String, Until(7)] = ""
@@ -85,7 +85,7 @@ class OffsetFetchRequest(Wire, frozen=True):
 
 
 class FetchedOffset(Wire, frozen=True):
-    """The committed offset of one partition; -1 if there is none."""
+    """The committed offset of one partition; -1 if the group has none."""
 
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
@@ -136,7 +136,7 @@ DeletedOffsetsTopic = ByName[DeletedOffset]
 
 
 class OffsetDeleteResponse(Wire, frozen=True):
-    """The results of the deletion."""
+    """For each partition, whether the committed offset was deleted."""
 
     error_code: Int16 = 0
     throttle_time_ms: Int32 = 0

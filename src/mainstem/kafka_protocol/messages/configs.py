@@ -8,11 +8,11 @@ from mainstem.kafka_protocol.messages.responses import Throttled, ThrottledError
 from mainstem.kafka_protocol.wire import Array, Bool, Int8, Int16, String
 
 C = TypeVar("C")
-"""A config to alter, with its new value or operation."""
+"""Type of the configs in a request: with a new value, or with an operation."""
 
 
 class DescribeConfigsResource(Wire, frozen=True):
-    """A resource and the names of its configs; null means all."""
+    """A resource, and the names of the configs to describe; null means all."""
 
     resource_type: Int8 = 0
     resource_name: String = ""
@@ -28,7 +28,7 @@ class DescribeConfigsRequest(Wire, frozen=True):
 
 
 class ConfigSynonym(Wire, frozen=True):
-    """A source of a config's value; the first in the list takes precedence."""
+    """A place where a config has a value; the first synonym in the list takes precedence."""
 
     name: String = ""
     value: String | None = ""
@@ -36,7 +36,7 @@ class ConfigSynonym(Wire, frozen=True):
 
 
 class ConfigValue(Wire, frozen=True):
-    """A config, its value and source."""
+    """The name, value and source of a config."""
 
     name: String = ""
     value: String | None = ""
@@ -46,7 +46,7 @@ class ConfigValue(Wire, frozen=True):
 
 
 class DescribedConfig(ConfigValue, frozen=True):
-    """A described config."""
+    """A config in a response, with its value, source and synonyms."""
 
     synonyms: Array[ConfigSynonym] = ()
     config_type: Annotated[Int8, Since(3), IGNORABLE] = 0
@@ -54,7 +54,7 @@ class DescribedConfig(ConfigValue, frozen=True):
 
 
 class ConfigsResult(Wire, frozen=True):
-    """A resource, and the result of its description or change."""
+    """A resource, and whether its configs could be described or changed."""
 
     error_code: Int16 = 0
     error_message: String | None = ""
@@ -85,7 +85,7 @@ class AlterConfig(Wire, frozen=True):
 
 
 class ResourceConfigs(Wire, Generic[C], frozen=True):
-    """A resource and its new or changed configs."""
+    """A resource and the configs to set or change."""
 
     resource_type: Int8 = 0
     resource_name: String = ""
@@ -103,11 +103,11 @@ class AlterConfigsRequest(Wire, frozen=True):
 
 
 class AlteredConfigs(ConfigsResult, frozen=True):
-    """The result of one resource."""
+    """For one resource, whether its configs were changed."""
 
 
 class AlterConfigsResponse(Throttled, frozen=True):
-    """The results, by resource."""
+    """For each resource, whether its configs were changed."""
 
     responses: Array[AlteredConfigs] = ()
 
@@ -134,7 +134,7 @@ class IncrementalAlterConfigsRequest(Wire, frozen=True):
 
 
 class IncrementalAlterConfigsResponse(AlterConfigsResponse, frozen=True):
-    """The results, by resource."""
+    """For each resource, whether its configs were changed."""
 
 
 INCREMENTAL_ALTER_CONFIGS = api(

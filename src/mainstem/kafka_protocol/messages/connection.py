@@ -15,7 +15,7 @@ class ApiVersionsRequest(Wire, frozen=True):
 
 
 class ServedApi(Wire, frozen=True):
-    """One API and its supported versions."""
+    """A supported API, with its first and last supported version."""
 
     api_key: Int16 = 0
     min_version: Int16 = 0
@@ -23,7 +23,7 @@ class ServedApi(Wire, frozen=True):
 
 
 class SupportedFeature(Wire, frozen=True):
-    """A supported feature and its range of levels."""
+    """A feature that the broker supports, with its range of levels."""
 
     name: String = ""
     min_version: Int16 = 0
@@ -31,7 +31,7 @@ class SupportedFeature(Wire, frozen=True):
 
 
 class FinalizedFeature(Wire, frozen=True):
-    """A finalized feature and its level."""
+    """A feature that is finalized in the cluster, with its range of levels."""
 
     name: String = ""
     max_version_level: Int16 = 0
@@ -76,7 +76,7 @@ class SaslAuthenticateRequest(Wire, frozen=True):
 
 
 class SaslAuthenticateResponse(Wire, frozen=True):
-    """The answer to one step of authentication."""
+    """The broker's answer to one step of the SASL mechanism."""
 
     error_code: Int16 = 0
     error_message: String | None = ""

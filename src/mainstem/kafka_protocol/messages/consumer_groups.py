@@ -20,7 +20,7 @@ ConsumerAssignment = Assignment
 
 
 class ConsumerGroupHeartbeatRequest(Wire, frozen=True):
-    """Join, stay, change the subscription, or leave (epoch -1); null is unchanged."""
+    """Join, stay, change the subscription, or leave (epoch -1); a null field is unchanged."""
 
     group_id: String = ""
     member_id: String = ""
@@ -44,11 +44,11 @@ CONSUMER_GROUP_HEARTBEAT = api(
 
 
 class ConsumerGroupDescribeRequest(GroupIdsRequest, frozen=True):
-    """Ask for groups of the consumer protocol and their members."""
+    """Ask for the state and the members of groups of the consumer protocol."""
 
 
 class DescribedConsumer(Wire, frozen=True):
-    """A member with its current and target assignment."""
+    """A group member with its current and target assignment."""
 
     member_id: String = ""
     instance_id: String | None = None

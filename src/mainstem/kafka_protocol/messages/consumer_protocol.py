@@ -1,4 +1,4 @@
-"""Subscriptions and assignments of classic consumer groups, opaque to the coordinator."""
+"""Subscriptions and assignments of classic consumer groups, which the coordinator does not read."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
 from mainstem.kafka_protocol.wire import Array, Bytes, Int32, String
 
 CONSUMER_PROTOCOL_VERSION = 3
-"""The latest version; all are readable in terms of the ones before."""
+"""The latest version; an older reader can read the fields that it knows."""
 
 
 class ConsumerPartitions(Wire, frozen=True):
@@ -17,13 +17,13 @@ class ConsumerPartitions(Wire, frozen=True):
 
 
 class SubscribedTopics(Wire, frozen=True):
-    """The beginning of a subscription, the same in every version: the topics."""
+    """The topics of a subscription, with which every version of it begins."""
 
     topics: Array[String] = ()
 
 
 class ConsumerProtocolSubscription(Wire, frozen=True):
-    """A member's subscription and owned partitions: the metadata of its join."""
+    """What a member sends when it joins: subscribed topics, owned partitions."""
 
     topics: Array[String] = ()
     user_data: Bytes | None = None

@@ -9,14 +9,14 @@ from mainstem.kafka_protocol.wire import Array, Int8, Int16, Int32, Int64, Recor
 
 
 class FetchingReplica(Wire, frozen=True):
-    """The fetching replica; not set by consumers."""
+    """The replica that sends the fetch; consumers leave this unset."""
 
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
 
 
 class FetchPartition(Wire, frozen=True):
-    """The offset and size limit of one partition's fetch."""
+    """A partition to fetch: start offset and maximum size."""
 
     partition: Int32 = 0
     current_leader_epoch: Annotated[Int32, Since(9), IGNORABLE] = -1
@@ -29,7 +29,7 @@ class FetchPartition(Wire, frozen=True):
 
 
 class FetchTopic(Wire, frozen=True):
-    """The partitions to fetch of one topic, named by its id since version 13."""
+    """The partitions to fetch in one topic, which is named by its id since version 13."""
 
     topic_id: Annotated[Uuid, Since(13), IGNORABLE] = NO_ID
     topic: Annotated[String, Until(12), IGNORABLE] = ""
@@ -45,7 +45,7 @@ class ForgottenTopic(Wire, frozen=True):
 
 
 class FetchRequest(Wire, frozen=True):
-    """Read records of many partitions, waiting a while for ``min_bytes``."""
+    """Read records of many partitions; the broker waits a limited time for ``min_bytes``."""
 
     cluster_id: Annotated[String | None, Since(12), Tag(0), IGNORABLE] = None
     replica_state: Annotated[FetchingReplica, Since(15), Tag(1)] = FetchingReplica()
@@ -62,14 +62,14 @@ class FetchRequest(Wire, frozen=True):
 
 
 class EpochEnd(Wire, frozen=True):
-    """The last epoch that consumer and log have in common, and its end offset."""
+    """After divergence: the last epoch that consumer and log have in common, and its end offset."""
 
     epoch: Int32 = -1
     end_offset: Int64 = -1
 
 
 class SnapshotId(Wire, frozen=True):
-    """A snapshot of the cluster's metadata log, to be fetched instead."""
+    """The snapshot of the cluster's metadata log that the replica should fetch instead."""
 
     end_offset: Int64 = -1
     epoch: Int32 = -1
@@ -83,7 +83,7 @@ class AbortedTransaction(Wire, frozen=True):
 
 
 class FetchedPartition(Wire, frozen=True):
-    """The records and offsets of one partition."""
+    """The records of one partition, with its high watermark and other offsets."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
@@ -107,7 +107,7 @@ class FetchedTopic(Wire, frozen=True):
 
 
 class FetchResponse(Wire, frozen=True):
-    """Records of many partitions; in a session only partitions with changes."""
+    """Records of many partitions; in a fetch session only the partitions with changes."""
 
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, Since(7), IGNORABLE] = 0

@@ -1,4 +1,4 @@
-"""Common parts of consumer groups and share groups, whose coordinator assigns partitions."""
+"""Structs common to consumer groups and share groups, whose coordinator assigns partitions."""
 
 from typing import Generic, TypeVar
 
@@ -8,19 +8,19 @@ from mainstem.kafka_protocol.messages.responses import ExplainedError
 from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, String, Uuid
 
 M = TypeVar("M")
-"""A member as it is described."""
+"""Type of the members in a response that describes groups."""
 
 TopicPartitions = ByTopicId[Int32]
 
 
 class Assignment(Wire, frozen=True):
-    """The assignment of a member."""
+    """The partitions assigned to a member, by topic."""
 
     topic_partitions: Array[TopicPartitions] = ()
 
 
 class AssignmentResponse(ExplainedError, frozen=True):
-    """The member's epoch, and its assignment if that has changed."""
+    """Response to a heartbeat: the member's epoch, and its assignment if that has changed."""
 
     member_id: String | None = None
     member_epoch: Int32 = 0
@@ -29,7 +29,7 @@ class AssignmentResponse(ExplainedError, frozen=True):
 
 
 class GroupIdsRequest(Wire, frozen=True):
-    """Ask for groups and their members."""
+    """Ask for the state and the members of groups."""
 
     group_ids: Array[String] = ()
     include_authorized_operations: Bool = False
@@ -50,7 +50,7 @@ class DescribedAssignment(Wire, frozen=True):
 
 
 class AssignedGroup(Wire, Generic[M], frozen=True):
-    """A group, its epochs and its members."""
+    """The state, epochs and members of a group."""
 
     error_code: Int16 = 0
     error_message: String | None = None

@@ -9,7 +9,7 @@ from mainstem.kafka_protocol.wire import Array, Bool, Bytes, Int16, Int32, Strin
 
 
 class DescribeGroupsRequest(Wire, frozen=True):
-    """Ask for groups of the classic protocol and their members."""
+    """Ask for the state and the members of groups of the classic protocol."""
 
     groups: Array[String] = ()
     include_authorized_operations: Annotated[Bool, Since(3)] = False
@@ -27,7 +27,7 @@ class DescribedMember(Wire, frozen=True):
 
 
 class DescribedGroup(Wire, frozen=True):
-    """A group, its state and its members."""
+    """The state, protocol and members of a group."""
 
     error_code: Int16 = 0
     error_message: Annotated[String | None, Since(6), IGNORABLE] = None
@@ -50,7 +50,7 @@ DESCRIBE_GROUPS = api(15, DescribeGroupsRequest, DescribeGroupsResponse, "0-6", 
 
 
 class ListGroupsRequest(Wire, frozen=True):
-    """Ask for all groups, optionally of some states and types."""
+    """Ask for the names of all groups, optionally only of some states and types."""
 
     states_filter: Annotated[Array[String], Since(4)] = ()
     types_filter: Annotated[Array[String], Since(5)] = ()
@@ -66,7 +66,7 @@ class ListedGroup(Wire, frozen=True):
 
 
 class ListGroupsResponse(Wire, frozen=True):
-    """The groups."""
+    """All groups, by name, type and state."""
 
     throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
     error_code: Int16 = 0
@@ -83,14 +83,14 @@ class DeleteGroupsRequest(Wire, frozen=True):
 
 
 class DeletedGroup(Wire, frozen=True):
-    """The result of one group."""
+    """For one group, whether it was deleted."""
 
     group_id: String = ""
     error_code: Int16 = 0
 
 
 class DeleteGroupsResponse(Throttled, frozen=True):
-    """The results, by group."""
+    """For each group, whether it was deleted."""
 
     results: Array[DeletedGroup] = ()
 

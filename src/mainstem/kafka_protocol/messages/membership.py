@@ -1,4 +1,4 @@
-"""Membership in classic groups."""
+"""Membership in classic consumer groups."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ class FindCoordinatorRequest(Wire, frozen=True):
 
 
 class Coordinator(Wire, frozen=True):
-    """The coordinator of one key."""
+    """The broker that coordinates one group, transactional id or share partition."""
 
     key: String = ""
     node_id: Int32 = 0
@@ -42,14 +42,14 @@ FIND_COORDINATOR = api(10, FindCoordinatorRequest, FindCoordinatorResponse, "0-6
 
 
 class JoinProtocol(Wire, frozen=True):
-    """A supported assignor, with the subscription as its metadata."""
+    """An assignor that the member supports, with the member's subscription as metadata."""
 
     name: String = ""
     metadata: Bytes = b""
 
 
 class JoinGroupRequest(Wire, frozen=True):
-    """Join a group, for the first time or in a rebalance, with the supported assignors."""
+    """Join a group, also again in a rebalance, with the assignors that the member supports."""
 
     group_id: String = ""
     session_timeout_ms: Int32 = 0
@@ -62,7 +62,7 @@ class JoinGroupRequest(Wire, frozen=True):
 
 
 class JoinedMember(Wire, frozen=True):
-    """A member and its subscription, for the leader."""
+    """A member and its subscription, as the group's leader gets them."""
 
     member_id: String = ""
     group_instance_id: Annotated[String | None, Since(5), IGNORABLE] = None
@@ -70,7 +70,7 @@ class JoinedMember(Wire, frozen=True):
 
 
 class JoinGroupResponse(Wire, frozen=True):
-    """The generation; for its leader also all members."""
+    """The generation and assignor of the group; for its leader also all members."""
 
     throttle_time_ms: Annotated[Int32, Since(2), IGNORABLE] = 0
     error_code: Int16 = 0
@@ -87,14 +87,14 @@ JOIN_GROUP = api(11, JoinGroupRequest, JoinGroupResponse, "0-9", "6+")
 
 
 class MemberAssignment(Wire, frozen=True):
-    """The leader's assignment for one member."""
+    """The assignment that the leader made for one member."""
 
     member_id: String = ""
     assignment: Bytes = b""
 
 
 class SyncGroupRequest(Wire, frozen=True):
-    """Ask for an assignment; the leader sends all of them."""
+    """Ask for the member's assignment; the leader sends the assignments of all members."""
 
     group_id: String = ""
     generation_id: Int32 = 0
@@ -119,7 +119,7 @@ SYNC_GROUP = api(14, SyncGroupRequest, SyncGroupResponse, "0-5", "4+")
 
 
 class HeartbeatRequest(Wire, frozen=True):
-    """Keep the session alive."""
+    """Keep the member's session alive."""
 
     group_id: String = ""
     generation_id: Int32 = 0
@@ -128,7 +128,7 @@ class HeartbeatRequest(Wire, frozen=True):
 
 
 class HeartbeatResponse(Wire, frozen=True):
-    """The error code: whether to join again."""
+    """The error code, which may tell the member to join again."""
 
     throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
     error_code: Int16 = 0
@@ -138,7 +138,7 @@ HEARTBEAT = api(12, HeartbeatRequest, HeartbeatResponse, "0-4", "4+")
 
 
 class LeavingMember(Wire, frozen=True):
-    """A member that leaves."""
+    """A member that leaves its group."""
 
     member_id: String = ""
     group_instance_id: String | None = None
@@ -154,7 +154,7 @@ class LeaveGroupRequest(Wire, frozen=True):
 
 
 class LeftMember(Wire, frozen=True):
-    """The result of one member."""
+    """For one member, whether it has left the group."""
 
     member_id: String = ""
     group_instance_id: String | None = ""
@@ -162,7 +162,7 @@ class LeftMember(Wire, frozen=True):
 
 
 class LeaveGroupResponse(Wire, frozen=True):
-    """The results, by member."""
+    """For each member, whether it has left the group."""
 
     throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
     error_code: Int16 = 0

@@ -16,7 +16,7 @@ class MetadataTopicName(Wire, frozen=True):
 
 
 class MetadataRequest(Wire, frozen=True):
-    """Ask for brokers and topics; null means all topics, none means none (in version 0: all)."""
+    """Ask for brokers and topics; null means all topics, an empty list none (in version 0: all)."""
 
     topics: Annotated[Array[MetadataTopicName] | None, NullSince(1)] = ()
     allow_auto_topic_creation: Annotated[Bool, Since(4)] = True
@@ -34,7 +34,7 @@ class MetadataBroker(Wire, frozen=True):
 
 
 class MetadataPartition(Wire, frozen=True):
-    """A partition, its leader and its replicas."""
+    """A partition with its leader, replicas and in-sync replicas."""
 
     error_code: Int16 = 0
     partition_index: Int32 = 0
@@ -46,7 +46,7 @@ class MetadataPartition(Wire, frozen=True):
 
 
 class MetadataTopic(Wire, frozen=True):
-    """A topic, or the error."""
+    """A topic with its partitions, or an error."""
 
     error_code: Int16 = 0
     name: Annotated[String | None, NullSince(12)] = ""

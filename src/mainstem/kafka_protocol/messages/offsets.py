@@ -10,7 +10,7 @@ from mainstem.kafka_protocol.wire import Array, Int8, Int16, Int32, Int64
 
 
 class ListOffsetsPartition(Wire, frozen=True):
-    """The timestamp to search in one partition."""
+    """A partition, and the timestamp to search for."""
 
     partition_index: Int32 = 0
     current_leader_epoch: Annotated[Int32, Since(4), IGNORABLE] = -1
@@ -21,7 +21,7 @@ ListOffsetsTopic = ByName[ListOffsetsPartition]
 
 
 class ListOffsetsRequest(Wire, frozen=True):
-    """Find offsets by time; -1 is the latest, -2 the earliest, -3 that of the latest time."""
+    """Find offsets by timestamp; -1: latest offset, -2: earliest, -3: of the latest timestamp."""
 
     replica_id: Int32 = 0
     isolation_level: Annotated[Int8, Since(2)] = 0
@@ -43,7 +43,7 @@ ListedOffsetsTopic = ByName[ListedOffset]
 
 
 class ListOffsetsResponse(Wire, frozen=True):
-    """The offsets found, -1 where there is none."""
+    """The offset found in each partition; -1 where there is none."""
 
     throttle_time_ms: Annotated[Int32, Since(2), IGNORABLE] = 0
     topics: Array[ListedOffsetsTopic] = ()
@@ -53,7 +53,7 @@ LIST_OFFSETS = api(2, ListOffsetsRequest, ListOffsetsResponse, "1-11", "6+")
 
 
 class EpochPartition(Wire, frozen=True):
-    """The requested epoch of one partition."""
+    """A partition, and the leader epoch whose end offset is requested."""
 
     partition: Int32 = 0
     current_leader_epoch: Int32 = -1
@@ -64,14 +64,14 @@ EpochTopic = ByTopic[EpochPartition]
 
 
 class OffsetForLeaderEpochRequest(Wire, frozen=True):
-    """Ask for the end offsets of epochs, to detect truncation."""
+    """Ask for the end offsets of leader epochs, to detect truncation of the log."""
 
     replica_id: Annotated[Int32, Since(3), IGNORABLE] = -2
     topics: Array[EpochTopic] = ()
 
 
 class EpochEndOffset(Wire, frozen=True):
-    """The end offset of the epoch, or of the last one before it, in one partition."""
+    """The end offset in one partition of the epoch, or of the last epoch before it."""
 
     error_code: Int16 = 0
     partition: Int32 = 0
@@ -83,7 +83,7 @@ EpochEndTopic = ByTopic[EpochEndOffset]
 
 
 class OffsetForLeaderEpochResponse(Throttled, frozen=True):
-    """The end offsets of the epochs."""
+    """The end offset of the requested epoch in each partition."""
 
     topics: Array[EpochEndTopic] = ()
 
@@ -94,7 +94,7 @@ OFFSET_FOR_LEADER_EPOCH = api(
 
 
 class DeleteRecordsPartition(Wire, frozen=True):
-    """The new first offset of one partition."""
+    """A partition, and the offset before which its records are deleted."""
 
     partition_index: Int32 = 0
     offset: Int64 = 0
@@ -111,7 +111,7 @@ class DeleteRecordsRequest(Wire, frozen=True):
 
 
 class DeletedRecordsPartition(Wire, frozen=True):
-    """The new start of one partition."""
+    """The first offset of one partition after the deletion."""
 
     partition_index: Int32 = 0
     low_watermark: Int64 = 0
@@ -122,7 +122,7 @@ DeletedRecordsTopic = ByName[DeletedRecordsPartition]
 
 
 class DeleteRecordsResponse(Throttled, frozen=True):
-    """The new starts of the partitions."""
+    """The first offset of each partition after the deletion."""
 
     topics: Array[DeletedRecordsTopic] = ()
 

@@ -9,14 +9,14 @@ from mainstem.kafka_protocol.wire import Array, Int16, Int32, Int64, Records, St
 
 
 class ProducePartition(Wire, frozen=True):
-    """The record batches for one partition."""
+    """A partition, and the record batches to append to it."""
 
     index: Int32 = 0
     records: Records | None = None
 
 
 class ProduceTopic(Wire, frozen=True):
-    """The record batches for one topic, named by its id since version 13."""
+    """The record batches for one topic, which is named by its id since version 13."""
 
     topic_id: Annotated[Uuid, Since(13), IGNORABLE] = NO_ID
     name: Annotated[String, Until(12), IGNORABLE] = ""
@@ -24,7 +24,7 @@ class ProduceTopic(Wire, frozen=True):
 
 
 class ProduceRequest(Wire, frozen=True):
-    """Append records to partitions; ``acks`` says when to answer."""
+    """Append records to partitions; ``acks``: how many replicas must have stored them."""
 
     transactional_id: String | None = None
     acks: Int16 = 0
@@ -33,14 +33,14 @@ class ProduceRequest(Wire, frozen=True):
 
 
 class RecordError(Wire, frozen=True):
-    """A refused record, which caused its batch to be refused."""
+    """A refused record, because of which its whole batch was refused."""
 
     batch_index: Int32 = 0
     batch_index_error_message: String | None = None
 
 
 class ProducedPartition(Wire, frozen=True):
-    """The result of one partition."""
+    """The offset at which a partition's records were appended, or the error."""
 
     index: Int32 = 0
     error_code: Int16 = 0
@@ -53,7 +53,7 @@ class ProducedPartition(Wire, frozen=True):
 
 
 class ProducedTopic(Wire, frozen=True):
-    """The results of one topic."""
+    """The results for the partitions of one topic."""
 
     topic_id: Annotated[Uuid, Since(13), IGNORABLE] = NO_ID
     name: Annotated[String, Until(12), IGNORABLE] = ""
@@ -61,7 +61,7 @@ class ProducedTopic(Wire, frozen=True):
 
 
 class ProduceResponse(Wire, frozen=True):
-    """The offsets of the records, or the errors."""
+    """For each partition, the offset of its records, or the error."""
 
     responses: Array[ProducedTopic] = ()
     throttle_time_ms: Int32 = 0

@@ -50,7 +50,7 @@ DESCRIBE_PRODUCERS = api(61, DescribeProducersRequest, DescribeProducersResponse
 
 
 class DescribeTransactionsRequest(Wire, frozen=True):
-    """Ask for transactions by their ids."""
+    """Ask for the state of transactions by their transactional ids."""
 
     transactional_ids: Array[String] = ()
 
@@ -72,7 +72,7 @@ class DescribedTransaction(Wire, frozen=True):
 
 
 class DescribeTransactionsResponse(Throttled, frozen=True):
-    """The requested transactions."""
+    """The state of the requested transactions."""
 
     transaction_states: Array[DescribedTransaction] = ()
 
@@ -83,7 +83,7 @@ DESCRIBE_TRANSACTIONS = api(
 
 
 class ListTransactionsRequest(Wire, frozen=True):
-    """Ask for all transactions, optionally of some states, producers, ages or names."""
+    """Ask for all transactions, optionally only of some states, producers, ages or names."""
 
     state_filters: Array[String] = ()
     producer_id_filters: Array[Int64] = ()
@@ -92,7 +92,7 @@ class ListTransactionsRequest(Wire, frozen=True):
 
 
 class ListedTransaction(Wire, frozen=True):
-    """A transaction, by id and state."""
+    """A transaction, with its transactional id, producer id and state."""
 
     transactional_id: String = ""
     producer_id: Int64 = 0
@@ -100,7 +100,7 @@ class ListedTransaction(Wire, frozen=True):
 
 
 class ListTransactionsResponse(ThrottledError, frozen=True):
-    """The transactions."""
+    """The transactions that the request selects."""
 
     unknown_state_filters: Array[String] = ()
     transaction_states: Array[ListedTransaction] = ()

@@ -1,4 +1,4 @@
-"""The quorum of the cluster's metadata."""
+"""The quorum of brokers or controllers that replicate the cluster's metadata log."""
 
 from typing import Annotated
 
@@ -15,13 +15,13 @@ QuorumTopicName = ByTopicName[QuorumPartitionNumber]
 
 
 class DescribeQuorumRequest(Wire, frozen=True):
-    """Ask for the metadata quorum."""
+    """Ask for the state of the metadata quorum."""
 
     topics: Array[QuorumTopicName] = ()
 
 
 class Voter(Wire, frozen=True):
-    """A replica of the metadata log and its offset."""
+    """A replica of the metadata log, and how far it has replicated."""
 
     replica_id: Int32 = 0
     replica_directory_id: Annotated[Uuid, Since(2), IGNORABLE] = NO_ID
@@ -47,7 +47,7 @@ QuorumTopic = ByTopicName[QuorumPartition]
 
 
 class QuorumListener(Wire, frozen=True):
-    """An address of a node."""
+    """An address at which a node of the quorum listens."""
 
     name: String = ""
     host: String = ""
@@ -55,14 +55,14 @@ class QuorumListener(Wire, frozen=True):
 
 
 class QuorumNode(Wire, frozen=True):
-    """A node of the quorum."""
+    """A node of the quorum, with its addresses."""
 
     node_id: Int32 = 0
     listeners: Array[QuorumListener] = ()
 
 
 class DescribeQuorumResponse(Wire, frozen=True):
-    """The quorum of the cluster's metadata."""
+    """The state of the metadata quorum, and its nodes."""
 
     error_code: Int16 = 0
     error_message: Annotated[String | None, Since(2), IGNORABLE] = None

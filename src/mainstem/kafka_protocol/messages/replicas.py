@@ -19,14 +19,14 @@ ReplicaDirTopic = ByName[Int32]
 
 
 class ReplicaDir(Wire, frozen=True):
-    """A directory, and the partitions to move into it."""
+    """A log directory, and the partitions to move into it."""
 
     path: String = ""
     topics: Array[ReplicaDirTopic] = ()
 
 
 class AlterReplicaLogDirsRequest(Wire, frozen=True):
-    """Move partitions to other directories."""
+    """Move partitions to other log directories of the broker."""
 
     dirs: Array[ReplicaDir] = ()
 
@@ -36,7 +36,7 @@ MovedTopic = ByTopicName[MovedPartition]
 
 
 class AlterReplicaLogDirsResponse(Throttled, frozen=True):
-    """The results of the moves."""
+    """For each partition, whether the move was started."""
 
     results: Array[MovedTopic] = ()
 
@@ -50,7 +50,7 @@ ElectionTopic = ByTopic[Int32]
 
 
 class ElectLeadersRequest(Wire, frozen=True):
-    """Elect leaders; null means for all partitions."""
+    """Elect leaders of partitions; null means all partitions."""
 
     election_type: Annotated[Int8, Since(1)] = 0
     topic_partitions: Array[ElectionTopic] | None = ()
@@ -58,7 +58,7 @@ class ElectLeadersRequest(Wire, frozen=True):
 
 
 class ElectedPartition(Wire, frozen=True):
-    """The result of one election."""
+    """For one partition, whether a leader was elected."""
 
     partition_id: Int32 = 0
     error_code: Int16 = 0
@@ -66,14 +66,14 @@ class ElectedPartition(Wire, frozen=True):
 
 
 class ElectedTopic(Wire, frozen=True):
-    """The results of the elections of one topic."""
+    """The results for the partitions of one topic."""
 
     topic: String = ""
     partition_result: Array[ElectedPartition] = ()
 
 
 class ElectLeadersResponse(Throttled, frozen=True):
-    """The results of the elections."""
+    """For each partition, whether a leader was elected."""
 
     error_code: Annotated[Int16, Since(1), IGNORABLE] = 0
     replica_election_results: Array[ElectedTopic] = ()
@@ -83,7 +83,7 @@ ELECT_LEADERS = api(43, ElectLeadersRequest, ElectLeadersResponse, "0-2", "2+")
 
 
 class ReassignablePartition(Wire, frozen=True):
-    """A partition and its new replicas; null cancels a reassignment."""
+    """A partition and its new replicas; null cancels its reassignment."""
 
     partition_index: Int32 = 0
     replicas: Array[Int32] | None = None
@@ -93,7 +93,7 @@ ReassignableTopic = ByName[ReassignablePartition]
 
 
 class AlterPartitionReassignmentsRequest(Wire, frozen=True):
-    """Move partitions to other brokers."""
+    """Assign partitions to other brokers."""
 
     timeout_ms: Int32 = 60_000
     allow_replication_factor_change: Annotated[Bool, Since(1)] = True
@@ -105,7 +105,7 @@ ReassignedTopic = ByName[ReassignedPartition]
 
 
 class AlterPartitionReassignmentsResponse(Throttled, frozen=True):
-    """The results of the reassignments."""
+    """For each partition, whether its reassignment was accepted."""
 
     allow_replication_factor_change: Annotated[Bool, Since(1), IGNORABLE] = True
     error_code: Int16 = 0
@@ -122,14 +122,14 @@ ReassignmentsTopic = PartitionIndexes
 
 
 class ListPartitionReassignmentsRequest(Wire, frozen=True):
-    """Ask which partitions are being moved; null means of all."""
+    """Ask which partitions are being reassigned; null asks about all partitions."""
 
     timeout_ms: Int32 = 60_000
     topics: Array[ReassignmentsTopic] | None = None
 
 
 class OngoingReassignment(Wire, frozen=True):
-    """A partition that is being moved."""
+    """A partition that is being reassigned, with its replicas."""
 
     partition_index: Int32 = 0
     replicas: Array[Int32] = ()
@@ -141,7 +141,7 @@ OngoingTopic = ByName[OngoingReassignment]
 
 
 class ListPartitionReassignmentsResponse(ExplainedError, frozen=True):
-    """The ongoing reassignments."""
+    """The partitions that are being reassigned."""
 
     topics: Array[OngoingTopic] = ()
 

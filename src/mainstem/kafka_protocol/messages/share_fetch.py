@@ -21,7 +21,7 @@ from mainstem.kafka_protocol.wire import (
 
 
 class Acknowledgement(Wire, frozen=True):
-    """Acknowledge types of a range of offsets: 0 gap, 1 accept, 2 release, 3 reject, 4 renew."""
+    """Acknowledge types for a range of offsets: 0 gap, 1 accept, 2 release, 3 reject, 4 renew."""
 
     first_offset: Int64 = 0
     last_offset: Int64 = 0
@@ -29,7 +29,7 @@ class Acknowledgement(Wire, frozen=True):
 
 
 class ShareFetchPartition(Wire, frozen=True):
-    """A partition to fetch, with acknowledgements."""
+    """A partition to fetch, and acknowledgements of records acquired from it before."""
 
     partition_index: Int32 = 0
     acknowledgement_batches: Array[Acknowledgement] = ()
@@ -40,7 +40,7 @@ ForgottenShareTopic = ByTopicId[Int32]
 
 
 class ShareFetchRequest(Wire, frozen=True):
-    """Acquire records, and acknowledge earlier ones."""
+    """Acquire records, and acknowledge records that were acquired before."""
 
     group_id: String | None = None
     member_id: String | None = ""
@@ -65,7 +65,7 @@ class AcquiredRecords(Wire, frozen=True):
 
 
 class SharedPartition(Wire, frozen=True):
-    """Records of one partition, and the acquired ranges."""
+    """The records of one partition, and which of them are acquired."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
@@ -116,7 +116,7 @@ class ShareAcknowledgeRequest(Wire, frozen=True):
 
 
 class AcknowledgedPartition(Wire, frozen=True):
-    """The result of one partition."""
+    """The result of the acknowledgements in one partition."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
@@ -128,7 +128,7 @@ AcknowledgedTopic = ByTopicId[AcknowledgedPartition]
 
 
 class ShareAcknowledgeResponse(ExplainedError, frozen=True):
-    """The results, by partition."""
+    """The results of the acknowledgements, by partition."""
 
     acquisition_lock_timeout_ms: Annotated[Int32, Since(2), IGNORABLE] = 0
     responses: Array[AcknowledgedTopic] = ()

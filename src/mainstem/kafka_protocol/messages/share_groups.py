@@ -23,7 +23,7 @@ from mainstem.kafka_protocol.wire import Array, Int16, Int32, Int64, String, Uui
 
 
 class ShareGroupHeartbeatRequest(Wire, frozen=True):
-    """Join, stay, change the subscription, or leave (epoch -1); null is unchanged."""
+    """Join, stay, change the subscription, or leave (epoch -1); a null field is unchanged."""
 
     group_id: String = ""
     member_id: String = ""
@@ -44,7 +44,7 @@ SHARE_GROUP_HEARTBEAT = api(76, ShareGroupHeartbeatRequest, ShareGroupHeartbeatR
 
 
 class ShareGroupDescribeRequest(GroupIdsRequest, frozen=True):
-    """Ask for share groups and their members."""
+    """Ask for the state and the members of share groups."""
 
 
 DescribedSharePartitions = AssignedPartitions
@@ -52,7 +52,7 @@ DescribedShareAssignment = DescribedAssignment
 
 
 class DescribedShareMember(Wire, frozen=True):
-    """A member and its assignment."""
+    """A share group member and its assignment."""
 
     member_id: String = ""
     rack_id: String | None = None
@@ -79,7 +79,7 @@ ShareOffsetsTopic = ByTopicName[Int32]
 
 
 class ShareOffsetsGroup(Wire, frozen=True):
-    """A requested group; null topics means all."""
+    """A share group whose offsets are requested; null topics means all topics."""
 
     group_id: String = ""
     topics: Array[ShareOffsetsTopic] | None = ()
@@ -106,7 +106,7 @@ DescribedShareOffsetsTopic = ByNameAndId[DescribedShareOffset]
 
 
 class DescribedShareOffsets(Wire, frozen=True):
-    """The start offsets of one group."""
+    """The start offsets of one group, by topic and partition."""
 
     group_id: String = ""
     topics: Array[DescribedShareOffsetsTopic] = ()
@@ -115,7 +115,7 @@ class DescribedShareOffsets(Wire, frozen=True):
 
 
 class DescribeShareGroupOffsetsResponse(Throttled, frozen=True):
-    """The start offsets of the groups."""
+    """The start offsets of the requested groups."""
 
     groups: Array[DescribedShareOffsets] = ()
 
@@ -126,7 +126,7 @@ DESCRIBE_SHARE_GROUP_OFFSETS = api(
 
 
 class AlterShareOffset(Wire, frozen=True):
-    """The new start offset of one partition."""
+    """A partition and its new start offset."""
 
     partition_index: Int32 = 0
     start_offset: Int64 = 0
@@ -136,7 +136,7 @@ AlterShareOffsetsTopic = ByTopicName[AlterShareOffset]
 
 
 class AlterShareGroupOffsetsRequest(Wire, frozen=True):
-    """Change the start offsets of a group without members."""
+    """Set the start offsets of a share group that has no members."""
 
     group_id: String = ""
     topics: Array[AlterShareOffsetsTopic] = ()
@@ -147,7 +147,7 @@ AlteredShareOffsetsTopic = ByNameAndId[AlteredShareOffset]
 
 
 class AlterShareGroupOffsetsResponse(ExplainedError, frozen=True):
-    """The results, by partition."""
+    """For each partition, whether its start offset was set."""
 
     responses: Array[AlteredShareOffsetsTopic] = ()
 
@@ -171,7 +171,7 @@ class DeleteShareGroupOffsetsRequest(Wire, frozen=True):
 
 
 class DeletedShareOffsetsTopic(Wire, frozen=True):
-    """The result of one topic."""
+    """For one topic, whether the group's offsets were deleted."""
 
     topic_name: String = ""
     topic_id: Uuid = NO_ID
@@ -180,7 +180,7 @@ class DeletedShareOffsetsTopic(Wire, frozen=True):
 
 
 class DeleteShareGroupOffsetsResponse(ExplainedError, frozen=True):
-    """The results of the deletion."""
+    """For each topic, whether the group's offsets were deleted."""
 
     responses: Array[DeletedShareOffsetsTopic] = ()
 

@@ -1,4 +1,4 @@
-"""Partitions of topics, page by page."""
+"""Descriptions of topic partitions, page by page."""
 
 from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import NO_ID, Wire
@@ -13,7 +13,7 @@ class DescribeTopicName(Wire, frozen=True):
 
 
 class PartitionsCursor(Wire, frozen=True):
-    """The start of a page."""
+    """The topic and partition at which a page of the response starts."""
 
     topic_name: String = ""
     partition_index: Int32 = 0
@@ -42,7 +42,7 @@ class DescribedPartition(Wire, frozen=True):
 
 
 class DescribedTopic(Wire, frozen=True):
-    """A topic, or the part of it that is on this page."""
+    """A topic, with those of its partitions that are on this page."""
 
     error_code: Int16 = 0
     name: String | None = ""

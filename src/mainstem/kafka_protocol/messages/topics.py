@@ -10,14 +10,14 @@ from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, String, Uuid
 
 
 class CreateAssignment(Wire, frozen=True):
-    """The replicas of one partition."""
+    """A new partition, and the brokers for its replicas."""
 
     partition_index: Int32 = 0
     broker_ids: Array[Int32] = ()
 
 
 class CreateConfig(Wire, frozen=True):
-    """A config of the new topic."""
+    """A config of the topic to create."""
 
     name: String = ""
     value: String | None = ""
@@ -59,7 +59,7 @@ class CreatedTopic(Wire, frozen=True):
 
 
 class CreateTopicsResponse(Throttled, frozen=True):
-    """The results, by topic."""
+    """For each topic, whether it was created."""
 
     topics: Array[CreatedTopic] = ()
 
@@ -83,7 +83,7 @@ class DeleteTopicsRequest(Wire, frozen=True):
 
 
 class DeletedTopic(Wire, frozen=True):
-    """The result of one topic."""
+    """For one topic, whether it was deleted."""
 
     name: Annotated[String | None, NullSince(6)] = ""
     topic_id: Annotated[Uuid, Since(6), IGNORABLE] = NO_ID
@@ -92,7 +92,7 @@ class DeletedTopic(Wire, frozen=True):
 
 
 class DeleteTopicsResponse(Throttled, frozen=True):
-    """The results, by topic."""
+    """For each topic, whether it was deleted."""
 
     responses: Array[DeletedTopic] = ()
 
@@ -101,7 +101,7 @@ DELETE_TOPICS = api(20, DeleteTopicsRequest, DeleteTopicsResponse, "1-6", "4+")
 
 
 class CreatePartitionsAssignment(Wire, frozen=True):
-    """The replicas of one new partition."""
+    """The brokers for the replicas of one new partition."""
 
     broker_ids: Array[Int32] = ()
 
@@ -123,7 +123,7 @@ class CreatePartitionsRequest(Wire, frozen=True):
 
 
 class CreatedPartitions(Wire, frozen=True):
-    """The result of CreatePartitions for one topic."""
+    """For one topic, whether the partitions were added."""
 
     name: String = ""
     error_code: Int16 = 0
@@ -131,7 +131,7 @@ class CreatedPartitions(Wire, frozen=True):
 
 
 class CreatePartitionsResponse(Throttled, frozen=True):
-    """The results of CreatePartitions, by topic."""
+    """For each topic, whether the partitions were added."""
 
     results: Array[CreatedPartitions] = ()
 

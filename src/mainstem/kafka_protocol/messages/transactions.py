@@ -1,4 +1,4 @@
-"""Transactions."""
+"""Transactions of producers."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, Int64, Strin
 
 
 class InitProducerIdRequest(Wire, frozen=True):
-    """Ask for a producer id, and fence the previous producer of the transactional id."""
+    """Ask for a producer id; fences the previous producer with the same transactional id."""
 
     transactional_id: String | None = ""
     transaction_timeout_ms: Int32 = 0
@@ -36,7 +36,7 @@ TransactionTopic = ByName[Int32]
 
 
 class OwnTransaction(Wire, frozen=True):
-    """A producer's transaction."""
+    """The transactional id, producer id and epoch that a request is about."""
 
     transactional_id: String = ""
     producer_id: Int64 = 0
@@ -44,7 +44,7 @@ class OwnTransaction(Wire, frozen=True):
 
 
 class TransactionPartitions(OwnTransaction, frozen=True):
-    """A transaction and the partitions to add."""
+    """A transaction, and the partitions to add to it."""
 
     verify_only: Bool = False
     topics: Array[TransactionTopic] = ()
@@ -61,28 +61,28 @@ class AddPartitionsToTxnRequest(Wire, frozen=True):
 
 
 class AddedPartition(Wire, frozen=True):
-    """The result of one partition."""
+    """For one partition, whether it was added to the transaction."""
 
     partition_index: Int32 = 0
     partition_error_code: Int16 = 0
 
 
 class AddedTopic(Wire, frozen=True):
-    """The results of one topic."""
+    """For the partitions of one topic, whether they were added to the transaction."""
 
     name: String = ""
     results_by_partition: Array[AddedPartition] = ()
 
 
 class AddedPartitions(Wire, frozen=True):
-    """The results of one transaction."""
+    """For the partitions of one transaction, whether they were added."""
 
     transactional_id: String = ""
     topic_results: Array[AddedTopic] = ()
 
 
 class AddPartitionsToTxnResponse(Throttled, frozen=True):
-    """The results, by partition."""
+    """For each partition, whether it was added to its transaction."""
 
     error_code: Annotated[Int16, Since(4), IGNORABLE] = 0
     results_by_transaction: Annotated[Array[AddedPartitions], Since(4)] = ()
@@ -93,13 +93,13 @@ ADD_PARTITIONS_TO_TXN = api(24, AddPartitionsToTxnRequest, AddPartitionsToTxnRes
 
 
 class AddOffsetsToTxnRequest(OwnTransaction, frozen=True):
-    """Add a group to a transaction, which will commit its offsets."""
+    """Add a consumer group to a transaction, so that this can commit the group's offsets."""
 
     group_id: String = ""
 
 
 class AddOffsetsToTxnResponse(ThrottledError, frozen=True):
-    """The error code."""
+    """The error code: whether the group was added."""
 
 
 ADD_OFFSETS_TO_TXN = api(25, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, "0-4", "3+")
@@ -112,7 +112,7 @@ class EndTxnRequest(OwnTransaction, frozen=True):
 
 
 class EndTxnResponse(ThrottledError, frozen=True):
-    """The error code, and since version 5 the next epoch."""
+    """The error code; since version 5 also the producer's id and epoch for the next transaction."""
 
     producer_id: Annotated[Int64, Since(5), IGNORABLE] = -1
     producer_epoch: Annotated[Int16, Since(5), IGNORABLE] = -1
@@ -122,7 +122,7 @@ END_TXN = api(26, EndTxnRequest, EndTxnResponse, "0-5", "3+")
 
 
 class TxnCommitPartition(Wire, frozen=True):
-    """The offset to commit for one partition."""
+    """A partition, and the offset to commit in it."""
 
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
@@ -151,7 +151,7 @@ TxnCommittedTopic = ByName[TxnCommittedPartition]
 
 
 class TxnOffsetCommitResponse(Throttled, frozen=True):
-    """The results, by partition."""
+    """For each partition, whether the offset was accepted."""
 
     topics: Array[TxnCommittedTopic] = ()
 

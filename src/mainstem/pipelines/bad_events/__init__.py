@@ -1,1 +1,1 @@
-"""Events that cannot be decoded or processed: counted, found by bisection, dead-lettered."""
+"""Finds events that cannot be decoded or processed, counts and dead-letters them."""

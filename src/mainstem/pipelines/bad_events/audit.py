@@ -36,7 +36,7 @@ class BatchCounts(msgspec.Struct, frozen=True):
 
 
 class Audit:
-    """Audits the batches of one table."""
+    """Counts the bad and late events in the batches of one table."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Audit:
         self._state_dir = state_dir
 
     def with_batch(self, status: TableStatus, batch: Batch) -> TableStatus:
-        """Return the status with a batch added; writes its bad events to the dead letters first."""
+        """Return the status after a batch; writes its bad events to the dead letters first."""
         found = BatchCounts()
         if any(self._needs_audit(batch, number) for number in range(len(self._table.sources))):
             found = self._count(batch.starts, batch.ends, batch.watermark_ms)
@@ -74,7 +74,7 @@ class Audit:
         )
 
     def with_missed_batches(self, status: TableStatus) -> TableStatus:
-        """Return the status with those batches added that a crash left uncounted."""
+        """Return the status after the batches that a crash left uncounted."""
         offsets, commits = (
             self._state_dir.checkpoint / "offsets",
             self._state_dir.checkpoint / "commits",
@@ -149,7 +149,7 @@ class Audit:
 
 
 def batch_entry(text: str) -> tuple[int, Offsets]:
-    """Return watermark and end offsets of a batch, from its file in the checkpoint."""
+    """Return the watermark and end offsets of a batch, from its file in the checkpoint."""
     _, metadata, *sources = text.splitlines()
     offsets: Offsets = {}
     for line in sources:
@@ -159,7 +159,7 @@ def batch_entry(text: str) -> tuple[int, Offsets]:
 
 
 def _last_batch_has_end(offsets: Path) -> bool:
-    """Return whether the last planned batch has the declared end of the input."""
+    """Return whether the last planned batch includes the declared end of the input."""
     newest = max((int(file.name) for file in offsets.iterdir() if file.name.isdigit()), default=-1)
     if newest < 0:
         return False

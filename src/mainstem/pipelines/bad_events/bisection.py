@@ -3,8 +3,8 @@
 How this works: the checkpoint has the offsets of the failed batch. The query is run over them as a
 bounded read into Spark's ``noop`` sink. If that fails too, each half of the range is run, until
 single events are left that fail alone. Where rows depend on several events (state, joins), an event
-that fails alone proves nothing, so only the range is reported. The same holds for errors that do
-not come from the query: of the source, of a worker that died, of a full disk.
+that fails alone proves nothing, so only the range is reported. So it is for errors that do
+not come from the query: of the source, of a dead worker, of a full disk.
 
 The events found are kept beside the checkpoint (``StateDirectory.skipped_events``). From then on
 they are bad events like those that cannot be decoded: the batch is run again without them, and the
@@ -34,10 +34,10 @@ from mainstem.pipelines.spark.retry import is_transient, with_retries
 from mainstem.pipelines.state.table_state import StateDirectory
 
 MOST_EVENTS = 100
-"""Maximum number of skipped events per batch; if more fail, the table stops."""
+"""Maximum number of skipped events per batch; if more events fail, the table stops."""
 LONGEST_S = 600.0
 _ALL = 10
-"""If all events of a batch fail, and at least this many, the query is wrong, not the events."""
+"""If all events of a batch fail, and they are at least this many, the query is at fault."""
 _ROW_BY_ROW = frozenset(
     [
         "Project",
@@ -55,7 +55,7 @@ _ROW_BY_ROW = frozenset(
         "StreamingRelationV2",
     ]
 )
-"""Operators of Spark's plans that make each row from one event."""
+"""Operators of Spark's plans that make each row from a single event."""
 _NOT_AN_EVENT = (
     # Our source and topic sink, as their files appear in Python stack traces.
     "mainstem/pipelines/format/",
@@ -69,7 +69,7 @@ _NOT_AN_EVENT = (
     "SPARK_JOB_CANCELLED",
     "SparkContext was shut down",
 )
-"""Errors with these texts do not come from processing an event."""
+"""Texts in error messages that show that no event caused the error."""
 _NODE = re.compile(r"^[\s:+|~-]*(\w+)")
 _SPARKS = re.compile(r"^\[[A-Z_.]+\] | SQLSTATE: \w+$")
 
@@ -84,7 +84,7 @@ class FailingEvent(msgspec.Struct, frozen=True):
 
     @property
     def event(self) -> str:
-        """Topic, partition and offset, for a message."""
+        """Topic, partition and offset of the event, as text for a message."""
         return f"topic {self.topic}, partition {self.partition}, offset {self.offset}"
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ class FailingEvent(msgspec.Struct, frozen=True):
 
 
 class EventsNotFound(MainstemError):
-    """Why the failing events cannot be found; ``first`` is one of them, if any is known."""
+    """Raised when the failing events cannot be found; ``first`` is one of them, if any is known."""
 
     def __init__(self, why: str, first: FailingEvent | None = None) -> None:
         super().__init__(f"{why}, the first as {first}" if first else why)
@@ -100,7 +100,7 @@ class EventsNotFound(MainstemError):
 
 
 def may_be_caused_by_event(failure: str) -> bool:
-    """Return whether an error may come from processing an event."""
+    """Return whether an event may have caused the error."""
     text = failure.split("=== Streaming Query", maxsplit=1)[0]
     return not is_transient(text) and not any(each in text for each in _NOT_AN_EVENT)
 
@@ -127,7 +127,7 @@ def failed_range(planner: Planner, table: Table, state_dir: StateDirectory) -> l
 
 
 def describe_ranges(ranges: list[Range]) -> str:
-    """Describe ranges in a message."""
+    """Return ranges as text for a message."""
     return "; ".join(
         f"topic {each.topic}, partition {each.partition}, offsets {each.start} to {each.end - 1}"
         for each in ranges
@@ -154,7 +154,7 @@ class FailingEventSearch:
     def find(self, frame: DataFrame, ranges: list[Range]) -> list[FailingEvent]:
         """Return the events that fail alone; raises EventsNotFound.
 
-        With ``bad="stop"`` only the first.
+        With ``bad="stop"``, return only the first such event.
         """
         if len(self._table.sources) > 1 or self._planner.reads_table(self._table):
             raise EventsNotFound("it reads several sources, or a table")
@@ -179,7 +179,7 @@ class FailingEventSearch:
         return found
 
     def _skipped(self, ranges: list[Range]) -> int:
-        """Count the events of the batch that are skipped already."""
+        """Return how many events of the batch are skipped already."""
         skips = self._state_dir.skipped_events()
         return sum(
             each.start <= int(offset) < each.end
@@ -188,7 +188,7 @@ class FailingEventSearch:
         )
 
     def _found(self, ranges: list[Range], reason: str | None) -> Iterator[FailingEvent]:
-        """Find the failing events of a range that fails; ``reason`` is None if it was not run."""
+        """Yield the failing events of a range; ``reason`` is its error, None if not run yet."""
         if _size(ranges) == 1:
             reason = reason or self._fails(ranges)
             if reason is None:
@@ -206,7 +206,7 @@ class FailingEventSearch:
             yield from self._found(second, why)
 
     def _fails(self, ranges: list[Range]) -> str | None:
-        """Return the error of the query on a range; None if it succeeds."""
+        """Run the query on a range; return its error, None if it succeeds."""
         if self._stop.is_set():
             raise EventsNotFound("the run was stopped before the events were found")
         if time.monotonic() > self._until:
@@ -228,7 +228,7 @@ class FailingEventSearch:
         _checked_keys(rows, self._table.sink).write.format("noop").mode("overwrite").save()
 
     def _good(self, ranges: list[Range]) -> int:
-        """Count the events that the query gets; raises EventsNotFound if they cannot be read."""
+        """Return how many events the query gets; raises EventsNotFound if they cannot be read."""
         try:
             return with_retries(
                 lambda: self._planner.decoded_range(self._table, self._state_dir, ranges).count()
@@ -242,7 +242,10 @@ class FailingEventSearch:
 def save_skipped_events(
     state_dir: StateDirectory, found: list[FailingEvent], behind: dict[str, dict[str, int]]
 ) -> None:
-    """Save events to skip; drop those before ``behind``, which are dead letters by now."""
+    """Add ``found`` to the events to skip; remove those before the offsets ``behind``.
+
+    These are in the dead letters by now.
+    """
     skips: dict[str, dict[str, dict[str, str]]] = {}
     for topic, partitions in state_dir.skipped_events().items():
         for number, events in partitions.items():
@@ -263,7 +266,7 @@ def _is_row_by_row(frame: DataFrame) -> bool:
 
 
 def _checked_keys(rows: DataFrame, sink: Sink) -> DataFrame:
-    """Return rows that fail when read if the sink would refuse their key."""
+    """Return the rows, with a check that fails if the sink would refuse a row's key."""
     if isinstance(sink, TopicSink):
         return rows
     for name in sink.key:

@@ -35,7 +35,7 @@ class DeadLetterWriter:
         self._group = group
 
     def write(self, rows: DataFrame, source: str, ends: Mapping[str, int]) -> int:
-        """Write the bad events of a topic up to some end offsets; return their number.
+        """Write the bad events of a topic, up to end offsets by partition; return their number.
 
         ``rows`` has the columns of an event and ``__bad``, the reason.
         """

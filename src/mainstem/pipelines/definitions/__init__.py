@@ -1,1 +1,1 @@
-"""What a pipeline file says: its tables, their sources, and the checks that need no Spark."""
+"""The content of a pipeline file: its tables, their sources, and the checks without Spark."""

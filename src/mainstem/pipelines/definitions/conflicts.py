@@ -1,4 +1,4 @@
-"""Checks between the tables of a file: two that write to one sink, and cycles."""
+"""Checks between the tables of a file: whether two write to one sink, and for cycles."""
 
 from collections.abc import Callable, Hashable, Sequence
 
@@ -8,7 +8,7 @@ from mainstem.pipelines.sinks.identity import identity
 from mainstem.pipelines.sinks.topic import TopicSink
 
 Where = Callable[[Table], str]
-"""Names a table with its file and line."""
+"""Returns a table's name with file and line, for a message."""
 
 
 def check_sinks(tables: Sequence[Table], where: Where) -> None:
@@ -57,7 +57,7 @@ def check_cycles(tables: Sequence[Table], where: Where) -> None:
 
 
 def _cycle(start: Table, above: dict[str, list[Table]]) -> list[Table]:
-    """Return a cycle through a table, ending with the table itself; empty if there is none."""
+    """Return a cycle of tables that ends with ``start``; empty if there is none."""
     ways = [[each] for each in above[start.name]]
     seen = set[str]()
     while ways:
@@ -72,7 +72,7 @@ def _cycle(start: Table, above: dict[str, list[Table]]) -> list[Table]:
 
 
 def check_dead_letters(tables: Sequence[Table], dead_topic: str, where: Where) -> None:
-    """Raise InvalidDefinition if a table reads the dead-letter topic that it writes to."""
+    """Raise InvalidDefinition if a table reads the topic to which it writes its dead letters."""
     for each in tables:
         if each.bad == "dead" and any(source.name == dead_topic for source in each.sources):
             raise InvalidDefinition(

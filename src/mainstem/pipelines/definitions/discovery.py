@@ -1,9 +1,9 @@
-"""Which tables a file defines: each definition is recorded while the file is loaded.
+"""Finds the tables that a file defines: each is recorded while the file is loaded.
 
-How this works: of several tables with one name, the namespace of a file has only the last. So while
-``load`` runs a file, every definition is recorded in order, also those made in loops, lists and
-functions. A table belongs to the file whose top-level code was running; a table that another module
-defines counts only if the file imports it by name.
+How this works: if several tables have one name, only the last is in the namespace of the file. So
+while ``load`` runs a file, every definition is recorded in order, also those made in loops, lists
+and functions. A table belongs to the file whose top-level code was running; a table that another
+module defines counts only if the file imports it by name.
 """
 
 import sys
@@ -21,14 +21,14 @@ _recorded: ContextVar[list[tuple[object, str]] | None] = ContextVar("recorded", 
 
 
 class Definitions(Generic[T]):
-    """The definitions made while one file was loaded."""
+    """The definitions that were made while a file was loaded."""
 
     def __init__(self, noted: list[tuple[object, str]], kind: type[T]) -> None:
         self._recorded = noted
         self._kind = kind
 
     def of(self, file: str) -> list[T]:
-        """Return what a file defined itself, in order."""
+        """Return the definitions made by the file itself, in order."""
         return [each for each, by in self._recorded if by == file and isinstance(each, self._kind)]
 
 
@@ -52,13 +52,13 @@ def record_definition(made: object) -> None:
 
 
 def call_site() -> tuple[str, int]:
-    """Return file and line of the user's code that called us."""
+    """Return the file and line in the user's code from which our code was called."""
     frame = _frame(top=False)
     return (frame.f_code.co_filename, frame.f_lineno) if frame else ("", 0)
 
 
 def _frame(*, top: bool) -> FrameType | None:
-    """Return the innermost frame outside our package; with ``top``, of a module's top level."""
+    """Return the innermost stack frame outside our package; with ``top``, that of a module."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         ours = frame.f_globals.get("__name__", "").startswith(_OURS)

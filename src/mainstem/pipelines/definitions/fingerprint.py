@@ -19,25 +19,25 @@ _FILE = "definition.json"
 _STATEFUL = ("Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "Join")
 _OWN_STATE = re.compile("TransformWithState|GroupsWithState|GroupsInPandasWithState")
 _NUMBERS = re.compile(r"#\d+L?|-T\d+ms|, numPartitions=\d+")
-"""Spark's column ids and the watermark delay, which may change."""
+"""Matches Spark's column ids and other numbers in plans that may change."""
 
 
 _COLUMN = re.compile(r"\w+#\d+")
 _ALIAS = re.compile(r"(?P<expression>.*) AS (?P<name>\w+#\d+)L?(-T\d+ms)?", re.DOTALL)
 _VARIABLE = re.compile(r"\b([xyz])_\d+\b")
-"""PySpark numbers the arguments of lambdas."""
+"""Matches the names that PySpark gives to the arguments of lambdas."""
 _SOURCE = re.compile(r"CollectMetrics source\d")
 _MARK = "~"
-"""Spark's prefix of streaming nodes."""
+"""Spark's prefix of streaming operators in a printed plan."""
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
-    """Sources, output mode and stateful operators of a table."""
+    """The parts of a table on which its checkpoint depends: sources, output mode, operators."""
 
     sources: tuple[str, ...]
     output: str
     stateful: tuple[str, ...]
-    """The stateful operators with their keys, as Spark prints them."""
+    """The stateful operators of the plan with their keys, as Spark prints them."""
 
 
 def fingerprint(table: Table, frame: DataFrame) -> Fingerprint | None:
@@ -78,7 +78,7 @@ def _is_stateful(name: str) -> bool:
 
 
 def _with_columns(step: str, defined: Mapping[str, str]) -> Iterator[str]:
-    """Return an operator, and the expressions of the columns that it uses."""
+    """Yield an operator, and the expressions of the columns that it uses."""
     yield step
     seen, waiting = set[str](), _COLUMN.findall(step)
     while waiting:
@@ -96,7 +96,7 @@ def saved_fingerprint(directory: Path) -> Fingerprint | None:
 
 
 def save_fingerprint(state_dir: StateDirectory, wanted: Fingerprint) -> None:
-    """Save the fingerprint with a new checkpoint, or with one that has none yet."""
+    """Save the fingerprint, unless a checkpoint exists that has one already."""
     file = state_dir.directory / _FILE
     if not file.exists() or not state_dir.checkpoint.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ def save_fingerprint(state_dir: StateDirectory, wanted: Fingerprint) -> None:
 
 
 def incompatible_change(state_dir: StateDirectory, wanted: Fingerprint) -> str | None:
-    """Return why a checkpoint cannot be used with a definition; None if it can."""
+    """Return the reason why a checkpoint cannot be used with a definition; None if it can."""
     old = saved_fingerprint(state_dir.directory)
     if old is None or old == wanted or not state_dir.checkpoint.exists():
         return None

@@ -58,7 +58,7 @@ def load(file: Path, name: str | None = None) -> Pipeline:
 
 
 def _named(own: Sequence[Table], namespace: Mapping[str, object], file: Path) -> list[Table]:
-    """Return the tables that a file defines or imports, in order, each with its name."""
+    """Return the tables that a file defines or imports, in order, each with its name set."""
     waiting = list(own)
     variables: dict[int, str] = {}
     ordered: list[Table] = []
@@ -127,7 +127,7 @@ def _check_name(kind: str, name: str, file: Path) -> None:
 
 
 def _position(each: Table, file: Path) -> str:
-    """Return file and line of a table, with the path as the user gave it."""
+    """Return a table's file and line, with the path as the user gave it."""
     named = file if not each.file or each.file == str(file.resolve()) else each.file
     return f"{named}:{each.line}" if each.line else str(named)
 

@@ -1,4 +1,4 @@
-"""What a pipeline file defines: tables, each a query from sources to rows for a sink.
+"""The tables that a pipeline file defines: each is a query from sources to rows for a sink.
 
 ``p.table`` and ``p.sql`` make ``Table`` values; ``load.py`` finds and checks those of a file.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Format = Literal["json", "avro", "text", "raw"]
 Epoch = Literal["seconds", "milliseconds", "microseconds"]
 Schema = str | Mapping[str, object]
-"""DDL, ``"infer"``, the path of a JSON Schema or Avro schema file, or a schema document."""
+"""A schema: DDL, ``"infer"``, the path of a JSON Schema or Avro schema file, or a document."""
 Query = Callable[..., "DataFrame"]
 
 INFER = "infer"
@@ -37,13 +37,13 @@ class Source(msgspec.Struct, frozen=True):
     schema: Schema | None = None
     format: Format = "json"
     watermark: tuple[str, str] | None = None
-    """The event-time column, and how late events may be."""
+    """The event-time column, and how late events may be, such as "10 minutes"."""
     registry: str | None = None
-    """Address of the schema registry for the schema ids that prefix Avro values."""
+    """Address of the schema registry that resolves the schema ids in Avro values."""
     with_event: bool = False
-    """Whether rows carry ``_event``: key, topic, partition, offset, timestamp, headers."""
+    """Whether rows have a column ``_event``: key, topic, partition, offset, timestamp, headers."""
     epoch: Epoch = "seconds"
-    """The unit of numbers in JSON timestamp columns, since 1970."""
+    """The unit of numbers in JSON timestamp columns, counted since 1970."""
 
 
 Sources = str | Source | Sequence[str | Source]
@@ -55,14 +55,14 @@ class Table(msgspec.Struct, frozen=True):
     name: str
     sources: tuple[Source, ...]
     query: Query | str
-    """A function from one DataFrame per source, or SQL over views named like the sources."""
+    """A function of one DataFrame per source, or SQL over views with the names of the sources."""
     sink: Sink
     output: Literal["append", "update"]
     bad: Literal["dead", "stop"] = "dead"
     """What to do with events that cannot be decoded or processed: dead-letter them, or stop."""
     line: int = 0
     file: str = ""
-    """The file that defines it: the pipeline file, or a module that it imports."""
+    """The file that defines the table: the pipeline file, or a module that it imports."""
 
     @property
     def keeps_rows(self) -> bool:
@@ -78,7 +78,7 @@ class Pipeline(msgspec.Struct, frozen=True):
     tables: tuple[Table, ...]
 
     def above(self, table: Table, name: str) -> Table | None:
-        """Return the earlier table that a source names; None if the source is a topic."""
+        """Return the earlier table that has a source's name; None if the source is a topic."""
         for each in self.tables:
             if each.name == table.name:
                 break
@@ -87,7 +87,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         return None
 
     def dead_topic(self, into: str | None = None) -> str:
-        """Return the dead-letter topic; a replay has its own."""
+        """Return the dead-letter topic; ``into`` names a replay, which has its own."""
         return ".".join(filter(None, (self.name, into, "dead")))
 
 
@@ -101,7 +101,7 @@ def events(
     with_event: bool = False,
     epoch: Epoch = "seconds",
 ) -> Source:
-    """Describe one source of a table that has several."""
+    """Define one source of a table that has several."""
     return Source(topic, schema, format, watermark, registry, with_event, epoch)
 
 
@@ -121,7 +121,7 @@ def table(
     bad: Literal["dead", "stop"] = "dead",
     name: str | None = None,
 ) -> Callable[[Query], Table]:
-    """Make a table of a function from DataFrames, one for each source, to a DataFrame."""
+    """Define a table by a function of one DataFrame for each source, which returns a DataFrame."""
     if bare is not None:
         raise InvalidDefinition("write @p.table(source=..., sink=...): it needs both")
     plain = Source("", schema, format, watermark, registry, with_event, epoch)
@@ -165,7 +165,7 @@ def sql(
     bad: Literal["dead", "stop"] = "dead",
     name: str = "",
 ) -> Table:
-    """Make a table of a SQL query; unless ``name`` is given, the variable names it."""
+    """Define a table by an SQL query; its name is that of the variable unless ``name`` is given."""
     plain = Source("", schema, format, watermark, registry, with_event, epoch)
     place, line = call_site()
     kept = _checked_sink(name or "sql", sink)

@@ -29,22 +29,22 @@ from mainstem.pipelines.format.schema import ARROW, HEADERS
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 Part = bytes | memoryview
-"""The records of a batch."""
+"""The bytes of all records of one batch."""
 
 _LATEST_MS = (2**63 - 1) // 1000
 _SPARE = bytes(16)
-"""Padding: a varint that is cut off at the end is read as a short one, and then detected."""
+"""Padding, so that a varint that is cut off at the end can be read; the cut is detected later."""
 AT_ONCE_BYTES = 4 << 20
-"""How much is decoded at once: enough for numpy to be fast, little enough for memory."""
+"""Bytes decoded at once: enough for numpy to be fast, little enough for memory."""
 
 
 class Columns(msgspec.Struct, frozen=True):
-    """The fields of many records."""
+    """The fields of many records, one array for each field."""
 
     offsets: Numbers
     timestamps_ms: Numbers
     appended: Numbers
-    """1 where the log set the timestamp."""
+    """For each record: 1 if the log set the timestamp, 0 if the producer did."""
     keys: pa.Array
     values: pa.Array
     headers: pa.Array
@@ -53,7 +53,7 @@ class Columns(msgspec.Struct, frozen=True):
 def record_batches(
     batches: Iterable[memoryview], topic: str, partition: int, start: int, end: int
 ) -> Iterator[pa.RecordBatch]:
-    """Return the events of batches whose offsets are in a range, some megabytes at a time."""
+    """Return the events in an offset range as Arrow batches of some megabytes each."""
     for heads, parts in _unpacked(batches, start, end):
         found = _decoded(heads, parts)
         if found is None:
@@ -66,7 +66,7 @@ def record_batches(
 def _unpacked(
     batches: Iterable[memoryview], start: int, end: int
 ) -> Iterator[tuple[list[BatchHeader], list[Part]]]:
-    """Return the records of batches in a range, uncompressed, as many as are decoded at once."""
+    """Yield uncompressed records of the batches in a range, in groups to be decoded at once."""
     heads, parts, size = list[BatchHeader](), list[Part](), 0
     for batch in batches:
         header = read_header(batch)
@@ -85,7 +85,7 @@ def _unpacked(
 
 
 def _decoded(heads: list[BatchHeader], parts: list[Part]) -> Columns | None:
-    """Read the records of batches; None if there is none."""
+    """Decode the records of batches into columns; None if there are no records."""
     data = b"".join((*parts, _SPARE))
     starts, at = array("q"), 0
     for header, part in zip(heads, parts, strict=True):
@@ -160,7 +160,7 @@ def _columns(heads: list[BatchHeader], parts: list[Part], data: bytes, starts: N
 
 
 def _varints(raw: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the zigzag varints at positions, and the positions after them."""
+    """Decode the zigzag varints at positions; return them and the positions after them."""
     byte = raw.take(at, mode="clip")
     value = (byte & 127).astype(np.int64)
     after = at + 1
@@ -177,7 +177,7 @@ def _varints(raw: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _cut(pieces: pa.Array, first: int, sizes: Numbers) -> pa.Array:
-    """Return every fourth piece; a size of -1 stands for none."""
+    """Return every fourth piece from ``first`` on; null where the size is -1."""
     wanted = np.arange(first, 4 * len(sizes) + first, 4, dtype=np.int64)
     absent = sizes < 0
     return pieces.take(pa.array(wanted, mask=absent if absent.any() else None))
@@ -190,7 +190,7 @@ def _no_headers(count: int) -> pa.Array:
 
 
 def _headers(heads: list[BatchHeader], parts: list[Part]) -> pa.Array:
-    """Read the headers of all records, one by one: few events have any."""
+    """Decode the headers of all records one by one, because few records have headers."""
     found = [
         record[4]
         for header, part in zip(heads, parts, strict=True)

@@ -15,18 +15,18 @@ from mainstem.pipelines.format.topic_metadata import TopicMetadata
 
 
 class BatchReader(DataSourceReader):
-    """Plans one read."""
+    """Plans one ``spark.read``."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._wanted = PushedFilters()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Use filters to narrow the range; return those that Spark still has to apply."""
+        """Narrow the range by filters; return those that Spark still has to apply."""
         return [each for each in filters if not self._wanted.take(each)]
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the tasks of the read."""
+        """Return the tasks (input partitions) into which the read is split."""
         options, wanted = self._options, self._wanted
         metadata = TopicMetadata(options)
         topics = metadata.required()

@@ -1,4 +1,4 @@
-"""Marks: the last batch that a writer committed, to tell whether a batch is already written."""
+"""Marks: a mark identifies the last batch that a writer committed, so that none comes twice."""
 
 import msgspec
 
@@ -6,29 +6,29 @@ from mainstem.core.errors import InvalidSetting, MainstemError
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The last committed batch of a writer.
+    """Identifies the last batch that a writer committed.
 
     A new checkpoint is a new run and counts batches from 0.
     """
 
     batch: int
     run: str = ""
-    """The id that Spark stores in the checkpoint; empty if it is not known."""
+    """The run id that Spark stores in the checkpoint; empty if it is not known."""
     rows: int = -1
     digest: int = 0
-    """The digest of the rows that one task wrote, in parallel mode."""
+    """In parallel mode, the digest of the rows that one task wrote."""
 
     def text(self) -> str:
-        """Return the mark to commit with the batch."""
+        """Return the mark as the text that is committed with the batch."""
         return msgspec.json.encode(self).decode()
 
 
 class OtherRows(MainstemError):
-    """A repeated task has other rows than those it committed before."""
+    """Raised if a task that Spark repeats has other rows than those it committed before."""
 
 
 def mark_of(text: str) -> Mark | None:
-    """Parse a committed mark; None if there is none."""
+    """Parse the text of a committed mark; None if there is none."""
     if not text:
         return None
     try:
@@ -41,7 +41,7 @@ def mark_of(text: str) -> Mark | None:
 
 
 def is_written(last: Mark | None, batch: int, run: str) -> bool:
-    """Tell whether a batch has been written; raises InvalidSetting if that cannot be known."""
+    """Tell whether a batch was written; raises InvalidSetting if the mark does not show it."""
     if last is None:
         return False
     if run and last.run and run != last.run:

@@ -11,26 +11,26 @@ ADVICE = (
     "if that is to be accepted, set failOnDataLoss to false and start the query again: it goes on "
     "with what there is; otherwise start it with a new checkpoint"
 )
-"""Advice for plain Spark queries; pipelines replace it with their own."""
+"""Advice in messages of plain Spark queries; pipelines replace it with their own."""
 _log = logging.getLogger("mainstem.spark")
 
 
 class DataLoss(MainstemError):
-    """Events were deleted before the query read them."""
+    """Raised when events were deleted before the query read them."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}; {ADVICE}")
 
 
 class Losses:
-    """Raises DataLoss; with ``failOnDataLoss=false`` it warns instead, once for each loss."""
+    """Reports data loss: raises, or with ``failOnDataLoss=false`` warns once for each loss."""
 
     def __init__(self, *, fail: bool) -> None:
         self._fail = fail
         self._told: set[str] = set()
 
     def tell(self, what: str) -> None:
-        """Raise, or warn, about a loss."""
+        """Report a loss: raise DataLoss, or log a warning."""
         if self._fail:
             raise DataLoss(what)
         if what not in self._told:
@@ -40,7 +40,7 @@ class Losses:
     def resumed(
         self, kept: Offsets, topics: Mapping[str, Described], bounds: Mapping[Place, Bounds]
     ) -> dict[Place, int]:
-        """Return where to continue in every partition that exists now."""
+        """Return the offset at which to continue in every partition that exists now."""
         for topic in kept.ids:
             if topic not in topics:
                 self.tell(f"topic {topic!r} is gone, and may have held events not read yet")

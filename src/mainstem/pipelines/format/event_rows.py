@@ -31,7 +31,7 @@ _TYPES: dict[str, tuple[type[DataType], ...]] = {
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """Raise InvalidSetting if rows of such columns cannot be written."""
+    """Raise InvalidSetting if rows with these columns cannot be written to a topic."""
     for field in schema.fields:
         types = _TYPES.get(field.name)
         if types is None:
@@ -66,7 +66,7 @@ def _is_headers(name: str, found: DataType) -> bool:
 
 
 def events(batches: Iterable[pa.RecordBatch], topic: str | None) -> Iterator[Outgoing]:
-    """Yield rows as events; a row's own topic takes precedence over ``topic``."""
+    """Yield rows as events; a row's own topic column takes precedence over ``topic``."""
     for batch in batches:
         count = batch.num_rows
         topics = _column(batch, "topic", count)
@@ -109,14 +109,14 @@ def _headers(found: object) -> Headers:
 
 
 class Digest:
-    """A checksum of rows that does not depend on their order."""
+    """A checksum of rows that is independent of their order."""
 
     def __init__(self) -> None:
         self.rows = 0
         self.number = 0
 
     def over(self, written: Iterable[Outgoing]) -> Iterator[Outgoing]:
-        """Yield the events unchanged, adding each to the row count and the digest."""
+        """Yield the events unchanged, and add each of them to the row count and the digest."""
         for event in written:
             self.rows += 1
             head = zlib.crc32(f"{event.topic}\0{event.partition}\0{event.headers}".encode())

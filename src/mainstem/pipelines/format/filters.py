@@ -20,18 +20,18 @@ _FIRST, _LAST = 0, 2**63 - 1
 
 
 class PushedFilters(msgspec.Struct):
-    """The range that all pushed filters together allow."""
+    """The range of partitions, offsets and times that all pushed filters allow."""
 
     partitions: frozenset[int] | None = None
     partition_from: int = _FIRST
     partition_to: int = _LAST
     offset_from: int = _FIRST
     offset_to: int = _LAST
-    """Exclusive."""
+    """The first offset that is not read."""
     since_ms: int | None = None
 
     def take(self, given: Filter) -> bool:
-        """Narrow by a filter; return whether Spark need not apply it again."""
+        """Narrow the range by a filter; return False if Spark must apply the filter too."""
         attribute = getattr(given, "attribute", None)
         if attribute == ("timestamp",):
             self._since(given)
@@ -60,7 +60,7 @@ class PushedFilters(msgspec.Struct):
         return named and self.partition_from <= number < self.partition_to
 
     def narrowed(self, whole: Range) -> Range:
-        """Return the part of a range that is wanted, which may be none."""
+        """Return the part of a range that the filters allow, which may be empty."""
         start = max(whole.start, self.offset_from)
         end = min(whole.end, self.offset_to)
         return Range(whole.topic, whole.partition, start, max(start, end))
@@ -76,7 +76,7 @@ class PushedFilters(msgspec.Struct):
 
 
 def _bounds(given: Filter) -> tuple[int, int] | None:
-    """Return the range of integers that a filter allows, end exclusive."""
+    """Return the range of integers that a filter allows, end exclusive; None if unknown."""
     value = getattr(given, "value", None)
     if not isinstance(value, int):
         return None

@@ -18,7 +18,7 @@ _TURN_S = 0.5
 
 
 def consume(cluster: Cluster, wanted: Range, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Read committed events of a range, up to a position at or past its end."""
+    """Read the committed events of an offset range, up to a position at or past its end."""
     consumer = Consumer(
         cluster.config(
             group_id="mainstem-spark",
@@ -64,7 +64,7 @@ def _batches(
 
 
 def _position_told(error: KafkaError, message: Message, cluster: Cluster, wanted: Range) -> int:
-    """Return the position of an end-of-partition message; raises errors that are not transient."""
+    """Return the position in an end-of-partition message; raises errors that are not transient."""
     if error.code() == KafkaError._PARTITION_EOF:
         return message.offset() or 0
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):

@@ -1,6 +1,6 @@
 """The offsets of a streaming query: one for every partition, and the id of every topic.
 
-Spark writes them to the checkpoint as JSON. The ids tell a topic that was deleted and recreated
+Spark writes them to the checkpoint as JSON. The ids show if a topic was deleted and recreated
 under the same name. With the option ``markEnd``, they also say that the end of the input was read,
 so that nothing is read after it.
 """
@@ -16,7 +16,7 @@ Json = dict[str, dict[str, object]]
 
 
 class Offsets(msgspec.Struct, frozen=True):
-    """The next offset to read in every partition."""
+    """The next offset to read in every partition, with the topic ids."""
 
     places: dict[Place, int]
     ids: dict[str, str]
@@ -24,7 +24,7 @@ class Offsets(msgspec.Struct, frozen=True):
     """Whether the end of the input was read."""
 
     def json(self) -> Json:
-        """Return the JSON that Spark stores."""
+        """Return the offsets as the JSON that Spark stores."""
         topics: dict[str, object] = {}
         for (topic, partition), offset in sorted(self.places.items()):
             offsets = topics.setdefault(topic, {})
@@ -36,7 +36,7 @@ class Offsets(msgspec.Struct, frozen=True):
         return found
 
     def of(self, topics: Iterable[str]) -> "Offsets":
-        """Return the part for some topics."""
+        """Return the offsets of these topics only."""
         wanted = set(topics)
         return Offsets(
             {place: offset for place, offset in self.places.items() if place[0] in wanted},
@@ -52,7 +52,7 @@ class _Kept(msgspec.Struct):
 
 
 def from_json(kept: Mapping[str, object]) -> Offsets:
-    """Parse offsets that Spark stored; raises InvalidSetting for those of another source."""
+    """Parse offsets that Spark stored; raises InvalidSetting if another source wrote them."""
     try:
         found = msgspec.convert(kept, _Kept, strict=False)
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""Parses ``.option(...)`` of source and sink; unknown options are refused."""
+"""Parses the ``.option(...)`` values of source and sink; unknown options are refused."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from mainstem.remote.cluster import Cluster
 from mainstem.remote.transactions import MARKS_TOPIC
 
 EARLIEST, LATEST = -2, -1
-"""Start and end of a partition in JSON, as in Spark's Kafka source."""
+"""The offsets that mean start and end of a partition in JSON, as in Spark's Kafka source."""
 
 DEFAULT_ADDRESS = "127.0.0.1:9092"
 DEFAULT_MAX_ROWS = 500_000
@@ -21,35 +21,35 @@ DEFAULT_MAX_BYTES = 256 << 20
 DEFAULT_BATCH_ROWS = 10_000
 
 _SPARKS = {"path", "checkpointlocation", "queryname", "outputmode", "includeheaders"}
-"""Spark's own options, which Spark passes too; headers are always included."""
+"""Options that Spark itself uses and passes on; headers are always included."""
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20}
 _UNITS |= {"g": 1 << 30, "gb": 1 << 30}
 
 Offsets = str | dict[str, dict[int, int]]
-"""``earliest``, ``latest``, or offsets of partitions by topic."""
+"""``earliest``, ``latest``, or offsets by partition, by topic."""
 
 
 class Server(msgspec.Struct, frozen=True):
-    """How to reach the server: its address, settings of the client, time-out."""
+    """How to reach the server: address, client settings, timeout."""
 
     address: str
     settings: dict[str, str]
     timeout_s: float = 30.0
 
     def cluster(self) -> Cluster:
-        """Return the cluster with its client settings."""
+        """Return the ``Cluster`` with this address, settings and timeout."""
         return Cluster(self.address, timeout_s=self.timeout_s, settings=self.settings)
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """The start or end of a read: offsets, or a time."""
+    """The start or the end of a read: offsets, or a time."""
 
     offsets: Offsets
     timestamp_ms: int | None = None
 
 
 class SourceOptions(msgspec.Struct, frozen=True):
-    """The options of a source."""
+    """The parsed options of a source."""
 
     server: Server
     topics: tuple[str, ...]
@@ -69,14 +69,14 @@ class SourceOptions(msgspec.Struct, frozen=True):
 
 
 class SinkOptions(msgspec.Struct, frozen=True):
-    """The options of a sink."""
+    """The parsed options of a sink."""
 
     server: Server
     topic: str | None
-    """The topic of rows that have no topic of their own."""
+    """The topic of rows that have no topic column."""
     pipeline: str | None
     batch: int | None
-    """The batch number in foreachBatch, where Spark does not pass it to the sink."""
+    """The batch number, given in foreachBatch, where Spark does not pass it to the sink."""
     run: str
     parallel: bool
     staging: str | None
@@ -86,14 +86,14 @@ class SinkOptions(msgspec.Struct, frozen=True):
 
 
 class Given:
-    """Options by name, case-insensitive; it records which ones were read."""
+    """The given options by name, case-insensitive; records which of them were read."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): str(value) for name, value in options.items()}
         self._known = set(_SPARKS)
 
     def text(self, *names: str) -> str | None:
-        """Return the option under the first of its names that was given."""
+        """Return the option, whichever of its names was given; None if none was."""
         self._known |= {name.lower() for name in names}
         found = [name for name in names if self._options.get(name.lower())]
         if len(found) > 1:
@@ -101,7 +101,7 @@ class Given:
         return self._options[found[0].lower()] if found else None
 
     def number(self, *names: str, default: int, least: int = 1) -> int:
-        """Return a whole number; k, m and g stand for powers of 1024."""
+        """Return the option as a whole number; k, m and g stand for powers of 1024."""
         text = self.text(*names)
         if text is None:
             return default
@@ -112,7 +112,7 @@ class Given:
         return number
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Parse true or false."""
+        """Return the option as a boolean: true or false."""
         text = self.text(name)
         if text is None:
             return default
@@ -121,14 +121,14 @@ class Given:
         return text.lower() == "true"
 
     def choice(self, name: str, *choices: str) -> str:
-        """Return one of the allowed words, by default the first."""
+        """Return the option, which must be one of the allowed words; by default the first."""
         text = self.text(name) or choices[0]
         if text.lower() not in choices:
             raise InvalidSetting(f"{name} must be {' or '.join(choices)}, not {text!r:.100}")
         return text.lower()
 
     def server(self) -> Server:
-        """Return the address of the topics; ``kafka.*`` are settings of librdkafka."""
+        """Return how to reach the server; options ``kafka.*`` are librdkafka settings."""
         address = self.text("address", "kafka.bootstrap.servers") or DEFAULT_ADDRESS
         settings = {
             name.removeprefix("kafka."): value
@@ -142,7 +142,7 @@ class Given:
         return server
 
     def refuse_others(self, kind: str) -> None:
-        """Raise InvalidSetting for an unknown option, which is one that was never read."""
+        """Raise InvalidSetting if an option was given and never read, which means it is unknown."""
         # Spark adds options that begin with underscores.
         others = [each for each in self._options if each not in self._known and each[:1] != "_"]
         if others:
@@ -151,7 +151,7 @@ class Given:
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
-    """Parse the options of a source; raises InvalidSetting."""
+    """Parse the options of a source; raises InvalidSetting for invalid or unknown ones."""
     given = Given(options)
     topics, pattern = _topics(given)
     maximum = given.text("maxRowsPerPartition", "maxRecordsPerPartition")
@@ -182,7 +182,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Parse the options of a sink; raises InvalidSetting."""
+    """Parse the options of a sink; raises InvalidSetting for invalid or unknown ones."""
     given = Given(options)
     batch = given.text("batch")
     found = SinkOptions(
@@ -255,7 +255,7 @@ def _offsets(text: str, name: str) -> dict[str, dict[int, int]]:
 
 
 def timestamp_of(text: str, name: str) -> int:
-    """Parse milliseconds since 1970, or an ISO 8601 time (UTC without a zone)."""
+    """Return ms since 1970, from that number or an ISO 8601 time (UTC without a zone)."""
     if re.fullmatch(r"\d+", text.strip()):
         return int(text)
     try:

@@ -16,14 +16,14 @@ from mainstem.remote.admin import Place
 
 Positions = Mapping[Place, int]
 AtTime = Callable[[int], Positions]
-"""Returns the first offset at or after a time (in ms) in every partition, or its end."""
+"""Returns for every partition the first offset at or after a time (in ms), or its end."""
 
 _FULL_ENOUGH, _AIM = 0.8, 0.92
 _FIRST_STEP_MS = 1000
 
 
 class Range(msgspec.Struct, frozen=True):
-    """Offsets of one partition that one task reads: from ``start`` to before ``end``."""
+    """A range of offsets in one partition, read by one task: from ``start`` to before ``end``."""
 
     topic: str
     partition: int
@@ -32,7 +32,7 @@ class Range(msgspec.Struct, frozen=True):
 
 
 class Admission:
-    """Chooses where batches end; it remembers the last end only to speed up the search.
+    """Chooses where batches end; the end of the last batch speeds up the search.
 
     Offsets by timestamp are expensive: a broker must read events. While an evenly spread backlog is
     read, one request per batch is enough.
@@ -46,7 +46,7 @@ class Admission:
     def by_time(
         self, start: Positions, tails: Positions, max_rows: int, at_time: AtTime, now_ms: int
     ) -> dict[Place, int]:
-        """Return end offsets within ``max_rows``, at one timestamp in all partitions."""
+        """Return end offsets at one timestamp in all partitions, within ``max_rows``."""
 
         def ends(moment_ms: int) -> dict[Place, int]:
             found = at_time(moment_ms)
@@ -82,7 +82,7 @@ class Admission:
     def _around(
         self, start: Positions, tails: Positions, max_rows: int, ends: AtTime, now_ms: int
     ) -> tuple[int, Positions, int, Positions]:
-        """Return a timestamp that is not too late and one that is, each with its end offsets."""
+        """Return two timestamps with their end offsets: one within ``max_rows``, one beyond."""
         last, low = now_ms + 1, self._until_ms
         best = start if start == self._ends else ends(low) if low else tails
         if rows_between(start, best) > max_rows:
@@ -100,7 +100,7 @@ class Admission:
 def _backward(
     start: Positions, tails: Positions, max_rows: int, ends: AtTime, last: int
 ) -> tuple[int, Positions, int, Positions]:
-    """Search backward from ``last``, in growing steps, for a timestamp that is not too late."""
+    """Search backward from ``last``, in growing steps, for a timestamp within ``max_rows``."""
     over = ends(last)
     if rows_between(start, over) <= max_rows:
         return last, over, last, tails
@@ -115,7 +115,7 @@ def _backward(
 
 
 def evenly(start: Positions, tails: Positions, max_rows: int) -> dict[Place, int]:
-    """Return end offsets at most ``max_rows`` from the start, in proportion to the backlogs."""
+    """Return end offsets with at most ``max_rows`` to read, shared in proportion to backlogs."""
     waiting = rows_between(start, tails)
     if waiting <= max_rows:
         return dict(tails)
@@ -129,7 +129,7 @@ def evenly(start: Positions, tails: Positions, max_rows: int) -> dict[Place, int
 
 
 def rows_between(start: Positions, ends: Positions) -> int:
-    """Return the number of offsets in a range, an upper bound of its events."""
+    """Return the number of offsets in a range; there may be fewer events."""
     return sum(max(0, end - start[place]) for place, end in ends.items())
 
 

@@ -1,8 +1,8 @@
 """Reads the committed events of an offset range of one partition, as Arrow record batches.
 
-Reading ends when the fetch position is at or past the end, not when the last event was seen: that
-event may not exist, as transaction markers take offsets, aborted events are skipped, and compaction
-removes events.
+Reading ends when the fetch position is at or past the end, not when the event before the end
+was seen: there may be none, as transaction markers take offsets, aborted events are skipped, and
+compaction removes events.
 """
 
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ from mainstem.remote.fetch import Fetched, fetch
 
 
 def read_range(cluster: Cluster, wanted: Range, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Read a range of offsets; raises OffsetOutOfRange if its start was deleted."""
+    """Read the events of an offset range; raises OffsetOutOfRange if its start was deleted."""
     return (fetch_range if cluster.is_plain else consume)(cluster, wanted, batch_rows)
 
 
 def fetch_range(cluster: Cluster, wanted: Range, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Read a range as it is stored, many events at a time."""
+    """Read an offset range as stored batches, many events at a time."""
     topic, partition = wanted.topic, wanted.partition
     for fetched in fetch(cluster, (topic, partition), wanted.start, wanted.end):
         batches = committed(fetched)
@@ -34,7 +34,7 @@ def fetch_range(cluster: Cluster, wanted: Range, batch_rows: int) -> Iterator[pa
 
 
 def committed(fetched: Fetched) -> Iterator[memoryview]:
-    """Return the batches that hold events, without those of aborted transactions."""
+    """Yield the batches that hold events, without those of aborted transactions."""
     ahead = sorted(fetched.aborted, key=lambda each: each.first_offset, reverse=True)
     aborting = set[int]()
     for batch in fetched.batches:

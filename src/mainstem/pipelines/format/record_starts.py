@@ -14,15 +14,17 @@ from mainstem.core.batch import BatchHeader
 from mainstem.core.errors import CorruptBatch
 
 _ONE_BY_ONE, _ALIKE = 16, 8
-"""Records parsed one by one before looking for a run of equal lengths."""
+"""Number of records parsed one by one before looking for a run of equal lengths; and number of
+equal lengths that make such a look worthwhile.
+"""
 _AHEAD, _FURTHER = 256, 4
 _LONGEST_LENGTH = 5
 
 
 def add_starts(header: BatchHeader, data: bytes, at: int, stop: int, found: "array[int]") -> None:
-    """Add the start of each record in a range of the data to ``found``.
+    """Add to ``found`` where each record between ``at`` and ``stop`` begins.
 
-    Raises CorruptBatch if the last record does not end with the range.
+    Raises CorruptBatch if the last record does not end at ``stop``.
     """
     raw = np.frombuffer(data, np.uint8)
     left = header.count
@@ -44,7 +46,7 @@ def add_starts(header: BatchHeader, data: bytes, at: int, stop: int, found: "arr
 
 
 def _step(data: bytes, at: int, steps: int, found: "array[int]") -> int:
-    """Advance from record to record; raises IndexError past the end, or at an endless length."""
+    """Step over records by their lengths; raises IndexError past the end or if invalid."""
     add = found.append
     for _ in range(steps):
         add(at)
@@ -71,7 +73,7 @@ def _width(data: bytes, at: int) -> int:
 
 
 def _run(raw: npt.NDArray[np.uint8], at: int, length: int, most: int) -> int:
-    """Return how many of the following records have the same length as the one that ends here."""
+    """Return how many of the following records are as long as the one that ends at ``at``."""
     before = raw[at - length : at]
     width = int(np.argmax(before < 128)) + 1
     done, ahead = 0, _AHEAD

@@ -21,9 +21,9 @@ _DATA_SOURCE = "org.apache.spark.sql.execution.datasources.v2.python.UserDefined
 
 
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
-    """Register a data source; streams of it may start from several threads at once.
+    """Register a data source, so that several threads may start streams of it at once.
 
-    Over Spark Connect the server makes the map, so there its streams have to start one by one.
+    Over Spark Connect the server makes the map, so there streams have to start one by one.
     """
     from pyspark.sql import is_remote  # noqa: PLC0415 - only who runs Spark imports it
 

@@ -1,4 +1,4 @@
-"""The columns of a topic, as Spark's own Kafka source has them."""
+"""The columns of a topic's rows, the same as those of Spark's own Kafka source."""
 
 import pyarrow as pa
 
@@ -6,7 +6,7 @@ COLUMNS = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "timestampType int, headers array<struct<key: string, value: binary>>"
 )
-"""For Spark; ``timestampType`` is 0 if the producer set the timestamp, 1 if the log did."""
+"""The columns as DDL; ``timestampType``: 0 if the producer set the timestamp, 1 if the log did."""
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ARROW = pa.schema(

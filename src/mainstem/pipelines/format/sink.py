@@ -30,23 +30,23 @@ from mainstem.remote.transactions import Outgoing, TransactionalProducer
 
 _NAMES_BEGIN = "mainstem-sink-"
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
-"""The local properties in which Spark passes query and batch to tasks."""
+"""The local properties in which Spark passes the ids of query and batch to tasks."""
 
 Messages = Sequence[WriterCommitMessage | None]
 
 
 class Sink:
-    """Writes batches under the name of a pipeline."""
+    """Writes rows to topics, once for each batch of a pipeline."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def put_aside(self, batches: Iterable[pa.RecordBatch], run: str) -> Staged:
-        """Stage the rows of one task for the driver."""
+        """Stage the rows of one task, to be written by the driver."""
         return stage(batches, self._options.staging or default_location(), run)
 
     def publish(self, messages: Messages, pipeline: str, batch: int | None, run: str) -> None:
-        """Write what all tasks staged, unless it is written already."""
+        """Write the rows that all tasks staged, unless the batch is written already."""
         staged = [each for each in messages if isinstance(each, Staged)]
         if any(each.rows for each in staged):
             found = events(
@@ -70,7 +70,7 @@ class Sink:
     def write_part(
         self, batches: Iterable[pa.RecordBatch], pipeline: str, batch: int, run: str
     ) -> None:
-        """Write the rows of one task, unless they are written already."""
+        """In parallel mode, write the rows of one task, unless they are written already."""
         task = TaskContext.get()
         writer = self._writer(f"{pipeline}.{task.partitionId() if task else 0}")
         found, digest = events(batches, self._options.topic), Digest()
@@ -99,14 +99,14 @@ class Sink:
 
 
 class StreamSink(DataSourceStreamArrowWriter):
-    """``df.writeStream.format("mainstem")``."""
+    """The writer behind ``df.writeStream.format("mainstem")``."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._sink = Sink(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Take the rows of one task."""
+        """In a task: write its rows (in parallel mode), or stage them for the driver."""
         run = self._options.run or _told(_QUERY_ID)
         if self._options.parallel:
             self._sink.write_part(iterator, self._pipeline(run), int(_told(_BATCH_ID) or 0), run)
@@ -114,12 +114,12 @@ class StreamSink(DataSourceStreamArrowWriter):
         return self._sink.put_aside(iterator, run)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Write a batch that all tasks have finished."""
+        """In the driver: write a batch after all its tasks have finished."""
         run = next((each.run for each in messages if isinstance(each, Staged)), "")
         self._sink.publish(messages, self._pipeline(run), batchId, run)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Drop a batch after one of its tasks failed."""
+        """In the driver: delete the staged rows of a batch after a task failed."""
         _drop(messages)
 
     def _pipeline(self, run: str) -> str:
@@ -128,7 +128,10 @@ class StreamSink(DataSourceStreamArrowWriter):
 
 
 class BatchSink(DataSourceArrowWriter):
-    """``df.write.format("mainstem")``; in foreachBatch with options pipeline and batch."""
+    """The writer behind ``df.write.format("mainstem")``.
+
+    In foreachBatch, the options ``pipeline`` and ``batch`` identify the batch.
+    """
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -137,7 +140,7 @@ class BatchSink(DataSourceArrowWriter):
         self._alone = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Take the rows of one task."""
+        """In a task: write its rows (in parallel mode), or stage them for the driver."""
         options = self._options
         if options.parallel:
             pipeline, batch = options.pipeline or self._alone, options.batch or 0
@@ -146,13 +149,13 @@ class BatchSink(DataSourceArrowWriter):
         return self._sink.put_aside(iterator, "")
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Write what all tasks have finished."""
+        """In the driver: write the rows after all tasks have finished."""
         options = self._options
         pipeline = options.pipeline if options.batch is not None else None
         self._sink.publish(messages, pipeline or self._alone, options.batch, options.run)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Drop a write after one of its tasks failed."""
+        """In the driver: delete the staged rows after a task failed."""
         _drop(messages)
 
     def _run(self) -> str:

@@ -19,7 +19,7 @@ from mainstem.pipelines.format.stream_reader import StreamReader
 
 
 class MainstemSource(DataSource):
-    """``format("mainstem")``."""
+    """The data source ``format("mainstem")``."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,7 +1,7 @@
 """Passes rows from tasks to the driver: in the commit message, or in a file if they are many.
 
 A transaction has one producer. So for a batch to become visible as a whole, the driver writes all
-of it.
+its rows.
 """
 
 import tempfile
@@ -16,23 +16,23 @@ from pyspark.sql.datasource import WriterCommitMessage
 from mainstem.core.errors import MainstemError
 
 INLINE_BYTES = 4 << 20
-"""Maximum rows in a task's commit message, in bytes; Spark's driver holds the messages of all
-tasks.
+"""Maximum size in bytes of the rows in a task's commit message: Spark's driver holds the messages
+of all tasks.
 """
 
 
 class LostRows(MainstemError):
-    """The driver cannot read the rows that a task staged."""
+    """Raised when the driver cannot read the rows that a task staged."""
 
 
 class Staged(WriterCommitMessage):
-    """The rows of a task or their file, and the run that it was part of."""
+    """The staged rows of a task, or the file that has them, and the run of the task."""
 
     def __init__(self, rows: int, data: bytes, path: str | None, run: str = "") -> None:
         self.rows, self.data, self.path, self.run = rows, data, path, run
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Return the rows."""
+        """Return the staged rows."""
         if self.path is None:
             if self.rows:
                 yield from pa.ipc.open_stream(self.data)
@@ -66,7 +66,7 @@ def stage(
     run: str = "",
     inline_bytes: int = INLINE_BYTES,
 ) -> Staged:
-    """Stage rows."""
+    """Stage the rows of a task: in memory up to ``inline_bytes``, else in a file."""
     rows, size, parts, path = 0, 0, list[pa.Buffer](), None
     file = None
     try:

@@ -53,7 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._kept_metadata
 
     def initialOffset(self) -> Json:  # noqa: N802
-        """Return the offsets at which a query without a checkpoint begins."""
+        """Return the offsets at which a query that has no checkpoint begins."""
         topics = self._metadata.required()
         bounds = self._metadata.bounds(fresh=True)
         places = self._metadata.edge(self._options.starting, bounds, unnamed="earliest")
@@ -64,7 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end of the query: later events are not read."""
+        """Fix where the query ends: events that arrive later are not read."""
         self._metadata.required()
         self._target = self._ends(fresh=True)
 
@@ -87,14 +87,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offsets(_others(kept, topics) | ends, ids, ended).json()
 
     def reportLatestOffset(self) -> Json:  # noqa: N802
-        """Return the ends of the partitions, for the progress report of the query."""
+        """Return the ends of the partitions, which Spark shows in the query's progress report."""
         ids = {name: each.id for name, each in self._metadata.topics().items()}
         bounds = self._metadata.bounds(kept_s=TOPICS_KEPT_S)
         places = {place: each.tail for place, each in bounds.items()}
         return Offsets(places, ids).json()
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """Return the tasks that read from start to end."""
+        """Return the tasks that read from offsets ``start`` to ``end``."""
         first, last = from_json(start), from_json(end)
         metadata = self._metadata
         # The end is recent; events deleted meanwhile are detected by the tasks.
@@ -120,7 +120,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_task(self._options, partition)
 
     def commit(self, end: Json) -> None:
-        """Commit the offsets to the consumer group, so that its lag can be seen."""
+        """Commit the batch's offsets to the consumer group, so that its lag can be monitored."""
         group = self._options.group
         if group is None:
             return
@@ -171,7 +171,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics: Mapping[str, Described],
         bounds: Mapping[Place, Bounds],
     ) -> bool:
-        """Return whether a partition of a planned batch can still be read."""
+        """Return whether a partition of a planned batch still exists; reports a lost end."""
         topic, where = place[0], f"partition {place[1]} of topic {place[0]!r}"
         if place not in bounds:
             self._losses.tell(f"{where} is gone")
@@ -190,7 +190,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _others(kept: Offsets, topics: Mapping[str, Described]) -> dict[Place, int]:
     """Return the offsets of partitions that have nothing new to read.
 
-    A partition that was read before is never left out, or it would be read from its start again.
+    Without its offset, a partition that was read before would be read from its start again.
     """
     return {
         place: offset

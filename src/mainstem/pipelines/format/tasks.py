@@ -1,4 +1,4 @@
-"""Input partitions of the source, and reading them in Spark's tasks."""
+"""The tasks of the source (Spark's input partitions), and how they are run."""
 
 import gc
 import logging
@@ -21,14 +21,17 @@ _log = logging.getLogger("mainstem.spark")
 
 
 class Task(InputPartition):
-    """A range of one partition."""
+    """The offset range of one partition that one task reads."""
 
     def __init__(self, wanted: Range) -> None:
         super().__init__(wanted)
 
 
 class End(InputPartition):
-    """The row that marks the end of the input: in no partition, after all times."""
+    """The task that returns one row, which marks the end of the input.
+
+    The row is in no partition, and its time is after all others.
+    """
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -40,7 +43,7 @@ LAST_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 def read_task(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Read the range of a task; events deleted by retention meanwhile are data loss."""
+    """Read the events of a task; if retention has deleted some, that is data loss."""
     yield from _read(options, task)
     # After reading, as Spark imports its last modules with the first rows.
     _keep_what_is_loaded()
@@ -75,9 +78,9 @@ def _read(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBat
 
 
 def _keep_what_is_loaded() -> None:
-    """Exclude loaded modules from garbage collection, which Spark runs after every task.
+    """Exclude the loaded modules from garbage collection, which Spark runs after every task.
 
-    That collection took several times as long as reading a few events.
+    Collecting them took several times as long as reading a few events.
     """
     if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER" and not gc.get_freeze_count():
         gc.freeze()

@@ -1,6 +1,6 @@
-"""Topics, partitions and offset bounds of a source, asked of the broker and cached.
+"""Topics, partitions and offset bounds of a source, requested from the broker and cached.
 
-Spark asks for the latest offsets about every ten milliseconds, so answers are cached for a moment.
+Spark asks for the latest offsets about every ten milliseconds, so responses are cached briefly.
 """
 
 import re
@@ -24,16 +24,16 @@ from mainstem.remote.list_offsets import Listed, list_offsets
 T = TypeVar("T")
 
 TOPICS_KEPT_S = 1.0
-"""The time until a new partition, or a new topic that matches a pattern, is found."""
+"""Seconds until a new partition, or a new topic that matches a pattern, is noticed."""
 BOUNDS_KEPT_S = 0.02
 _LARGE_BYTES = 1 << 20
-"""The assumed maximum size of an event, unless the backlog exceeds the limit by it."""
+"""Assumed maximum size of an event, to decide whether a backlog must be sampled."""
 _LOOKS = 3
 _AGAIN_S = 0.1
 
 
 class TopicMetadata:
-    """Metadata of the topics of a source."""
+    """Cached metadata of the topics of a source."""
 
     def __init__(
         self, options: SourceOptions, *, now: Callable[[], float] = time.monotonic
@@ -48,7 +48,7 @@ class TopicMetadata:
         self._bounds: tuple[float, dict[Place, Bounds]] = (float("-inf"), {})
 
     def topics(self, *, fresh: bool = False) -> dict[str, Described]:
-        """Return the subscribed topics that exist."""
+        """Return the subscribed topics that exist; ``fresh`` bypasses the cache."""
         asked_at, known = self._topics
         now = self._now()
         if fresh or now - asked_at >= TOPICS_KEPT_S:
@@ -65,7 +65,7 @@ class TopicMetadata:
         return found
 
     def bounds(self, *, fresh: bool = False, kept_s: float = BOUNDS_KEPT_S) -> dict[Place, Bounds]:
-        """Return where the committed part of every partition begins and ends."""
+        """Return the start and the end of the committed part of every partition."""
         asked_at, known = self._bounds
         now = self._now()
         if fresh or now - asked_at >= kept_s:
@@ -74,7 +74,7 @@ class TopicMetadata:
         return known
 
     def places(self) -> list[Place]:
-        """Return every partition of every topic."""
+        """Return all partitions of all subscribed topics."""
         return [
             (topic, partition)
             for topic, described in self.topics().items()
@@ -82,7 +82,7 @@ class TopicMetadata:
         ]
 
     def at_time(self, places: Iterable[Place], timestamp_ms: int) -> dict[Place, int]:
-        """Return the first offset at or after a time, where there is one."""
+        """Return each partition's first offset at or after a time; without one it is left out."""
         wanted = set(places)
         found = self._of_all(
             lambda: wanted.intersection(self.places()),
@@ -107,7 +107,7 @@ class TopicMetadata:
         return {place: None if offset < 0 else offset for place, (offset, _) in listed[0].items()}
 
     def _listed(self, *asked: Mapping[Place, int]) -> list[Listed] | None:
-        """Query the partition leaders; None if they do not answer: librdkafka is used then."""
+        """Query the partition leaders directly; None if that fails, and librdkafka must be used."""
         if not self._cluster.is_plain:
             return None
         try:
@@ -118,7 +118,7 @@ class TopicMetadata:
             return None
 
     def rows_in(self, max_bytes: int, begin: Mapping[Place, int], ends: Mapping[Place, int]) -> int:
-        """Estimate how many rows fit into a number of bytes, by sampling the largest backlogs."""
+        """Estimate how many rows fit into ``max_bytes``, by sampling the largest backlogs."""
         waiting = {place: end - begin[place] for place, end in ends.items()}
         # A few rows never exceed the limit, and sampling costs a request.
         if not self._cluster.is_plain or sum(waiting.values()) * _LARGE_BYTES <= max_bytes:
@@ -137,7 +137,10 @@ class TopicMetadata:
             return bytes_per_offset(self._leaders, self._cluster, place, offset)
 
     def edge(self, edge: Edge, bounds: Mapping[Place, Bounds], *, unnamed: str) -> dict[Place, int]:
-        """Return the offset at which reading begins or ends in every partition."""
+        """Return for every partition the offset at which reading begins or ends.
+
+        ``unnamed`` applies to partitions that the edge does not name.
+        """
         if edge.timestamp_ms is not None:
             found = self.at_time(bounds, edge.timestamp_ms)
             return {
@@ -172,7 +175,7 @@ class TopicMetadata:
         wanted: Callable[[], Collection[Place]],
         ask: Callable[[Collection[Place]], dict[Place, T]],
     ) -> dict[Place, T]:
-        """Retry until there is a result for every partition of the existing topics.
+        """Call ``ask`` until it has a result for every partition of the existing topics.
 
         While a server restarts, librdkafka reports that partitions do not exist.
         """
@@ -191,7 +194,7 @@ class TopicMetadata:
             self.topics(fresh=True)
 
     def wants(self, topic: str) -> bool:
-        """Return whether a topic is subscribed."""
+        """Return whether a topic is one of the subscribed ones."""
         if self._options.pattern is None:
             return topic in self._options.topics
         # `.*` does not include internal topics.

@@ -1,1 +1,1 @@
-"""From a table's definition to the DataFrame that Spark runs: schemas, decoding, sources."""
+"""Builds the DataFrame that Spark runs from a table's definition: schemas, decoding, sources."""

@@ -35,11 +35,11 @@ _LOGICAL = {
 }
 
 Decoded = tuple[dict[str, object] | None, str | None]
-"""The value, or the reason why it is bad."""
+"""The decoded value, or the reason why the event is bad."""
 
 
 def avro_schema(source: Source) -> Document:
-    """Return the reader schema: the one given, or the registry's latest."""
+    """Return the reader schema: the one given, or the latest one in the registry."""
     if source.schema is not None:
         found = document_of(source.schema)
         if found is None:
@@ -53,7 +53,7 @@ def avro_schema(source: Source) -> Document:
 
 
 def decoder(schema: Document, registry: str | None) -> Callable[[bytes | None], Decoded]:
-    """Return a function that decodes bytes; it can be pickled to Spark's workers."""
+    """Return a function that decodes Avro bytes; it can be pickled for Spark's workers."""
     writers: dict[int, str | list[object] | dict[str, object]] = {}
 
     def decode(value: bytes | None) -> Decoded:
@@ -88,7 +88,7 @@ def decoder(schema: Document, registry: str | None) -> Callable[[bytes | None], 
 
 
 def _split(value: bytes) -> tuple[int | None, bytes]:
-    """Split off a registry's prefix: a zero byte and the id of the writer schema."""
+    """Split a value into the registry's id of its schema (after a zero byte) and the rest."""
     size = struct.calcsize(PREFIX)
     if len(value) >= size and value[0] == MAGIC:
         return struct.unpack_from(PREFIX, value)[1], value[size:]
@@ -108,7 +108,7 @@ def _fetched(address: str) -> Document:
 
 
 def avro_columns(schema: Document, where: str) -> StructType:
-    """Return the columns that records of a schema have."""
+    """Return the Spark columns for the records of an Avro schema."""
     fields = schema.get("fields")
     if schema.get("type") != "record" or not isinstance(fields, list):
         raise InvalidDefinition(f"{where}: the Avro schema must be a record")

@@ -22,7 +22,7 @@ class TableCheck(msgspec.Struct, frozen=True):
     output: str
     columns: str | None = None
     stateful: tuple[str, ...] | None = None
-    """The stateful operators; None if the plan could not be built."""
+    """The stateful operators of the plan; None if the plan could not be built."""
     error: str | None = None
     warning: str | None = None
 
@@ -30,7 +30,7 @@ class TableCheck(msgspec.Struct, frozen=True):
 def check_table(
     spark: SparkSession, pipeline: Pipeline, table: Table, state_dir: StateDirectory
 ) -> TableCheck:
-    """Plan a table as a stream and let Spark check that it supports the plan."""
+    """Build a table's plan as a stream, and let Spark check whether it supports that."""
     plain = TableCheck(table.name, table.sink.place, table.output)
     try:
         frame = OfflinePlanner(spark, pipeline).stream(table, state_dir)

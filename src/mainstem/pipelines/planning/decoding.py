@@ -28,14 +28,14 @@ from mainstem.pipelines.planning.schemas import json_columns
 
 BAD, EVENT = "__bad", "__event"
 LOG_TIME = "_timestamp"
-"""As the watermark column: the timestamp of the event in the log."""
+"""Name of the watermark column that stands for the event's timestamp in the log."""
 END_OF_TIME = "9000-01-01 00:00:00"
-"""Event times must be before this; the row that marks the end of the input is after it."""
+"""Upper limit of event times; the row that marks the end of the input has a later time."""
 _RAW = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
 
 def decoded(raw: DataFrame, source: Source) -> DataFrame:
-    """Return rows of the source's schema with ``__bad`` and ``__event`` beside them."""
+    """Return rows of the source's schema, with the additional columns ``__bad`` and ``__event``."""
     assert source.schema != INFER
     event = raw.select(F.struct(*_RAW).alias(EVENT))
     match source.format:
@@ -57,7 +57,7 @@ def decoded(raw: DataFrame, source: Source) -> DataFrame:
 
 
 def with_skipped(rows: DataFrame, skips: Mapping[str, Mapping[str, str]]) -> DataFrame:
-    """Mark events to skip as bad: partition → offset → reason."""
+    """Mark the events in ``skips`` (partition → offset → reason) as bad."""
     if not skips:
         return rows
     at = F.col(f"{EVENT}.offset")
@@ -71,9 +71,9 @@ def with_skipped(rows: DataFrame, skips: Mapping[str, Mapping[str, str]]) -> Dat
 
 
 def decoded_once(rows: DataFrame) -> DataFrame:
-    """Return rows on which filters do not parse the JSON again.
+    """Return the rows such that filters on them do not parse the JSON again.
 
-    A run does not need it, as it observes its events anyway.
+    In a run this is not needed, as its observation of the rows has the same effect.
     """
     # Spark pushes filters below projections and repeats from_json there, for each use; only
     # regular expressions and UDFs are too expensive for that [SPARK-47672]. It pushes nothing
@@ -87,7 +87,7 @@ def good_rows(rows: DataFrame) -> DataFrame:
 
 
 def failing_at_bad(rows: DataFrame) -> DataFrame:
-    """Return rows that raise an error naming the event when a bad one is read."""
+    """Return the rows; reading them raises an error that names the first bad event."""
     told = F.raise_error(
         F.format_string(
             "bad event: %s; topic %s, partition %d, offset %d",
@@ -149,7 +149,7 @@ def _fields(parent: str, columns: StructType) -> list[Column]:
 
 
 def _missing(bad: Column, columns: StructType, parent: Column, path: str) -> Column:
-    """Add a reason for each column that is null and must not be."""
+    """Add to ``bad`` a reason for each column that is null but must not be."""
     for field in columns:
         at = parent.getField(field.name)
         if not field.nullable:

@@ -29,16 +29,16 @@ _OPTIONS = {
     "allowNonNumericNumbers": "false",
 }
 _WIDEST = 38
-"""Digits of Spark's largest decimal."""
+"""Number of digits of Spark's largest decimal."""
 _SPARE_DIGITS = 10
-"""Extra digits that the carrier keeps, to detect values that would be rounded."""
+"""Number of extra digits in the carrier, to detect values that would be rounded."""
 _UNITS: dict[Epoch, int] = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000}
 _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799
-"""The years 1 to 9999, which Python's datetime can hold."""
+"""Start and end of the years 1 to 9999, which Python's datetime can hold, in s since 1970."""
 _DATE = r"^\s*(?!0000)[0-9]{4}-"
-"""Spark reads a time without a date as today's."""
+"""Matches times with a date; Spark would take a time without one as today's."""
 _NUMBER = r"^-?([0-9]{1,3}|[0-9]{7,18})$"
-"""4 to 6 digits are excluded, as they could be a year."""
+"""Matches numbers; not those of 4 to 6 digits, which could be a year."""
 _DAY = r"^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([T ]00:00(:00(\.0+)?)?Z?)?$"
 
 
@@ -50,18 +50,18 @@ class Problem(NamedTuple):
 
 
 class ReadValue(NamedTuple):
-    """A value as first read, and as converted."""
+    """A value as it was first read (the carrier), and as converted to its column's type."""
 
     carrier: Column
     result: Column
 
     def field(self, name: str) -> "ReadValue":
-        """Return the same for a field of the value."""
+        """Return the same pair for a field of a struct value."""
         return ReadValue(self.carrier.getField(name), self.result.getField(name))
 
 
 def parsed(text: Column, columns: StructType) -> Column:
-    """Parse JSON text, for ``value_of`` and ``parse_problem``."""
+    """Parse JSON text; ``value_of`` and ``parse_problem`` use the result."""
     kind = StructType(
         [
             StructField("v", t.ArrayType(_carrier(columns))),
@@ -73,12 +73,12 @@ def parsed(text: Column, columns: StructType) -> Column:
 
 
 def value_of(parsed_text: Column) -> Column:
-    """Return the carrier of an event's columns; null if it is not a JSON object."""
+    """Return the carrier of all columns of an event; null if the text is no JSON object."""
     return F.get(parsed_text.getField("v"), F.lit(0))
 
 
 def parse_problem(parsed_text: Column, text: Column, columns: StructType) -> Problem:
-    """Detect text that is not one JSON object, or does not fit the columns."""
+    """Return the problem of text that is not one JSON object, or does not fit the columns."""
     condition = (
         value_of(parsed_text).isNull()
         | (F.size(parsed_text.getField("v")) > 1)
@@ -96,7 +96,7 @@ def parse_problem(parsed_text: Column, text: Column, columns: StructType) -> Pro
 
 
 def converted(carrier: Column, kind: DataType, epoch: Epoch) -> Column:
-    """Convert a carrier; null where the value would change."""
+    """Return a carrier converted to its column's type; null where the value would change."""
     if not _is_carried(kind):
         return carrier
     match kind:
@@ -144,7 +144,7 @@ def _timestamp(carrier: Column, epoch: Epoch) -> Column:
 
 
 def value_problems(pair: ReadValue, kind: DataType, epoch: Epoch, path: str) -> Iterator[Problem]:
-    """Return the problems that a value, or what is nested in it, can have."""
+    """Yield the problems that a value, or a value nested in it, can have."""
     carrier = pair.carrier
     match kind:
         case t.StructType():
@@ -208,14 +208,14 @@ def _complaint(kind: DataType) -> str:
 
 
 def is_absent(carrier: Column, kind: DataType) -> Column:
-    """Return whether a column is missing or null."""
+    """Return the condition that a field is missing or null."""
     if isinstance(_carrier(kind), t.VariantType):
         return carrier.try_cast("string").isNull()
     return carrier.isNull()
 
 
 def _has_room(kind: t.DecimalType) -> bool:
-    """Whether a wider decimal has enough extra digits to detect rounding."""
+    """Tell whether a wider decimal has enough extra digits to detect rounding."""
     return kind.precision + _SPARE_DIGITS <= _WIDEST
 
 
@@ -231,7 +231,7 @@ def _is_carried(kind: DataType) -> bool:
 
 
 def _carrier(kind: DataType) -> DataType:
-    """Return the type as which a column is first read."""
+    """Return the carrier type, as which a column of this type is first read."""
     match kind:
         case t.StructType():
             return StructType([StructField(each.name, _carrier(each.dataType)) for each in kind])

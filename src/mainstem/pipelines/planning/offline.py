@@ -25,7 +25,7 @@ from mainstem.pipelines.spark.error_messages import cause_of
 from mainstem.pipelines.state.table_state import StateDirectory
 
 EventValue = Mapping[str, object] | str | bytes
-"""An event's value: a dict, text or bytes; for a source that is a table, a row as a dict."""
+"""An event's value: a dict, text or bytes; if the source is a table, a row as a dict."""
 
 
 class SchemaNotInferred(InvalidDefinition):
@@ -63,7 +63,7 @@ class OfflinePlanner:
     def batch(
         self, table: Table, given: Mapping[str, Sequence[EventValue]]
     ) -> list[dict[str, object]]:
-        """Return the rows that a table makes of events; raises PipelineFailed at a bad one."""
+        """Return the rows that a table makes of events; raises PipelineFailed at a bad event."""
         unknown = set(given) - {source.name for source in table.sources}
         if unknown:
             raise InvalidDefinition(
@@ -170,7 +170,7 @@ def _plain(value: object) -> str:
 
 
 def _aware(value: object) -> object:
-    """Return values with time zones: Spark returns naive times in the local zone."""
+    """Return a value with time zones added: Spark returns naive times, in the local zone."""
     if isinstance(value, datetime):
         return value.astimezone(UTC)
     if isinstance(value, dict):

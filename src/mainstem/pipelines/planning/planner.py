@@ -48,7 +48,7 @@ from mainstem.pipelines.state.table_state import StateDirectory
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """The part of the topics to read, as options of ``format("mainstem")``."""
+    """The range of the topics to read, as options of ``format("mainstem")``."""
 
     starting: dict[str, str] = {}
     ending: dict[str, str] = {}
@@ -56,7 +56,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Planner:
-    """Builds the plans of a pipeline's tables in one session."""
+    """Builds the Spark plans of a pipeline's tables in one session."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Planner:
     ) -> DataFrame:
         """Return the streaming DataFrame of a table; raises InvalidDefinition.
 
-        With ``complete``, the end of what is read is the end of the input.
+        With ``complete``, the end of the range that is read is the end of the input.
         """
         spot = f"{Path(table.file).name}:{table.line}" if table.file else self._pipeline.file.name
         where = f"{spot}: table {table.name!r}"
@@ -131,7 +131,7 @@ class Planner:
         return result
 
     def apply_query(self, table: Table, inputs: Sequence[DataFrame]) -> object:
-        """Apply a table's query to its sources."""
+        """Call a table's query with its inputs; return the result."""
         if not isinstance(table.query, str):
             try:
                 return table.query(*inputs)
@@ -145,7 +145,7 @@ class Planner:
         return self._spark.sql(table.query)
 
     def _known(self, table: Table, state_dir: StateDirectory) -> tuple[Source, ...]:
-        """Return the sources with their schemas; a schema is inferred once, then kept."""
+        """Return the table's sources with their schemas; a schema is inferred once, then stored."""
         kept = state_dir.schemas()
         found = dict(kept)
         for source in table.sources:
@@ -243,7 +243,7 @@ class Planner:
     def bounded(
         self, table: Table, state_dir: StateDirectory, ranges: Sequence[Range]
     ) -> DataFrame:
-        """Return the rows that a table makes of some offsets of its only topic."""
+        """Return the rows that a table makes of offset ranges of its only topic."""
         rows = self.decoded_range(table, state_dir, ranges)
         with self._views:
             result = self.apply_query(table, [rows])
@@ -253,7 +253,7 @@ class Planner:
     def decoded_range(
         self, table: Table, state_dir: StateDirectory, ranges: Sequence[Range]
     ) -> DataFrame:
-        """Return the input rows of a table for some offsets of its only topic."""
+        """Return the decoded input rows of a table for offset ranges of its only topic."""
         (source,) = self._known(table, state_dir)
         options = {
             "address": self._address,
@@ -275,7 +275,7 @@ def _edge(ranges: Sequence[Range], offset: Callable[[Range], int]) -> str:
 
 
 def _of_topic(edge: dict[str, str], topic: str) -> dict[str, str]:
-    """Return the bounds of one topic; without an entry for it, it is read as a whole."""
+    """Return the start and end options of one topic; one that is not named is read as a whole."""
     found = dict(edge)
     for name in ("startingOffsets", "endingOffsets"):
         if name in edge:
@@ -287,7 +287,7 @@ def _of_topic(edge: dict[str, str], topic: str) -> dict[str, str]:
 
 
 def observation(number: int) -> str:
-    """Return the name of the observation on a source, in Spark's progress reports."""
+    """Return the name under which Spark's progress reports have a source's counts."""
     return f"source{number}"
 
 

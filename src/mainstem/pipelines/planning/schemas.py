@@ -1,4 +1,4 @@
-"""Schemas of topics: from DDL, a JSON Schema, an Avro schema, or inferred from a sample."""
+"""Schemas of topics, from DDL, a JSON Schema, an Avro schema, or inferred from a sample."""
 
 import json
 import re
@@ -19,7 +19,7 @@ SAMPLE_EVENTS = 1000
 
 
 def document_of(schema: Schema) -> Document | None:
-    """Return a schema that is a JSON document or the path of one; None if it is DDL."""
+    """Return a schema given as a JSON document or as the path of one; None if it is DDL."""
     if not isinstance(schema, str):
         return schema
     text = schema.strip()
@@ -39,7 +39,7 @@ def document_of(schema: Schema) -> Document | None:
 
 
 def json_columns(source: Source, schema: Schema) -> StructType:
-    """Return the columns that JSON values are read as."""
+    """Return the Spark columns for a source's JSON values."""
     document = document_of(schema)
     if document is None:
         assert isinstance(schema, str)
@@ -48,7 +48,7 @@ def json_columns(source: Source, schema: Schema) -> StructType:
 
 
 def ddl_columns(text: str, where: str) -> StructType:
-    """Return the columns that DDL describes."""
+    """Return the Spark columns that DDL describes."""
     try:
         columns = StructType.fromDDL(text)
     except PySparkException as error:
@@ -62,7 +62,7 @@ def ddl_columns(text: str, where: str) -> StructType:
 
 
 def inferred(values: DataFrame, where: str) -> str:
-    """Return the DDL that a sample of JSON texts (one column, ``value``) fits into."""
+    """Return DDL for columns inferred from a sample of JSON texts (in one column, ``value``)."""
     found = values.select(
         F.schema_of_variant_agg(F.try_parse_json("value")).alias("schema")
     ).collect()[0]["schema"]

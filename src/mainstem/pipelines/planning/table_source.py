@@ -39,7 +39,7 @@ from mainstem.pipelines.sinks.parquet import MANIFESTS, SCHEMA, ParquetSink, man
 FORMAT = "mainstem-table"
 _BATCH_ROWS = 10_000
 _END = ""
-"""Replaces the path in the row that marks the end of the input."""
+"""The path in the row that marks the end of the input, which is in no file."""
 
 
 def appended_rows(
@@ -59,7 +59,7 @@ def appended_rows(
 
 
 def snapshot(spark: SparkSession, table: Table) -> DataFrame:
-    """Return a table as of the start of each batch."""
+    """Return a table's rows as they are when each batch starts."""
     if not isinstance(table.sink, DeltaSink):
         raise InvalidDefinition(
             f"table {table.name!r} is kept in {table.sink.place}, of which no snapshot can be "
@@ -91,7 +91,7 @@ def _columns(kind: str, path: str) -> pa.Schema:
 
 
 class FilePartition(InputPartition):
-    """One Parquet file, for one task."""
+    """A Spark input partition: one Parquet file, for one task."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -99,7 +99,7 @@ class FilePartition(InputPartition):
 
 
 class TableSource(DataSource):
-    """``format("mainstem-table")``: a Delta table, or Parquet files with our manifests."""
+    """Data source ``format("mainstem-table")``: a Delta table, or Parquet with our manifests."""
 
     @classmethod
     def name(cls) -> str:
@@ -111,7 +111,7 @@ class TableSource(DataSource):
         return SnapshotReader(self.options["path"])
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """Return a reader of the commits, one after another."""
+        """Return a reader of the table's commits, one after another."""
         options = self.options
         return CommitReader(options["kind"], options["path"], options["endIn"])
 
@@ -133,22 +133,22 @@ class SnapshotReader(DataSourceReader):
 
 
 class CommitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the rows appended by commits, and on request the row that marks the end."""
+    """Reads the rows appended by commits, and if requested the row that marks the end."""
 
     def __init__(self, kind: str, path: str, end_in: str) -> None:
         self._kind, self._path, self._end_in = kind, path, end_in
         self._last: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's
-        """Begin at the first commit."""
+        """Return the offset of a new stream: the first commit."""
         return {"next": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's
-        """Read all existing commits."""
+        """Return the limit of a batch: all commits that exist."""
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
-        """Read only commits that exist now."""
+        """Fix where the stream ends: commits made later are not read."""
         self._last = self._next()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
@@ -160,7 +160,7 @@ class CommitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"next": max(start["next"], found), **end}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """Return the files that these commits added."""
+        """Return the files that the commits from start to end added."""
         files = _delta_files if self._kind == "delta" else _parquet_files
         found = files(Path(self._path), start["next"], end["next"])
         end_mark = [_END] if end.get("ended") and not start.get("ended") else []

@@ -1,1 +1,1 @@
-"""Runs of a pipeline and of each table, the batches they write, and replays."""
+"""Runs of a pipeline and of each table, the batches that they write, and replays."""

@@ -1,7 +1,7 @@
 """The ``foreachBatch`` function of a table; over Spark Connect it runs in the server's Python.
 
-A stop is signalled by a file, as the server sees it, too: the next batch is refused before any of
-it is written.
+A stop is signalled by a file, which the server can see too: the next batch is refused before any
+of it is written.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which tables of a run failed, and which are held back because they read a failed one."""
+"""The tables of a run that failed, and those held back because they read a failed one."""
 
 from collections.abc import Callable
 
@@ -8,34 +8,34 @@ from mainstem.pipelines.errors import PipelineFailed
 from mainstem.pipelines.running.table_run import TableRun
 
 Notify = Callable[[str], None]
-"""Shows one sentence to the user."""
+"""Prints one sentence for the user."""
 
 
 class Failures:
-    """Collects errors, so that the other tables of the run continue."""
+    """Collects the errors of tables, so that the other tables of the run continue."""
 
     def __init__(self, pipeline: Pipeline, notify: Notify) -> None:
         self._pipeline = pipeline
         self._notify = notify
         self._errors: list[MainstemError] = []
         self._out: dict[str, str] = {}
-        """Table → the failed table that keeps it from running, or itself if it failed."""
+        """Table → the failed table because of which it does not run; itself if it failed."""
 
     def add(self, failed: TableRun, error: MainstemError) -> None:
-        """Record that a table failed."""
+        """Record that a table failed, and notify the user."""
         self._errors.append(error)
         self._out[failed.table.name] = failed.table.name
         self._notify(f"{error}; tables that do not read it continue")
 
     def failed_upstream(self, run: TableRun) -> str | None:
-        """Return the failed table that this one reads, directly or not; None if there is none."""
+        """Return the failed table that this one reads, directly or through others, or None."""
         for source in run.table.sources:
             if source.name in self._out and self._pipeline.above(run.table, source.name):
                 return self._out[source.name]
         return None
 
     def hold_back(self, run: TableRun) -> bool:
-        """Hold back a table that reads a failed one; return whether it does."""
+        """If a table reads a failed one, mark it as waiting and return True."""
         cause = self.failed_upstream(run)
         if cause is None:
             return False
@@ -45,7 +45,7 @@ class Failures:
         return True
 
     def raise_all(self) -> None:
-        """Raise the collected errors, if there are any."""
+        """Raise the collected errors as one, if there are any."""
         if len(self._errors) == 1:
             raise self._errors[0]
         if self._errors:

@@ -1,4 +1,4 @@
-"""The lag of a table: events not read yet, and the age of the oldest of them."""
+"""Computes the lag of a table: number of unread events, and age of the oldest unread event."""
 
 import time
 
@@ -12,11 +12,11 @@ from mainstem.remote.timestamps import times_at
 
 
 class Lag(msgspec.Struct, frozen=True):
-    """A table's lag behind its topics."""
+    """The lag of a table behind its topics."""
 
     events: int
     age_ms: int
-    """Age of the oldest event that is not read; 0 if all are read."""
+    """Age in ms of the oldest event that is not read; 0 if all are read."""
 
 
 def lag_of(status: TableStatus, timeout_s: float = 5.0) -> Lag | None:

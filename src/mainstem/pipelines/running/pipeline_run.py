@@ -44,13 +44,13 @@ from mainstem.pipelines.state.table_state import (
 )
 
 _AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
-"""How many tables a bounded run runs in parallel."""
+"""Number of tables that a bounded run runs in parallel."""
 _AVRO_DECODER = (
     mainstem.pipelines.planning.avro_values,
     mainstem.pipelines.errors,
     mainstem.core.errors,
 )
-"""The modules of our only Python function that Spark calls for each row."""
+"""The modules of the Avro decoder, our only Python function that Spark calls for each row."""
 
 
 def run(
@@ -101,7 +101,7 @@ def run(
 
 
 def _chosen(pipeline: Pipeline, request: Request, directory: Path) -> list[Table]:
-    """Return the tables to run; raises RunRefused if a table that they read has not run."""
+    """Return the tables to run; raises RunRefused if one reads a table that has not run."""
     names = [each.name for each in pipeline.tables]
     for name in request.only:
         if name not in names:
@@ -127,7 +127,7 @@ def _chosen(pipeline: Pipeline, request: Request, directory: Path) -> list[Table
 
 
 def _unfinished(runs: Sequence[TableRun], notify: Notify) -> list[TableRun]:
-    """Return the tables that are not complete; raises RunRefused if all are."""
+    """Return the runs whose tables are not complete; raises RunRefused if all are complete."""
     complete = [each for each in runs if each.is_complete()]
     if len(complete) == len(runs):
         raise RunRefused(
@@ -140,7 +140,7 @@ def _unfinished(runs: Sequence[TableRun], notify: Notify) -> list[TableRun]:
 
 
 def _prepare_connect(spark: SparkSession, pipeline: Pipeline, directory: Path) -> RemoteSources:
-    """Put our package where the Spark Connect server, which writes the tables, can import it."""
+    """Put our package where Spark Connect can import it; return the registered sources."""
     for table in pipeline.tables:
         if isinstance(table.sink, ConsoleSink):
             raise RunRefused(
@@ -179,7 +179,7 @@ def _check_fresh(pipeline: Pipeline, request: Request, directory: Path) -> None:
 
 
 def _levels(runs: Sequence[TableRun]) -> list[list[TableRun]]:
-    """Sort tables into levels: those that read only topics, those that read these, and so on."""
+    """Sort tables into levels: those that read only topics, those that read these, etc."""
     depth: dict[str, int] = {}
     levels: list[list[TableRun]] = []
     for each in runs:
@@ -194,7 +194,7 @@ def _levels(runs: Sequence[TableRun]) -> list[list[TableRun]]:
 def _run_level(
     runs: Sequence[TableRun], on_report: OnReport, stop: threading.Event, failures: Failures
 ) -> None:
-    """Run independent tables to their ends, in parallel."""
+    """Run tables that do not read one another to their ends, in parallel."""
     ready = [each for each in runs if not failures.hold_back(each)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         done = [pool.submit(each.run_to_end, on_report, stop) for each in ready]
@@ -208,7 +208,7 @@ def _run_level(
 def _run_stream(
     runs: Sequence[TableRun], on_report: OnReport, stop: threading.Event, failures: Failures
 ) -> None:
-    """Run tables in parallel until stopped; one that fails stops, with those that read it."""
+    """Run tables in parallel until stopped; if one fails, it stops, as do those that read it."""
     started: list[TableRun] = []
     # Restarts may take long; the progress of the other tables is read meanwhile.
     with ThreadPoolExecutor(max(1, len(runs))) as pool:
@@ -234,7 +234,7 @@ def _watch(
     stop: threading.Event,
     failures: Failures,
 ) -> None:
-    """Poll the queries until stopped, or until none runs; failed ones are restarted or removed."""
+    """Poll the queries until stopped or until none runs; restart failed queries or remove them."""
     again: dict[TableRun, Future[bool]] = {}
     while started and not stop.is_set():
         for each in list(started):
@@ -260,7 +260,7 @@ def _watch(
 
 
 def _finish(run: TableRun, on_report: OnReport, failures: Failures) -> bool:
-    """Finish the run of a table; return whether it ended without an error."""
+    """Finish the run of a table; return False if it ended with an error."""
     error = run.finish(on_report)
     if error is not None:
         failures.add(run, error)

@@ -1,4 +1,4 @@
-"""Compares tables with their replayed copies, and swaps the copies in."""
+"""Compares tables with their replayed copies, and replaces the tables by the copies."""
 
 import shutil
 from collections import Counter
@@ -17,25 +17,25 @@ _SHOWN = 5
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """How a table and its copy differ, row by row."""
+    """How a table and its copy differ, compared row by row."""
 
     table: str
     rows: int
-    """Rows of the table."""
+    """Number of rows of the table."""
     same: int
     only_here: int
     only_there: int
     examples: list[str]
-    """Rows that only one of them has: "-" for the table, "+" for the copy."""
+    """Some rows that are only in the table ("-") or only in the copy ("+")."""
 
     @property
     def equal(self) -> bool:
-        """Whether both have the same rows, with the same multiplicity."""
+        """Whether table and copy have the same rows, each as often."""
         return not self.only_here and not self.only_there
 
 
 def compare(pipeline: Pipeline, into: str) -> list[Difference]:
-    """Return how tables differ from their copies; tables without a readable sink are left out."""
+    """Return how each table differs from its copy; tables without a readable sink are left out."""
     found = []
     for table in pipeline.tables:
         here, there = table.sink.read(), table.sink.beside(into).read()
@@ -65,7 +65,7 @@ def compare(pipeline: Pipeline, into: str) -> list[Difference]:
 
 
 def swap(pipeline: Pipeline, into: str, state: Path) -> None:
-    """Replace the tables by their copies, together with the state of the run that made these.
+    """Replace the tables by their copies, and their state by that of the replay.
 
     The old tables are kept beside them. Every step is idempotent and the state is moved last, so
     after a crash the swap is just repeated.

@@ -53,7 +53,7 @@ from mainstem.remote.consumer_groups import ConsumerGroups
 POLL_S = 0.1
 _FIRST_BATCH_S = 5.0
 PACKAGE = "package.zip"
-"""Our package in the state directory, for the Spark Connect server."""
+"""File name of our package in the state directory, for the Spark Connect server."""
 _MOST_ATTEMPTS = 6
 _BAD_EVENT = re.compile(
     r"bad event: (?P<reason>.*?); (?P<event>topic \S+, partition \d+, offset \d+)"
@@ -61,14 +61,14 @@ _BAD_EVENT = re.compile(
 
 
 class Request(msgspec.Struct, frozen=True):
-    """How to run a pipeline."""
+    """The options of a run: range, mode and tables."""
 
     address: str
     state: Path
     mode: Literal["stream", "batch"] = "batch"
     bounds: Bounds = Bounds()
     into: str | None = None
-    """The name of the copies to write instead of the tables."""
+    """The name of the copies to write to instead of the tables."""
     complete: bool = False
     interval_ms: int = 0
     only: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A finished batch, and the status of its table."""
+    """A finished batch, and the status of its table after it."""
 
     table: str
     batch: Batch
@@ -112,7 +112,7 @@ class TableRun:
         self._mark = ""
         self._audit: Audit | None = None
         self._known: tuple[str, str | None] | None = None
-        """Why the run failed and at which event, where that is more than Spark reports."""
+        """Why and at which event the run failed, if we know more than Spark reports."""
 
     def is_complete(self) -> bool:
         """Return whether an earlier run read all input of the table and closed its windows."""
@@ -123,7 +123,7 @@ class TableRun:
         return True
 
     def prepare(self) -> None:
-        """Load the state and build the plan; a run that must be refused is refused here."""
+        """Load the state and build the plan; raises if the run must be refused."""
         before = self._state_dir.status()
         self._mark = f"{self._pipeline.name}.{self.table.name}.{self._state_dir.identity()}"
         self.status = msgspec.structs.replace(
@@ -151,7 +151,7 @@ class TableRun:
         self._frame = self._planner.frame(self.table, self._state_dir, complete=self._completing)
 
     def definition_change(self) -> str | None:
-        """Return why the definition no longer matches its checkpoint; None if it does."""
+        """Return how the definition no longer matches its checkpoint; None if it does."""
         assert self._frame is not None
         wanted = fingerprint(self.table, self._frame)
         if wanted is None:
@@ -161,13 +161,13 @@ class TableRun:
 
     @property
     def _completing(self) -> bool:
-        """Whether the input was declared complete, now or in an earlier run, for good."""
+        """Whether the input was declared complete, now or in an earlier run; it stays so."""
         return self._request.complete or self.status.ended
 
     # The query
 
     def start(self) -> None:
-        """Start the query; raises InvalidDefinition for what Spark does not support."""
+        """Start the query; raises InvalidDefinition if Spark does not support it."""
         assert self._frame is not None
         writing = self._frame.writeStream.outputMode(self.table.output).option(
             "checkpointLocation", str(self._state_dir.checkpoint)
@@ -189,7 +189,7 @@ class TableRun:
     def restart(self, on_report: OnReport, stop: threading.Event) -> bool:
         """Restart a failed query if that may help; return whether it was restarted.
 
-        The failed batch is run again; its sink knows whether it was written.
+        The failed batch is run again; the sink knows whether it was written.
         """
         assert self._query is not None
         # The progress reports of this query are lost when another one starts.
@@ -208,9 +208,9 @@ class TableRun:
         return True
 
     def _skip_failing_events(self, failure: str, stop: threading.Event) -> bool:
-        """Skip the events on which the batch failed and restart; return whether it was restarted.
+        """Skip the events on which the batch failed, and restart; return whether it was restarted.
 
-        If not, ``_known`` says at which event or range it failed.
+        If it was not, ``_known`` says at which event or range it failed.
         """
         assert self._frame is not None
         assert self._query is not None
@@ -261,16 +261,16 @@ class TableRun:
         return write
 
     def refuse_new_batches(self) -> None:
-        """Create the stop file: no batch begins any more; one being written is finished."""
+        """Create the stop file: no further batch begins; one being written is finished."""
         self._state_dir.stop_file.touch()
 
     @property
     def active(self) -> bool:
-        """Whether the query runs."""
+        """Whether the query is running."""
         return self._query is not None and self._query.isActive
 
     def read_progress(self, on_report: OnReport) -> None:
-        """Audit, save and report the batches finished since the last call."""
+        """Audit, save and report the batches that were finished since the last call."""
         assert self._query is not None
         assert self._audit is not None
         newest = self._query.lastProgress
@@ -325,7 +325,7 @@ class TableRun:
     # A bounded run
 
     def run_to_end(self, on_report: OnReport, stop: threading.Event) -> None:
-        """Run up to the end of the request."""
+        """Run the query until it has read the requested range."""
         self.start()
         while self.active or self.restart(on_report, stop):
             self.read_progress(on_report)
@@ -340,7 +340,7 @@ class TableRun:
     # The status
 
     def set_waiting(self, reason: str) -> None:
-        """Save why the table does not run now."""
+        """Save in the status why the table does not run now."""
         failure = Failure(reason, time.time_ns() // 1_000_000)
         self._keep(state="stopped", pid=0, failure=failure)
 
@@ -350,7 +350,7 @@ class TableRun:
         self._state_dir.save_status(self.status)
 
     def _fail(self, error: BaseException) -> str:
-        """Save why the run failed; return the message for the user."""
+        """Save in the status why the run failed; return the message for the user."""
         reason, event = self._known or (cause_of(error, self._pipeline.file), None)
         if self._known is None and (found := _BAD_EVENT.search(reason)):
             reason, event = f"{found['reason']} ({found['event']})", found["event"]
@@ -359,7 +359,7 @@ class TableRun:
         return f"{reason}; {save_traceback(error, reason, self._state_dir)}"
 
     def _move_cursors(self) -> None:
-        """Commit the offsets of the last batch: Spark calls ``commit`` only with the next one."""
+        """Commit the offsets of the last batch; Spark would do that only with the next batch."""
         places = {
             (topic, int(number)): offset
             for topic, offsets in self.status.offsets.items()

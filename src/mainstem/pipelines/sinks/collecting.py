@@ -1,6 +1,6 @@
 """Collects the rows of a batch on the driver as an Arrow table, one row for each key.
 
-Batches are bounded by the source's read limits, so that one fits into memory.
+The source's read limits bound a batch, so that it fits into memory.
 """
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
 
 
 def collected(rows: DataFrame, key: tuple[str, ...] = (), latest: tuple[str, ...] = ()) -> pa.Table:
-    """Return the rows; with ``latest``, for each key only the row with the greatest value in it."""
+    """Return the rows; with ``latest``, for each key only the one whose ``latest`` is greatest."""
     if key and latest:
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own custom
 
@@ -50,7 +50,7 @@ def _check_keys(data: pa.Table, key: tuple[str, ...]) -> None:
 
 
 def enumerated(data: pa.Table, names: tuple[str, ...]) -> list[tuple[str, pa.ChunkedArray]]:
-    """Return columns, with the fields of structs as columns such as ``minute.start``."""
+    """Return the columns, with the fields of structs as columns named such as ``minute.start``."""
     found: list[tuple[str, pa.ChunkedArray]] = []
     for name in names:
         found += _leaves(name, data.column(name))
@@ -68,12 +68,12 @@ def _leaves(path: str, column: pa.ChunkedArray) -> list[tuple[str, pa.ChunkedArr
 
 
 def arrow_columns(columns: StructType) -> pa.Schema:
-    """Return the Arrow schema; every column is nullable, as later rows may have nulls."""
+    """Return the columns' Arrow schema; all are nullable, as later rows may have nulls."""
     return _nullable(to_arrow_schema(columns, timezone="UTC"))
 
 
 def described(schema: pa.Schema) -> str:
-    """Describe columns in a message."""
+    """Return a schema's columns as text for a message."""
     return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
@@ -94,7 +94,7 @@ def _nullable_field(field: pa.Field) -> pa.Field:
 def check_columns(
     columns: StructType, key: tuple[str, ...], latest: tuple[str, ...], place: str
 ) -> None:
-    """Raise InvalidDefinition if a column of the key is missing."""
+    """Raise InvalidDefinition if a column of ``key`` or ``latest`` is missing."""
     names = columns.fieldNames()
     for name in (*key, *latest):
         if name not in names:

@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 class ConsoleSink(msgspec.Struct, frozen=True):
-    """Prints the first rows of every batch as JSON lines."""
+    """A sink that prints the first rows of every batch as JSON lines."""
 
     rows: int = 20
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Rows are never replaced."""
+        """Empty: rows are never replaced."""
         return ()
 
     @property
     def place(self) -> str:
-        """Return the table's location for display."""
+        """The name of this sink in messages."""
         return "console"
 
     def check(self, columns: "StructType") -> None:
-        """Everything can be printed."""
+        """Accept any columns."""
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Print the first rows of a batch."""
@@ -43,12 +43,12 @@ class ConsoleSink(msgspec.Struct, frozen=True):
         return True
 
     def read(self) -> "pa.Table | None":
-        """Return None: printed rows cannot be read."""
+        """Return None, because printed rows cannot be read back."""
         return None
 
     def beside(self, name: str) -> Sink:
-        """Return the console: there is only one."""
+        """Return the sink itself: there is only one console."""
         return self
 
     def swap(self, name: str) -> None:
-        """Do nothing."""
+        """Do nothing, as printed rows cannot be replaced."""

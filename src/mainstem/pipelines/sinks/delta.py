@@ -1,4 +1,4 @@
-"""Rows in a Delta table, through deltalake; the mark is part of the commit."""
+"""Rows in a Delta table, through the package deltalake; the mark is part of the commit."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DeltaSink(msgspec.Struct, frozen=True):
-    """A Delta table: rows are appended, or replace those with the same key."""
+    """A Delta table: rows are appended, or replace the rows with the same key."""
 
     path: str
     key: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class DeltaSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Return the table's location for display."""
+        """The kind and path of the table, for messages."""
         return f"Delta table {self.path}"
 
     def check(self, columns: "StructType") -> None:
@@ -51,7 +51,7 @@ class DeltaSink(msgspec.Struct, frozen=True):
             )
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
-        """Commit rows and mark in one version of the table."""
+        """Commit the rows and the mark in one version of the table."""
         from deltalake import (  # noqa: PLC0415 - slow to load
             CommitProperties,
             DeltaTable,
@@ -104,11 +104,11 @@ class DeltaSink(msgspec.Struct, frozen=True):
         return DeltaTable(self.path).to_pyarrow_table()
 
     def beside(self, name: str) -> Sink:
-        """Return a Delta table next to this one."""
+        """Return the sink of a copy, a Delta table next to this one."""
         return msgspec.structs.replace(self, path=f"{self.path}.{name}")
 
     def swap(self, name: str) -> None:
-        """Replace this table by the copy; keep the old one as ``.before-NAME``."""
+        """Replace this table by the copy; the old table is kept as ``.before-NAME``."""
         if not is_local(self.path):
             raise InvalidDefinition(f"{self.place} is not on this machine's disk: swap it yourself")
         adopt(Path(self.path), name)
@@ -119,7 +119,7 @@ def _fields(schema: "Schema") -> str:
 
 
 def _greater(paths: list[str], both: Callable[[str, str], str]) -> str:
-    """Return an SQL condition that compares column by column, as tuples are compared."""
+    """Return an SQL condition that compares the columns in order, as tuples are compared."""
     choices = []
     for number, path in enumerate(paths):
         same = [both(each, "=") for each in paths[:number]]

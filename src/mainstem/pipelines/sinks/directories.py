@@ -1,15 +1,15 @@
-"""Swaps tables that are directories."""
+"""Replaces tables that are directories by their copies."""
 
 from pathlib import Path
 
 
 def is_local(path: str) -> bool:
-    """Whether a path is on this machine's file systems, and not an address of a store."""
+    """Tell whether a path is in this machine's file systems, and not the address of a store."""
     return "://" not in path or path.startswith("file://")
 
 
 def adopt(path: Path, name: str) -> None:
-    """Replace the directory by the copy of that name, keeping the old one beside it.
+    """Replace the directory by the copy of that name; the old directory is kept beside it.
 
     A crash between the two renames leaves the copy under its own name, and repeating the call
     completes the swap; if the copy does not exist, the swap is complete.

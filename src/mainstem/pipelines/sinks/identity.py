@@ -1,4 +1,4 @@
-"""Tells whether two sinks write to the same place, however it is spelled."""
+"""Tells whether two sinks write to the same table, however path or address are written."""
 
 import os
 from collections.abc import Hashable
@@ -13,7 +13,7 @@ from mainstem.pipelines.sinks.topic import TopicSink
 
 
 def identity(sink: Sink) -> Hashable | None:
-    """Return a value that is equal for sinks of one place; None if shared or unknown."""
+    """Return a value that is equal for sinks of the same place; None if shared or unknown."""
     match sink:
         case DeltaSink(path=path) | ParquetSink(path=path):
             return ("directory", _real(path))

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 MANIFESTS = "_manifest"
 SCHEMA = "schema"
-"""A Parquet file without rows, beside the manifests, that stores the columns."""
+"""Name of a Parquet file without rows, beside the manifests, that stores the columns."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The files of one batch."""
+    """The list of the files of one batch."""
 
     pipeline: str
     batch: int
     sequence: int
-    """Numbers the batches of the directory across all writers, so that they can be streamed."""
+    """Position of the batch among all batches of the directory, so that they can be streamed."""
     files: list[str]
     rows: int
 
@@ -46,12 +46,12 @@ class ParquetSink(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Rows are never replaced."""
+        """Empty: rows are never replaced."""
         return ()
 
     @property
     def place(self) -> str:
-        """Return the table's location for display."""
+        """The kind and path of the directory, for messages."""
         return f"Parquet directory {self.path}"
 
     def check(self, columns: "StructType") -> None:
@@ -129,11 +129,11 @@ class ParquetSink(msgspec.Struct, frozen=True):
         return pa.concat_tables([columns.empty_table(), *tables])
 
     def beside(self, name: str) -> Sink:
-        """Return a directory next to this one."""
+        """Return the sink of a copy, a directory next to this one."""
         return msgspec.structs.replace(self, path=f"{self.path}.{name}")
 
     def swap(self, name: str) -> None:
-        """Replace this directory by the copy; keep the old one as ``.before-NAME``."""
+        """Replace this directory by the copy; the old one is kept as ``.before-NAME``."""
         adopt(Path(self.path), name)
 
 

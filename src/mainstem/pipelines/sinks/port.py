@@ -1,4 +1,4 @@
-"""The port of sinks: each writes a batch one time, however often ``write`` is called with it.
+"""The interface of sinks: each writes a batch once, however often ``write`` is called with it.
 
 A batch is identified by its ``Mark``. Spark runs a batch again after a crash, with the same number
 and the same input; a sink that finds the mark committed does nothing. Batch numbers begin again
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A mark: table, checkpoint and batch number."""
+    """Identifies a batch: table, checkpoint and batch number."""
 
     pipeline: str
     batch: int
 
 
 class Sink(Protocol):
-    """A place for the rows of one table."""
+    """Where the rows of one table are written to."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -32,10 +32,10 @@ class Sink(Protocol):
 
     @property
     def place(self) -> str:
-        """Where the rows are, for messages."""
+        """The location of the rows, for messages."""
 
     def check(self, columns: "StructType") -> None:
-        """Raise InvalidDefinition if rows with these columns cannot be stored; before any batch."""
+        """Raise InvalidDefinition if the sink cannot store rows with these columns."""
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Commit the rows and the mark together, or nothing.
@@ -48,14 +48,14 @@ class Sink(Protocol):
         """Return all rows; None if nothing was ever written, or if rows cannot be read back."""
 
     def beside(self, name: str) -> "Sink":
-        """Return the same sink for a copy of the table under another name."""
+        """Return a sink of the same kind for a copy of the table with that name."""
 
     def swap(self, name: str) -> None:
-        """Replace the table by the copy of that name; may be called again after a crash."""
+        """Replace the table by the copy of that name; may be repeated after a crash."""
 
 
 def columns_of(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return column names as a tuple."""
+    """Return one or several column names as a tuple."""
     if given is None:
         return ()
     return (given,) if isinstance(given, str) else tuple(given)

@@ -33,7 +33,7 @@ _TYPES = {
 
 
 class PostgresSink(msgspec.Struct, frozen=True):
-    """A table of a PostgreSQL database: rows are appended, or replace those with the same key."""
+    """A table of a PostgreSQL database: rows are appended, or replace rows with the same key."""
 
     dsn: str
     table: str
@@ -42,7 +42,7 @@ class PostgresSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Return the table's location for display, without the password."""
+        """The name of the table, for messages; shows no password."""
         return f"PostgreSQL table {self.table}"
 
     def check(self, columns: "StructType") -> None:
@@ -69,7 +69,7 @@ class PostgresSink(msgspec.Struct, frozen=True):
             )
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
-        """Commit rows and mark in one transaction."""
+        """Commit the rows and the mark in one transaction."""
         from mainstem.pipelines.sinks.collecting import collected  # noqa: PLC0415
 
         with self._opened() as base:
@@ -115,11 +115,11 @@ class PostgresSink(msgspec.Struct, frozen=True):
         )
 
     def beside(self, name: str) -> Sink:
-        """Return another table of the same database."""
+        """Return the sink of a copy, another table in the same database."""
         return msgspec.structs.replace(self, table=f"{self.table}__{name}")
 
     def swap(self, name: str) -> None:
-        """Replace this table by the copy; keep the old one as ``__before_NAME``."""
+        """Replace this table by the copy; the old table is kept as ``__before_NAME``."""
         with self._opened() as base:
             copy, old = f"{self.table}__{name}", f"{self.table}__before_{name}"
             known = base.execute("SELECT to_regclass(%s)", (quoted(copy),)).fetchone()

@@ -32,7 +32,7 @@ JSON.
 
 
 class SqliteSink(msgspec.Struct, frozen=True):
-    """A table of a SQLite database: rows are appended, or replace those with the same key."""
+    """A table of a SQLite database: rows are appended, or replace rows with the same key."""
 
     path: str
     table: str
@@ -41,7 +41,7 @@ class SqliteSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Return the table's location for display."""
+        """The file and table, for messages."""
         return f"SQLite table {self.table} in {self.path}"
 
     def check(self, columns: "StructType") -> None:
@@ -68,7 +68,7 @@ class SqliteSink(msgspec.Struct, frozen=True):
             )
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
-        """Commit rows and mark in one transaction."""
+        """Commit the rows and the mark in one transaction."""
         from mainstem.pipelines.sinks.collecting import collected  # noqa: PLC0415
 
         with closing(self._opened()) as base:
@@ -95,7 +95,7 @@ class SqliteSink(msgspec.Struct, frozen=True):
         return True
 
     def read(self) -> "pa.Table | None":
-        """Return all rows, as SQLite holds them."""
+        """Return all rows, with values as SQLite stores them."""
         import pyarrow as pa  # noqa: PLC0415 - slow to load
 
         if not Path(self.path).exists():
@@ -111,11 +111,11 @@ class SqliteSink(msgspec.Struct, frozen=True):
         )
 
     def beside(self, name: str) -> Sink:
-        """Return another table of the same database."""
+        """Return the sink of a copy, another table in the same database."""
         return msgspec.structs.replace(self, table=f"{self.table}__{name}")
 
     def swap(self, name: str) -> None:
-        """Replace this table by the copy; keep the old one as ``__before_NAME``."""
+        """Replace this table by the copy; the old table is kept as ``__before_NAME``."""
         with closing(self._opened()) as base, base:
             base.execute("BEGIN IMMEDIATE")
             known = {row[0] for row in base.execute("SELECT name FROM sqlite_master")}

@@ -10,11 +10,11 @@ MARKS = (
     "CREATE TABLE IF NOT EXISTS _mainstem_batches "
     "(pipeline TEXT PRIMARY KEY, batch BIGINT NOT NULL)"
 )
-"""Stores the last committed batch of each pipeline in this database."""
+"""Statement that creates the table of marks: last committed batch of each pipeline."""
 
 
 class Statements(msgspec.Struct, frozen=True):
-    """Statements about one table."""
+    """The SQL statements for one table."""
 
     table: str
     columns: tuple[str, ...]
@@ -29,7 +29,7 @@ class Statements(msgspec.Struct, frozen=True):
         return f"CREATE TABLE IF NOT EXISTS {quoted(self.table)} ({', '.join(lines)})"
 
     def insert(self, placeholder: str) -> str:
-        """Return the statement that adds a row, or replaces the one with the same key."""
+        """Return the statement that adds a row, or replaces the row with the same key."""
         values = ", ".join([placeholder] * len(self.columns))
         text = f"INSERT INTO {quoted(self.table)} ({_listed(self.columns)}) VALUES ({values})"
         if not self.key:
@@ -56,7 +56,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def text_of(value: object) -> str:
-    """Return a value as text that sorts and compares like the value; nested ones as JSON."""
+    """Return a value as text that sorts and compares like the value; a nested value as JSON."""
     if isinstance(value, datetime):
         # A fixed width, so that text sorts by time.
         return (value.astimezone(UTC) if value.tzinfo else value).isoformat(

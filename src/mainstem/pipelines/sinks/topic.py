@@ -28,7 +28,7 @@ class TopicSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Return the table's location for display."""
+        """The name of the topic, for messages."""
         return f"topic {self.topic}"
 
     def check(self, columns: "StructType") -> None:
@@ -42,7 +42,7 @@ class TopicSink(msgspec.Struct, frozen=True):
         check_columns(columns, self.key, (), self.place)
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
-        """Write rows and mark in one transaction."""
+        """Write the rows and the mark in one transaction."""
         events = self._events(rows)
         options = {
             "address": self.address,
@@ -68,15 +68,15 @@ class TopicSink(msgspec.Struct, frozen=True):
         return rows.select(key.alias("key"), value)
 
     def read(self) -> "pa.Table | None":
-        """Return None: a topic is read by its name."""
+        """Return None, because this sink cannot read its rows back."""
         return None
 
     def beside(self, name: str) -> Sink:
-        """Return another topic."""
+        """Return the sink of a copy, another topic."""
         return msgspec.structs.replace(self, topic=f"{self.topic}.{name}")
 
     def swap(self, name: str) -> None:
-        """Refuse: topics cannot be renamed, and consumers keep their offsets."""
+        """Raise an error: a topic cannot be renamed, and consumers keep their offsets."""
         raise RunRefused(
             f"{self.place} cannot be swapped with {self.topic}.{name}: topics cannot be renamed; "
             "let its consumers read the new one"

@@ -1,4 +1,4 @@
-"""The batches that are running now, and for how long; Spark itself reports only finished ones.
+"""The batches that are running now, with durations; Spark itself reports only finished batches.
 
 How this works: the queries are polled about once a second. Between two batches the last progress
 report of a query changes, or the query is idle, so durations are right to about a second.
@@ -15,13 +15,13 @@ _CLEANING = "No new data but cleaning up state"
 
 
 class ActiveBatch(msgspec.Struct, frozen=True):
-    """A query that is starting, or its current batch."""
+    """A query that is starting, or the batch that it is running."""
 
     table: str
     seconds: float
     starting: bool = False
     tasks: int = 0
-    """Tasks of the Spark jobs that run now; 0 if none runs, or if it is not known."""
+    """Number of tasks of the Spark jobs running now; 0 if none is running, or if not known."""
     tasks_done: int = 0
 
 
@@ -32,11 +32,11 @@ class ActiveQueries:
         self._spark = spark
         self._now = now
         self._since: dict[str, tuple[object, float]] = {}
-        """Run id of a query → its activity, and since when."""
+        """Run id of a query → what it is doing, and since when."""
         self._seen = False
 
     def active_batches(self) -> list[ActiveBatch] | None:
-        """Return the running batches; None before the first query."""
+        """Return the running batches; None before the first query has started."""
         active = self._spark.streams.active
         self._seen = self._seen or bool(active)
         if not self._seen:
@@ -64,7 +64,7 @@ class ActiveQueries:
         return ActiveBatch(_table(query.name), self._now() - since, not busy, tasks, tasks_done)
 
     def _tasks(self, run: str) -> tuple[int, int]:
-        """Return the number of tasks in the running jobs of a query, and of those finished."""
+        """Return the number of tasks in the running jobs of a query, and how many have finished."""
         if is_remote():
             return 0, 0
         # All jobs of a query, also those of the sink, are in a job group named by its run id.
@@ -77,5 +77,5 @@ class ActiveQueries:
 
 
 def _table(name: str | None) -> str:
-    """Return the table of a query, which is named PIPELINE.TABLE.IDENTITY."""
+    """Return the table's name from that of its query, PIPELINE.TABLE.IDENTITY."""
     return (name or "?").split(".")[-2:][0]

@@ -1,7 +1,7 @@
 """Runs our code on a Spark Connect server where our package is not installed.
 
 How this works: artifacts that a session uploads reach neither its streams, which run in a clone of
-the session, nor the ``foreachBatch`` function. So what we send uses only Python and PySpark, and
+the session, nor the ``foreachBatch`` function. So what we send needs only Python and PySpark, and
 names a zip of our package in the state directory, which client and server share. On the server the
 zip is put on ``sys.path``, and then the rest is unpickled. Readers that a data source creates there
 are pickled for the executors in the same way.
@@ -70,7 +70,7 @@ class RemoteSources:
         self._numbers = itertools.count(1)
 
     def register(self, source: type[DataSource]) -> None:
-        """Register a data source under its own name, for batch reads and writes."""
+        """Register a data source under its usual name, for batch reads and writes."""
         self._spark.dataSource.register(remote_source(source, self._package))
 
     def format_of(self, source: type[DataSource]) -> str:
@@ -83,7 +83,7 @@ class RemoteSources:
 def remote_source(
     source: type[DataSource], package: Path, called: str | None = None
 ) -> type[DataSource]:
-    """Return a data source that imports and uses the given one in the server's Python."""
+    """Return a wrapper that imports a data source from ``package`` in the server's Python."""
     path, module, own = str(package), source.__module__, source.__name__
     format_name = called or source.name()
     sent_on = _sender_on()
@@ -118,7 +118,7 @@ def remote_source(
 
 
 def _sender_on() -> Callable[[T, str], T]:
-    """Return a function that makes an object put our package on the path when unpickled."""
+    """Return a function that wraps objects: unpickled, they put our package on ``sys.path``."""
 
     def load(path: str, pickled: bytes) -> object:
         import sys  # noqa: PLC0415 - runs on the server
@@ -146,7 +146,7 @@ def _sender_on() -> Callable[[T, str], T]:
 
 
 def pickle_modules_by_value(modules: Iterable[ModuleType]) -> None:
-    """Pickle functions and classes of modules by value, as executors cannot import them."""
+    """Pickle the functions and classes of modules by value, as executors cannot import them."""
     for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 

@@ -16,9 +16,9 @@ _PYTHONS = re.compile(
     r"^\s*(?P<kind>[\w.]*(?:Error|Exception|Exit|Interrupt)|mainstem\.[\w.]+)(?:: (?P<said>.+))?$",
     re.MULTILINE,
 )
-"""The last line of a Python stack trace."""
+"""Matches the last line of a Python stack trace: error class and message."""
 _WRAPPERS = ("mainstem.", "pyspark.", "py4j.")
-"""The class names of errors from these packages are left out."""
+"""Packages of errors whose class names are left out."""
 
 
 def cause_of(error: BaseException, file: Path) -> str:
@@ -35,7 +35,7 @@ def cause_of(error: BaseException, file: Path) -> str:
 
 
 def save_traceback(error: BaseException, cause: str, state_dir: StateDirectory) -> str:
-    """Write the stack trace to a file of the table; return a sentence that names the file."""
+    """Write the stack trace to the table's error file; return a sentence that names the file."""
     whole = "".join(traceback.format_exception(error))
     state_dir.directory.mkdir(parents=True, exist_ok=True)
     state_dir.error.write_text(f"{cause}\n\n{whole}", errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""Ships our package to Spark's executors as a zip, and finds the user's modules to ship.
+"""Ships our package to Spark's executors as a zip; finds the user's modules, to ship them too.
 
 Compiled packages (pyarrow, numpy, msgspec, confluent-kafka) must be installed on the executors.
 Our own code is in the zip, so that executors run the same version as the driver.
@@ -33,7 +33,7 @@ def ship_package(spark: SparkSession) -> None:
 
 
 def pack(file: Path) -> None:
-    """Write this package into a zip that Python can import."""
+    """Write the package ``mainstem`` into a zip file that Python can import."""
     own = Path(mainstem.__file__).parent
     draft = file.with_suffix(".draft")
     with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -43,7 +43,7 @@ def pack(file: Path) -> None:
 
 
 def modules_of(directory: Path) -> Iterator[ModuleType]:
-    """Find the loaded modules and packages that are directly in a directory."""
+    """Yield the loaded modules and packages whose files are directly in a directory."""
     for name, module in list(sys.modules.items()):
         place = getattr(module, "__file__", None)
         if "." in name or place is None or name == mainstem.__name__:

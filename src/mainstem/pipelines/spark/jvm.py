@@ -33,7 +33,7 @@ appender.file.strategy.max = 1
 
 
 def start_gateway(settings: Mapping[str, str]) -> None:
-    """Start the JVM of this process, unless it has one."""
+    """Start a JVM for this process, unless there is one."""
     if SparkContext._gateway is not None:
         return
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
@@ -42,7 +42,7 @@ def start_gateway(settings: Mapping[str, str]) -> None:
 
 
 def end_gateway() -> None:
-    """End the JVM of this process and wait for it; Spark must be stopped before."""
+    """End the JVM of this process and wait for it; Spark must have been stopped before."""
     gateway = SparkContext._gateway
     process = getattr(gateway, "proc", None)
     if gateway is None or not isinstance(process, subprocess.Popen):

@@ -11,11 +11,11 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 Json = dict[str, Any]
 """A JSON object."""
 Offsets = dict[str, dict[str, int]]
-"""Topic and partition → the next event to read."""
+"""The next event to read, by topic and partition."""
 
 
 class SourceCounts(msgspec.Struct, frozen=True):
-    """The observed counts of one source in a batch."""
+    """The counts of one source in a batch, which Spark observed."""
 
     events: int
     bad: int = 0
@@ -23,15 +23,15 @@ class SourceCounts(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """A finished batch."""
+    """A finished batch, from Spark's progress report."""
 
     number: int
     sources: dict[str, SourceCounts]
-    """Counts by the name of the observation (``planner.observation``)."""
+    """Counts by the name of the source's observation (``planner.observation``)."""
     starts: Offsets
     ends: Offsets
     watermark_ms: int
-    """The watermark that the batch used; 0 if there was none yet."""
+    """The watermark, in ms, that the batch used; 0 if there was none yet."""
     rows_per_second: float
     duration_ms: int
     state_rows: int
@@ -84,7 +84,7 @@ def has_ended(document: object) -> bool:
 
 
 def _observed(metrics: dict[str, Json]) -> Iterator[tuple[str, Json]]:
-    """Return observed metrics by name; Spark Connect reports names and values separately."""
+    """Yield observed metrics by name; Spark Connect reports names and values separately."""
     for name, each in metrics.items():
         if "schema" in each:
             names = [field["name"] for field in each["schema"]["fields"]]
@@ -94,7 +94,7 @@ def _observed(metrics: dict[str, Json]) -> Iterator[tuple[str, Json]]:
 
 
 def topic_offsets(document: object) -> Offsets:
-    """Return the topic offsets in a source's offset; empty if it is not a topic."""
+    """Return the offsets of topics in a source's offset; empty if the source is not a topic."""
     if isinstance(document, str):
         document = json.loads(document)
     if isinstance(document, dict) and isinstance(document.get("offsets"), dict):

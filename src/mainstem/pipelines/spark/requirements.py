@@ -24,11 +24,11 @@ _INSTALL_JAVA = (
 
 
 class MissingJava(MainstemError):
-    """No suitable Java was found."""
+    """Raised if no suitable Java was found."""
 
 
 class MissingSpark(MainstemError):
-    """PySpark, or a Python package that it needs, is not installed."""
+    """Raised if PySpark, or a Python package that it needs, is not installed."""
 
 
 class Java(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class Java(msgspec.Struct, frozen=True):
 
 
 def find_java() -> Java:
-    """Return the Java that Spark will use: that of JAVA_HOME, or else on PATH."""
+    """Return the Java that Spark will use: that of JAVA_HOME, or the one on PATH."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if program is None:

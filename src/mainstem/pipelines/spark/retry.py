@@ -23,7 +23,7 @@ def is_transient(failure: str) -> bool:
 
 
 def with_retries(ask: Callable[[], T], wait: Callable[[float], None] = time.sleep) -> T:
-    """Call Spark, and repeat the call if a Python worker did not start in time."""
+    """Call ``ask``, which calls Spark; repeat it if a Python worker did not start in time."""
     for attempt in range(_ATTEMPTS):
         try:
             return ask()

@@ -28,7 +28,7 @@ def use_installed_python() -> None:
 
 
 def home_without_zip() -> Path:
-    """Create a SPARK_HOME without that zip; it is removed when this process exits."""
+    """Create a SPARK_HOME without PySpark's zip; it is removed when this process exits."""
     found = find_spec("pyspark")
     assert found is not None
     assert found.origin is not None

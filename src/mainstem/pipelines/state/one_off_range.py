@@ -1,4 +1,4 @@
-"""The range of a one-off run (``--from``, ``--to``), kept in the state of the copies it made."""
+"""The range of a one-off run (``--from``, ``--to``), stored with the state of its copies."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ class CopyRange(msgspec.Struct, frozen=True):
 
 
 def claim_range(directory: Path, wanted: CopyRange) -> None:
-    """Save the range of a new copy; raises RunRefused if the copy has another range.
+    """Save the range of new copies; raises RunRefused if existing copies have another range.
 
     A copy without a start is a replay, which may be continued to a later end. A copy of a range may
     not: Spark would continue from its checkpoint, not from where the new range begins.
@@ -46,7 +46,7 @@ def claim_range(directory: Path, wanted: CopyRange) -> None:
 
 
 def range_of(directory: Path) -> CopyRange | None:
-    """Return the range of a copy; None if it is a replay, or does not exist."""
+    """Return the range of a copy; None if the copy is a replay, or does not exist."""
     file = directory / _FILE
     return read_state(file, CopyRange) if file.exists() else None
 

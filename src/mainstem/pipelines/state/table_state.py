@@ -31,7 +31,7 @@ from mainstem.pipelines.errors import DamagedState, RunRefused, UnknownPipeline
 
 T = TypeVar("T")
 State = Literal["running", "stopped", "failed", "complete", "damaged"]
-"""``damaged`` is never written: it is reported for a table whose status cannot be read."""
+"""State of a table; ``damaged`` is never stored, but reported if the status cannot be read."""
 DEFAULT_STATE = "mainstem-pipelines"
 _IDENTITY = re.compile("[0-9a-f]{12}")
 
@@ -45,7 +45,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class TableStatus(msgspec.Struct, frozen=True):
-    """State and counters of a table, over all runs on its checkpoint."""
+    """State and counters of a table, over all runs with its checkpoint."""
 
     state: State
     file: str = ""
@@ -53,26 +53,26 @@ class TableStatus(msgspec.Struct, frozen=True):
     address: str = ""
     batch: int = -1
     events: int = 0
-    """Events read so far."""
+    """Number of events read so far."""
     rows_per_second: float = 0.0
     watermark: str | None = None
     state_rows: int = 0
     state_bytes: int = 0
     bad: int = 0
-    """Events that could not be decoded, or on which the table's query failed."""
+    """Number of events that could not be decoded, or on which the table's query failed."""
     late: int = 0
-    """Events that were not after the watermark of their batch."""
+    """Number of events whose time was not after the watermark of their batch."""
     dropped_rows: int = 0
-    """Rows that Spark's operators dropped as late; an event may give none or several."""
+    """Number of rows that Spark's operators dropped as late; an event may give none or several."""
     audited: int = -1
-    """The last batch whose bad and late events are counted."""
+    """The last batch whose bad and late events are counted; -1 before the first."""
     offsets: dict[str, dict[str, int]] = {}
-    """Topic and partition → the next event to read."""
+    """The next event to read, by topic and partition."""
     updated_ms: int = 0
     failure: Failure | None = None
     sink: str = ""
     ended: bool = False
-    """Whether the declared end of the input was read from at least one source."""
+    """Whether the declared end of the input was reached in at least one source."""
 
     @property
     def exact(self) -> bool:
@@ -91,7 +91,7 @@ class StateDirectory:
         self.error = self.directory / "error.txt"
 
     def identity(self) -> str:
-        """Return the random id of this checkpoint, created with it."""
+        """Return the random id of this checkpoint, which is created at the first call."""
         file = self.directory / "identity"
         if not file.exists():
             if self.checkpoint.exists():
@@ -135,7 +135,7 @@ class StateDirectory:
         return found
 
     def save_status(self, status: TableStatus) -> None:
-        """Save the table's status."""
+        """Save the table's status to its file."""
         _write(self.directory / "standing.json", msgspec.json.encode(status))
 
 
@@ -176,7 +176,7 @@ def table_statuses(state: Path, pipeline: str | None = None) -> list[tuple[str, 
 
 @contextmanager
 def run_lock(directory: Path) -> Iterator[None]:
-    """Lock a pipeline's state for one run; raises RunRefused if another process has it."""
+    """Lock a pipeline's state for one run; raises RunRefused if another process holds the lock."""
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o640)
     try:
@@ -206,7 +206,7 @@ def _runs(pid: int) -> bool:
 
 
 def _write(file: Path, data: bytes) -> None:
-    """Replace a file atomically: a crash leaves the old one or the new one."""
+    """Replace a file atomically: after a crash it has the old content or the new."""
     file.parent.mkdir(parents=True, exist_ok=True)
     # Hidden, so that Spark does not read it as data.
     draft = file.with_name(f".{file.name}")
