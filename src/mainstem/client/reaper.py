@@ -41,7 +41,7 @@ class Reaper:
         threading.Thread(target=self._run, name="mainstem-reaper", daemon=True).start()
 
     def stop(self) -> None:
-        """Close the noted feeds, and end the thread."""
+        """Close the feeds passed to ``note``, and end the thread."""
         self.reap()
         self._signals.put(False)
 

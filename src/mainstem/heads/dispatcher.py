@@ -50,7 +50,10 @@ class Watch(Protocol):
     def __call__(
         self, topic: str, name: str, wake: Call, partitions: Collection[int] | None
     ) -> Call:
-        """Return a function to cancel the watch; raises UnknownTopic, UnknownQueue."""
+        """Start watching a queue; return a function that cancels the watch.
+
+        Raises UnknownTopic, UnknownQueue.
+        """
 
 
 class SessionCredit:

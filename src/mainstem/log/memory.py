@@ -386,7 +386,7 @@ class MemoryLog:
                 self._size_bytes += partition.size_bytes - before
 
     def close(self) -> None:
-        """Drop all partitions, and call all watches."""
+        """Drop all partitions, and wake everyone who watches one."""
         with self._lock:
             self._closed = True
             wakes = [wake for each in self._partitions.values() for wake in each.close()]

@@ -9,7 +9,7 @@ from mainstem.log.port import Appended, Durable, WritableBatch
 
 
 class CheckedBatch(NamedTuple):
-    """A batch whose header was checked, for a partition by number."""
+    """A batch whose header was checked, and the number of its partition."""
 
     number: int
     batch: WritableBatch

@@ -290,7 +290,7 @@ class Transactions:
         return self.read_committed_at(self._state.at(topic, partition), offset, max_bytes)
 
     def read_committed_at(self, at: PartitionId, offset: int, max_bytes: int) -> Committed:
-        """Like ``read_committed``, by partition id, which no other topic of that name has."""
+        """Like ``read_committed``, by partition id, as a recreated topic has other ids."""
         data = self._state.log.read(at, offset, max_bytes)
         with self._state.lock:
             return self._view.view(at, offset, data)

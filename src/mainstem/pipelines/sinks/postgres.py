@@ -115,7 +115,7 @@ class PostgresSink(msgspec.Struct, frozen=True):
         )
 
     def beside(self, name: str) -> Sink:
-        """Return the sink of a copy, another table in the same database."""
+        """Return a sink for a copy of this table: ``TABLE__NAME`` in the same database."""
         return msgspec.structs.replace(self, table=f"{self.table}__{name}")
 
     def swap(self, name: str) -> None:
