@@ -145,6 +145,7 @@ class RabbitMq:
         (self._directory / "plugins").write_text("[].\n")
         (self._directory / "rabbitmq.conf").write_text("")
         self._mapper = subprocess.Popen(["epmd"], env=self._environment)
+        _wait_for(int(self._environment["ERL_EPMD_PORT"]))
         return self._process.spawn([str(_SCRIPT)], self._environment)
 
     def stop(self) -> None:
@@ -155,6 +156,19 @@ class RabbitMq:
     def usage(self) -> Usage:
         """Return CPU time and memory of its process so far."""
         return Usage.of(self._process.process.pid)
+
+
+def _wait_for(port: int) -> None:
+    """Wait until something accepts connections on a port."""
+    until = time.perf_counter() + PATIENCE_S
+    while time.perf_counter() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), PATIENCE_S).close()
+        except OSError:
+            time.sleep(0.01)
+        else:
+            return
+    raise SystemExit(f"nothing listens on port {port} after {PATIENCE_S} s")
 
 
 def _answers(port: int) -> bool:

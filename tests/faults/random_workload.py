@@ -44,6 +44,8 @@ E = PartitionId("e" * 32, 0)
 """Begins under ``disk`` and is altered to ``fsync``."""
 FIXED = ((A0, FSYNC), (A1, FSYNC), (B, DISK), (C, COMPACTED), (D, RETAINED), (E, DISK))
 
+COMMITTING = ["commit", "cut_end", "append_together", "delete"]
+"""What waits for a commit that is being made."""
 DEEDS = {
     "append": 26,
     "append_large": 6,
@@ -391,24 +393,31 @@ def interrupt(life: Life, chance: float) -> None:
         if life.busy or life.log._lock.locked():
             return
         deeds = ["append", "append_large", "cut_start", "thin"]
-        if not life.log.committer._committing.locked():
-            deeds += ["commit", "cut_end", "append_together", "delete"]
+        if not _is_committing(life):
+            deeds += COMMITTING
         with life._alone():
             life.do(chances.choice(deeds))
 
     life.files.before = before
 
 
+def _is_committing(life: Life) -> bool:
+    return life.log.committer._committing.locked()
+
+
 def interrupt_once(life: Life, number: int, deed: str) -> None:
-    """Let another thread do one thing before the sync of this number, counted from now."""
+    """Let another thread do one thing before the sync of this number, or a later one, from now."""
     left = number
+    is_done = False
 
     def before(kind: str, path: str) -> None:
-        nonlocal left
+        nonlocal left, is_done
         if kind not in ("sync", "sync_dir", "sync_all"):
             return
         left -= 1
-        if left == 0 and not life.log._lock.locked():
+        busy = life.log._lock.locked() or (deed in COMMITTING and _is_committing(life))
+        if left <= 0 and not is_done and not busy:
+            is_done = True
             with life._alone():
                 life.do(deed)
 

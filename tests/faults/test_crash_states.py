@@ -96,7 +96,7 @@ def test_every_promise_survives_a_second_crash_after_much_was_appended(
 
     trial = crash_and_go_on(life, Random(seed), share=0.05)
 
-    _verdict(trial, 100, record_property)
+    _verdict(trial, 50, record_property)
 
 
 @pytest.mark.parametrize("seed", seeds(40_000, 2, 200))

@@ -83,11 +83,14 @@ def test_a_full_disk_is_told_where_people_look_and_so_is_its_end(tmp_path: Path)
         holder = holder_of(data)
         assert holder is not None
         admin = str(holder.admin)
-        with mainstem.connect(server.address, message_timeout_ms=1000) as stem:
+        with mainstem.connect(server.address) as stem:
             stem.publish("t", b"before")
             sign.touch()
-            with pytest.raises(StorageFull, match=f"the disk of {data} has no space left") as told:
-                stem.publish("t", b"refused")
+            with (
+                mainstem.connect(server.address, message_timeout_ms=1000) as hasty,
+                pytest.raises(StorageFull, match=f"the disk of {data} has no space left") as told,
+            ):
+                hasty.publish("t", b"refused")
             page = get(admin, "/readyz")
             counted = get(admin, "/metrics").text
             sign.unlink()
