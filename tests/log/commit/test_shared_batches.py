@@ -116,3 +116,12 @@ def test_a_publish_to_a_thousand_queues(
     record_property("bytes_in_the_write_ahead_log", written)
     assert written < 1_000 + 64 * 1_003
     log.close()
+
+
+def test_batches_with_the_same_checksum_are_copies_only_if_their_bytes_are_the_same() -> None:
+    batch = bytearray(batch_of(BODY))
+    placed, altered = bytearray(batch), bytearray(batch)
+    placed[0:8] = (77).to_bytes(8, "big")
+    altered[-1] ^= 1
+
+    assert sources([batch, placed, altered]) == [0, 0, 2]

@@ -20,6 +20,7 @@ _PLACE = struct.Struct(">20sqII?Iqi")
 """One place: partition, segment, generation, position, synced; batch number; offset, epoch."""
 _PLACED = struct.Struct(">q4xi")
 """Base offset and leader epoch of a batch."""
+_CHECKSUM = slice(17, 21)
 _SAME_FROM = 16
 """Copies of a batch are equal from this byte on; before, base offset and epoch may differ."""
 
@@ -29,8 +30,20 @@ def sources(batches: Iterable[Buffer]) -> list[int]:
 
     Base offset and leader epoch are not compared.
     """
-    first: dict[bytes, int] = {}
-    return [first.setdefault(bytes(each[_SAME_FROM:]), at) for at, each in enumerate(batches)]
+    found = list(batches)
+    first: dict[tuple[int, bytes], int] = {}
+    copies: list[int] = []
+    for at, each in enumerate(found):
+        # Different batches hardly ever have the same checksum, so few are compared.
+        source = first.setdefault((len(each), bytes(each[_CHECKSUM])), at)
+        if source != at and not _is_copy(each, found[source]):
+            source = at
+        copies.append(source)
+    return copies
+
+
+def _is_copy(batch: Buffer, other: Buffer) -> bool:
+    return memoryview(batch)[_SAME_FROM:] == memoryview(other)[_SAME_FROM:]
 
 
 def encode_append(parts: Sequence[Part], copies: Sequence[int]) -> tuple[Kind, list[Buffer]]:
