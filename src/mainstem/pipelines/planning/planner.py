@@ -27,7 +27,6 @@ from mainstem.core.errors import MainstemError
 from mainstem.pipelines.definitions.table import INFER, Pipeline, Source, Table
 from mainstem.pipelines.errors import InvalidDefinition
 from mainstem.pipelines.format.options import source_options
-from mainstem.pipelines.format.planning import Range
 from mainstem.pipelines.format.source import MainstemSource
 from mainstem.pipelines.format.stream_reader import StreamReader
 from mainstem.pipelines.planning.decoding import (
@@ -45,6 +44,7 @@ from mainstem.pipelines.spark.error_messages import cause_of, save_traceback
 from mainstem.pipelines.spark.progress import Offsets, topic_offsets
 from mainstem.pipelines.spark.retry import with_retries
 from mainstem.pipelines.state.table_state import StateDirectory
+from mainstem.remote.arrow.range import Range
 
 
 class Bounds(msgspec.Struct, frozen=True):

@@ -12,8 +12,8 @@ from mainstem.core.errors import CorruptBatch
 from mainstem.core.event import Event
 from mainstem.core.record_parser import walk
 from mainstem.core.records import build, events, retain
-from mainstem.pipelines.format import arrow_decoding
-from mainstem.pipelines.format.arrow_decoding import record_batches
+from mainstem.remote.arrow import decoding
+from mainstem.remote.arrow.decoding import record_batches
 
 ALL = (0, 2**62)
 LATEST_MS = (2**63 - 1) // 1000
@@ -117,7 +117,7 @@ def test_batches_that_unpack_to_a_lot_are_decoded_a_few_at_a_time() -> None:
     batches = []
     for number in range(5):
         batch = build(
-            [Event(bytes(arrow_decoding.AT_ONCE_BYTES // 2))], now_ms=NOW_MS, compression="zstd"
+            [Event(bytes(decoding.AT_ONCE_BYTES // 2))], now_ms=NOW_MS, compression="zstd"
         )
         place(batch, number, 0)
         batches.append(memoryview(batch))

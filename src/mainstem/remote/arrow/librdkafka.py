@@ -8,8 +8,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from mainstem.core.errors import OffsetOutOfRange, Unreachable
 from mainstem.core.event import Headers
-from mainstem.pipelines.format.planning import Range
-from mainstem.pipelines.format.schema import ARROW
+from mainstem.remote.arrow.range import Range
+from mainstem.remote.arrow.schema import ARROW
 from mainstem.remote.cluster import Cluster
 from mainstem.remote.errors import GONE, core_error
 
@@ -21,7 +21,7 @@ def consume(cluster: Cluster, wanted: Range, batch_rows: int) -> Iterator[pa.Rec
     """Read the committed events of an offset range, up to a position at or past its end."""
     consumer = Consumer(
         cluster.config(
-            group_id="mainstem-spark",
+            group_id="mainstem-reader",
             enable_auto_commit=False,
             enable_partition_eof=True,
             auto_offset_reset="error",

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from mainstem.core.batch import read_header
 from mainstem.core.transaction_markers import is_commit
-from mainstem.pipelines.format.arrow_decoding import record_batches
-from mainstem.pipelines.format.librdkafka_reader import consume
-from mainstem.pipelines.format.planning import Range
+from mainstem.remote.arrow.decoding import record_batches
+from mainstem.remote.arrow.librdkafka import consume
+from mainstem.remote.arrow.range import Range
 from mainstem.remote.cluster import Cluster
 from mainstem.remote.fetch import Fetched, fetch
 

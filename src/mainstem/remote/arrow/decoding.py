@@ -23,8 +23,8 @@ from mainstem.core.batch import HEADER_SIZE, BatchHeader, checksum_matches, read
 from mainstem.core.errors import CorruptBatch
 from mainstem.core.event import NO_TIMESTAMP
 from mainstem.core.record_parser import unpack, walk
-from mainstem.pipelines.format.record_starts import add_starts, damaged
-from mainstem.pipelines.format.schema import ARROW, HEADERS
+from mainstem.remote.arrow.record_starts import add_starts, damaged
+from mainstem.remote.arrow.schema import ARROW, HEADERS
 
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
