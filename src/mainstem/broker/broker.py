@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mainstem.broker.callbacks import Callback, make
 from mainstem.broker.clocks import Clocks
-from mainstem.broker.definitions import Definitions, HeadChanges
+from mainstem.broker.definitions import Definitions
 from mainstem.broker.delays.delays import DelayedEvent, Delays
 from mainstem.broker.duties import Duties
 from mainstem.broker.groups.classic.coordinator import ClassicGroups
@@ -114,7 +114,7 @@ class Broker:
         self._acked_events = AckedEvents(state, self.queues.registry, fold, self.trim)
         self._topic_changes.changed = self.queues.topic_changed
         self.delays = Delays(state)
-        self._atomic = AtomicPublish(state, self.queues, self.delays, self.definitions, self._open)
+        self._atomic = AtomicPublish(state, self.queues, self.delays, self._open)
         self.share = ShareGroups(state, self.queues, self.group_configs, limits.groups)
 
     def close(self) -> None:
@@ -188,15 +188,18 @@ class Broker:
         events: Sequence[Event],
         partition: int | None = None,
         held: HeldPublish | None = None,
+        *,
+        lazy: bool = False,
     ) -> Published | HeldPublish:
         """Publish without blocking; returns a HeldPublish if backpressure delays the producer.
 
         The caller then waits for its ``room``, until ``until_ms`` at most, and retries with it as
-        ``held``.
+        ``held``. ``lazy``: the publisher does not wait for durability, so the sync may be delayed;
+        see the log's ``append``.
         """
         opened = self._open(topic)
         batches = runs(opened.topic, events, partition, opened.turns, self._now_ms())
-        return self._append_within_limit(opened, batches, held)
+        return self._append_within_limit(opened, batches, held, lazy=lazy)
 
     def publish_all(
         self,
@@ -204,21 +207,16 @@ class Broker:
         settled: Sequence[QueueSettlements] = (),
         held: HeldPublish | None = None,
         delayed: Sequence[DelayedEvent] = (),
-        defined: HeadChanges | None = None,
     ) -> PublishedAll | HeldPublish:
-        """Append events to several topics, settle deliveries, and set definitions, all or nothing.
-
-        Never blocks.
+        """Append events to several topics and settle deliveries, all or nothing; never blocks.
 
         ``delayed``: events that are stored with the others, and published when they are due.
-        ``defined``: definitions that are stored with the events, such as a source's position.
 
         If a topic with backpressure is full, nothing is done and a HeldPublish is returned: wait
         for its ``room``, until ``until_ms`` at most, and retry with it as ``held``. Raises the
-        errors of ``try_publish``, ``queues.settle`` and ``definitions``, and StaleDelivery; then
-        nothing was done.
+        errors of ``try_publish`` and ``queues.settle``, and StaleDelivery; then nothing was done.
         """
-        return self._atomic.publish_all(entries, settled, held, delayed, defined)
+        return self._atomic.publish_all(entries, settled, held, delayed)
 
     def append_batch(
         self,
@@ -483,10 +481,13 @@ class Broker:
     def _at(self, topic: str, partition: int) -> PartitionId:
         return self._state.at(topic, partition)
 
-    def _append(self, opened: OpenTopic, batches: Sequence[PartitionBatch]) -> Published:
+    def _append(
+        self, opened: OpenTopic, batches: Sequence[PartitionBatch], *, lazy: bool = False
+    ) -> Published:
         partitions = opened.topic.partitions
+        chosen = [(partitions[run.partition], run.batch) for run in batches]
         try:
-            appended = self._log.append([(partitions[run.partition], run.batch) for run in batches])
+            appended = self._log.append(chosen, lazy=lazy)
         except UnknownPartition as error:
             raise self._gone(opened.topic.name, error) from None
         return Published(batches, appended.offsets, appended.durable)
@@ -498,10 +499,11 @@ class Broker:
         held: HeldPublish | None,
         *,
         last: bool = False,
+        lazy: bool = False,
     ) -> Published | HeldPublish:
         gate = opened.gate
         if gate is None:
-            return self._append(opened, batches)
+            return self._append(opened, batches, lazy=lazy)
         counts: dict[int, int] = {}
         for run in batches:
             counts[run.partition] = counts.get(run.partition, 0) + len(run.places)

@@ -285,6 +285,11 @@ class MemoryLog:
         self._now_ms = now_ms
         self._closed = False
 
+    @property
+    def written(self) -> "MemoryLog":
+        """The log itself, as an append is visible at once."""
+        return self
+
     def ensure(self, partition: PartitionId, topic: str, settings: TopicSettings) -> None:
         """Create a partition, or change its settings; ``topic``: the name to use in messages."""
         with self._lock:

@@ -70,7 +70,6 @@ from mainstem.broker.door.kafka_groups import (
 from mainstem.broker.door.publishing import (
     AppendedBatch,
     AppendOutcome,
-    HeadChanges,
     HeldPublish,
     Published,
     PublishedAll,
@@ -164,7 +163,6 @@ __all__ = [
     "GroupDescription",
     "GroupState",
     "Groups",
-    "HeadChanges",
     "HeadDefinitions",
     "Heartbeat",
     "HeartbeatResponse",

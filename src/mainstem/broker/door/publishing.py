@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from mainstem.broker.definitions import HeadChanges
 from mainstem.broker.delays.delays import DelayedEvent
 from mainstem.broker.publishing.atomic import PublishedAll, TopicEvents
 from mainstem.broker.publishing.batching import Published
@@ -17,7 +16,6 @@ __all__ = [
     "AppendOutcome",
     "AppendedBatch",
     "DelayedEvent",
-    "HeadChanges",
     "HeldPublish",
     "Published",
     "PublishedAll",
@@ -49,11 +47,14 @@ class Publishing(Protocol):
         events: Sequence[Event],
         partition: int | None = None,
         held: HeldPublish | None = None,
+        *,
+        lazy: bool = False,
     ) -> Published | HeldPublish:
         """Publish without blocking; returns a HeldPublish if backpressure delays the producer.
 
         The caller then waits for its ``room``, until ``until_ms`` at most, and retries with it as
-        ``held``.
+        ``held``. ``lazy``: the publisher does not wait for durability. The events then survive
+        kill -9 on return, and a power cut a little later.
         """
 
     def publish_all(
@@ -62,20 +63,15 @@ class Publishing(Protocol):
         settled: Sequence[QueueSettlements] = (),
         held: HeldPublish | None = None,
         delayed: Sequence[DelayedEvent] = (),
-        defined: HeadChanges | None = None,
     ) -> PublishedAll | HeldPublish:
-        """Append events to several topics, settle deliveries, and set definitions, all or nothing.
-
-        Never blocks.
+        """Append events to several topics and settle deliveries, all or nothing; never blocks.
 
         ``delayed``: events that are stored with the others, and published when they are due. They
-        are exempt from the backlog limits of their topics. ``defined``: definitions of a head that
-        are stored with the events, such as a source's position.
+        are exempt from the backlog limits of their topics.
 
         If a topic with backpressure is full, nothing is done and a HeldPublish is returned: wait
         for its ``room``, until ``until_ms`` at most, and retry with it as ``held``. Raises the
-        errors of ``try_publish``, ``queues.settle`` and ``definitions``, and StaleDelivery; then
-        nothing was done.
+        errors of ``try_publish`` and ``queues.settle``, and StaleDelivery; then nothing was done.
         """
 
     def append_batch(

@@ -15,7 +15,7 @@ from mainstem.heads.amqp091.adapter.publishing.publisher import Publisher
 from mainstem.heads.amqp091.adapter.service import Service
 from mainstem.heads.amqp091.codec import method_frame
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
-from mainstem.heads.amqp091.messages import Publish
+from mainstem.heads.amqp091.messages import SETTLE_BYTES, Publish
 from mainstem.heads.amqp091.methods import Bare, BasicPublish, Ids, Method
 from mainstem.heads.amqp091.session import RUN_BYTES, Login, ProtocolHeader, Request, Session
 from mainstem.heads.conversation import Answer, Later, Outbox, Piece
@@ -74,6 +74,9 @@ class AmqpConversation:
 
     def handle(self, frame: memoryview) -> Answer | Later:
         """Carry out the request in a frame."""
+        if len(frame) == SETTLE_BYTES and (run := self.handle_run(frame)) is not None:
+            # A single acknowledgement, which a client with a small prefetch limit sends.
+            return run[0]
         try:
             received = self.session.receive(frame)
             if received is not None:

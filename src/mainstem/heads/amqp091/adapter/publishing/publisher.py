@@ -352,7 +352,9 @@ class Publisher:
         delayed = _delayed(pending)
         if len(entries) == 1 and not delayed:
             topic, events, partition = entries[0]
-            published = door.try_publish(topic, events, partition, held)
+            # A queue delivers events before they are durable, and no client waits for these.
+            lazy = not any(each.waits for each in pending)
+            published = door.try_publish(topic, events, partition, held, lazy=lazy)
             if isinstance(published, HeldPublish):
                 return published
             found, all_runs = published.durable, [published]

@@ -1,1 +1,0 @@
-"""Webhooks: events delivered to URLs, and received at URLs, by HTTP POST."""
