@@ -168,7 +168,7 @@ class DiskLog:
                 elif settings.durability is Durability.FSYNC is not known.settings.durability:
                     self._sync_with_next_commit(known)
                 self._checkpoints.changed(known)
-            known.settings = settings
+            known.settings, known.upkept = settings, None
             self._partitions[partition] = known
 
     def _sync_with_next_commit(self, partition: DiskPartition) -> None:
@@ -324,7 +324,7 @@ class DiskLog:
             if isinstance(found, MemoryPartition):
                 found.thin(needed)
             else:
-                found.needed = needed
+                found.needed, found.upkept = needed, None
 
     def _cut_end(self, partition: PartitionId, end: int) -> None:
         while True:

@@ -79,6 +79,8 @@ class DiskPartition:
         """The encoded recovery point for the manifest; later changes are in the write-ahead log."""
         self.needed: Needed | None = None
         """The events to keep when upkeep thins the partition; None: all."""
+        self.upkept: int | None = None
+        """The tail at the last upkeep; None if that failed, or if settings have changed since."""
         self.watches = TailWatches()
         self.written_watches = TailWatches()
 

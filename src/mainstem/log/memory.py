@@ -51,6 +51,8 @@ class MemoryPartition:
         """The partition's name in messages."""
         self.settings = settings
         self.start = self.tail = self.end = start
+        self.upkept: int | None = None
+        """The tail at the last upkeep; None if there is to be another one in any case."""
         self.epoch = epoch
         self.size_bytes = 0
         self._batches: list[bytes] = []
