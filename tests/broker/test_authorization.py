@@ -8,12 +8,13 @@ import pytest
 from tests.broker.brokers import new_broker
 from tests.broker.groups.classic.consumers import JOIN
 
-from mainstem.auth import Action, Auth, Peer, Principal, Resource, ResourceKind, deny_all
+from mainstem.auth import CLUSTER, Action, Auth, Peer, Principal, Resource, ResourceKind, deny_all
 from mainstem.broker import authorization, door
 from mainstem.broker.broker import Broker
 from mainstem.broker.door import (
     DelayedEvent,
     Door,
+    HeadChanges,
     ProducerIdAndEpoch,
     QueueSettlements,
     TopicEvents,
@@ -135,6 +136,8 @@ def test_all_that_is_published_at_once_is_asked_for_before_any_of_it_is() -> Non
         seen(broker, Asked(Resource(ResourceKind.GROUP, "q"))).publish_all(
             entries, [QueueSettlements("a", "q", "ann", [])]
         )
+    with pytest.raises(Denied):
+        seen(broker, Asked(CLUSTER)).publish_all(entries, defined=HeadChanges("h", {}))
 
     assert broker.bounds("a", 0).end == 0
 

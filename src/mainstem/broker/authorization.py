@@ -173,7 +173,7 @@ def _topic_by_id(operation: Operation, check: Check) -> Operation:
 
 def _publish_all(operation: Operation, check: Check) -> Operation:
     entries, settled = _argument(operation, "entries"), _argument(operation, "settled")
-    delayed = _argument(operation, "delayed")
+    delayed, defined = _argument(operation, "delayed"), _argument(operation, "defined")
 
     def asking(*args: object, **named: object) -> object:
         for each in cast("Iterable[tuple[str, object]]", entries(args, named)):
@@ -181,6 +181,8 @@ def _publish_all(operation: Operation, check: Check) -> Operation:
         for later in cast("Iterable[DelayedEvent]", delayed(args, named) or ()):
             # The topics that a head's route leads to are known only when the event is due.
             check(WRITE, TOPIC, later.topic or DELAYED)
+        if defined(args, named) is not None:
+            check(ALTER, CLUSTER, "mainstem")
         _check_settled(settled(args, named), check)
         return operation(*args, **named)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mainstem.broker.callbacks import Callback, make
 from mainstem.broker.clocks import Clocks
-from mainstem.broker.definitions import Definitions
+from mainstem.broker.definitions import Definitions, HeadChanges
 from mainstem.broker.delays.delays import DelayedEvent, Delays
 from mainstem.broker.duties import Duties
 from mainstem.broker.groups.classic.coordinator import ClassicGroups
@@ -114,7 +114,7 @@ class Broker:
         self._acked_events = AckedEvents(state, self.queues.registry, fold, self.trim)
         self._topic_changes.changed = self.queues.topic_changed
         self.delays = Delays(state)
-        self._atomic = AtomicPublish(state, self.queues, self.delays, self._open)
+        self._atomic = AtomicPublish(state, self.queues, self.delays, self.definitions, self._open)
         self.share = ShareGroups(state, self.queues, self.group_configs, limits.groups)
 
     def close(self) -> None:
@@ -207,16 +207,21 @@ class Broker:
         settled: Sequence[QueueSettlements] = (),
         held: HeldPublish | None = None,
         delayed: Sequence[DelayedEvent] = (),
+        defined: HeadChanges | None = None,
     ) -> PublishedAll | HeldPublish:
-        """Append events to several topics and settle deliveries, all or nothing; never blocks.
+        """Append events to several topics, settle deliveries, and set definitions, all or nothing.
+
+        Never blocks.
 
         ``delayed``: events that are stored with the others, and published when they are due.
+        ``defined``: definitions that are stored with the events, such as a source's position.
 
         If a topic with backpressure is full, nothing is done and a HeldPublish is returned: wait
         for its ``room``, until ``until_ms`` at most, and retry with it as ``held``. Raises the
-        errors of ``try_publish`` and ``queues.settle``, and StaleDelivery; then nothing was done.
+        errors of ``try_publish``, ``queues.settle`` and ``definitions``, and StaleDelivery; then
+        nothing was done.
         """
-        return self._atomic.publish_all(entries, settled, held, delayed)
+        return self._atomic.publish_all(entries, settled, held, delayed, defined)
 
     def append_batch(
         self,

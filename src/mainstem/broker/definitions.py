@@ -6,7 +6,7 @@ bytes, whose format and version only that head knows. Changes are checked, appen
 at once; a caller waits for ``durable`` before it answers its peer.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from mainstem.broker.callbacks import Callback
 from mainstem.broker.journal import DEFINITIONS, Journal
 from mainstem.broker.state import State
 from mainstem.core.errors import InvalidSetting, MainstemError
-from mainstem.log.port import Durable
+from mainstem.log.port import Batches, Durable
 
 MAX_VALUE_BYTES = 256 * 1024
 MAX_NAME_LENGTH = 1_000
@@ -47,6 +47,13 @@ class DefinitionChange(NamedTuple):
 
     key: DefinitionKey
     value: Definition | None
+
+
+class HeadChanges(NamedTuple):
+    """New values of one head's definitions (None: delete), to be stored with published events."""
+
+    head: str
+    changes: Mapping[Name, bytes | None]
 
 
 class DefinitionFold:
@@ -145,12 +152,24 @@ class Definitions:
         with self._state.lock:
             decided = self.fold.change(head, changes)
             durable = self._journal.append(decided, self._now_ms())
-            for each in decided:
-                self.fold.apply(each)
+            self.apply(decided)
+        self.tell(decided, durable)
+        return durable
+
+    def batches(self, decided: Sequence[DefinitionChange]) -> Batches:
+        """Encode changes that the fold has decided, for the caller to append with other batches."""
+        return self._journal.batches(decided, self._now_ms())
+
+    def apply(self, decided: Sequence[DefinitionChange]) -> None:
+        """Apply changes that were just appended; under the lock under which they were decided."""
+        for each in decided:
+            self.fold.apply(each)
+
+    def tell(self, decided: Sequence[DefinitionChange], durable: Durable) -> None:
+        """Notify the watchers of applied changes; without the lock."""
         if decided:
             self._tell(each.key for each in decided)
             durable.then(self._check_kept)
-        return durable
 
     def watch(self, head: str, kind: str, changed: Changed) -> Callback:
         """Call ``changed`` with the key at each change of a kind; returns a function to cancel."""

@@ -10,6 +10,7 @@ from tests.faults.crash_states import crashes
 from tests.faults.simulated_disk import SimFiles, blank
 
 from mainstem.broker.broker import Broker
+from mainstem.broker.definitions import HeadChanges
 from mainstem.broker.publishing.atomic import PublishedAll, TopicEvents
 from mainstem.broker.publishing.overload import HeldPublish
 from mainstem.broker.queues.queues import QueueSettlements
@@ -17,6 +18,7 @@ from mainstem.broker.queues.records import Delivery, Outcome, Settlement
 from mainstem.core.errors import (
     EventTooLarge,
     InvalidEvent,
+    InvalidSetting,
     Overloaded,
     StaleDelivery,
     StorageFull,
@@ -330,6 +332,7 @@ def test_a_crash_leaves_all_of_it_or_nothing(durability: str) -> None:
     answer = desk.broker.publish_all(
         [TopicEvents("invoices", [Event(b"of a")]), TopicEvents("bills", [Event(b"for a")])],
         [settle(delivery)],
+        defined=HeadChanges("sources", {("position", "shop"): b"7"}),
     )
     assert isinstance(answer, PublishedAll)
     log.committer.commit()
@@ -343,9 +346,49 @@ def test_a_crash_leaves_all_of_it_or_nothing(durability: str) -> None:
             bool(values(read_all(again.broker, "invoices"))),
             bool(values(read_all(again.broker, "bills"))),
             not again.values(),
+            again.broker.definitions.open("sources").get("position", "shop") == b"7",
         ]
         assert len(set(found)) == 1, f"{crash.what} at {crash.at}: {found}"
         if crash.at >= done_at:
             assert found[0], f"{crash.what} at {crash.at}: lost"
         seen.add(found[0])
     assert seen == {False, True}
+
+
+def test_definitions_are_stored_with_the_events_or_not_at_all() -> None:
+    log = FullLog()
+    broker = new_broker(log)
+    for name in "ab":
+        broker.create_topic(name)
+    at = HeadChanges("sources", {("position", "shop"): b"7"})
+    later = HeadChanges("sources", {("position", "shop"): b"8"})
+    changed: list[str] = []
+    broker.definitions.open("sources").watch("position", changed.append)
+
+    done(broker.publish_all(TWO, defined=at))
+    log.is_full = True
+    with pytest.raises(StorageFull):
+        broker.publish_all(TWO, defined=later)
+    log.is_full = False
+    with pytest.raises(InvalidSetting):
+        broker.publish_all(TWO, defined=HeadChanges("sources", {("k", "x" * 2000): b""}))
+
+    for each in (broker, new_broker(log)):
+        assert each.definitions.open("sources").get("position", "shop") == b"7"
+        assert contents(each) == {"a": [b"1", b"2"], "b": [b"3"]}
+    assert changed == ["shop"]
+
+
+def test_definitions_wait_with_a_publish_that_backpressure_holds() -> None:
+    limit = TopicSettings(overload=Overload.BACKPRESSURE, max_backlog=1)
+    broker = two_topics(limit)
+    publish(broker, "b", b"0")
+    at = HeadChanges("sources", {("position", "shop"): b"7"})
+
+    held = broker.publish_all(TWO, defined=at)
+    assert isinstance(held, HeldPublish)
+    assert broker.definitions.open("sources").get("position", "shop") is None
+    broker.commit("readers", {("b", 0): 1})
+    done(broker.publish_all(TWO, held=held, defined=at))
+
+    assert broker.definitions.open("sources").get("position", "shop") == b"7"

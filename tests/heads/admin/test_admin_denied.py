@@ -17,7 +17,7 @@ from mainstem.auth import (
     deny_all,
 )
 from mainstem.core.errors import Failure, MainstemError, Unauthenticated
-from mainstem.heads.admin.problem import STATUSES
+from mainstem.heads.web.problem import STATUSES
 
 EVENTS = "/queues/events?topic=orders&queue=emails"
 

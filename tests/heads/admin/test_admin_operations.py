@@ -9,9 +9,9 @@ from tests.heads.admin.web import Page, get, pages_served
 
 from mainstem.auth import Action, Auth, Peer, Principal, Resource, deny_all
 from mainstem.core.errors import Failure
-from mainstem.heads.admin.problem import PROBLEM_TYPE, STATUSES
 from mainstem.heads.admin.session import MAX_BODY_BYTES
 from mainstem.heads.admin_operations import Administration, OperationFailed
+from mainstem.heads.web.problem import PROBLEM_TYPE, STATUSES
 
 JSON = {"Content-Type": "application/json"}
 OURS = JSON | {"X-Requested-By": "a test"}

@@ -225,3 +225,33 @@ def test_definitions_are_loaded_without_spark() -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert ran.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("p.apply_changes(p.events('o', schema='id int'), key='id', sink=T)", "is p.changes("),
+        ("p.apply_changes(C, key=(), sink=T)", "needs key=: the primary key"),
+        ("p.apply_changes(C, key='id', sink=T, scd=3)", "scd=3 is not supported"),
+        ("p.apply_changes(C, key='id', sink=p.parquet('t'))", "cannot delete rows"),
+        ("p.apply_changes(C, key='id', sink=p.delta('t', key='x'))", "the sink's key is x"),
+    ],
+)
+def test_wrong_arguments_of_apply_changes_are_refused(tmp_path: Path, text: str, told: str) -> None:
+    given = f"C = p.changes('shop.orders', schema='id int')\nT = p.delta('t')\nx = {text}"
+    assert told in refusal(tmp_path, given)
+
+
+def test_a_table_of_changes_has_the_key_of_its_sink(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        """
+        C = p.changes("shop.orders", schema="id int, name string")
+        now = p.apply_changes(C, key="id", sink=p.delta("t/now"))
+        history = p.apply_changes(C, key="id", sink=p.delta("t/history"), scd=2)
+        """,
+    )
+
+    found = {each.name: (each.sink.key, each.output) for each in p.load(file).tables}
+
+    assert found == {"now": (("id",), "update"), "history": (("id", "_position"), "update")}

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstem.pipelines.format.planning import Admission, Range, evenly, rows_between, split
+from mainstem.pipelines.format.planning import Admission, evenly, rows_between, split
 from mainstem.remote.admin import Place
+from mainstem.remote.arrow.range import Range
 
 NOW_MS = 1_700_000_000_000
 Backlog = dict[Place, list[int]]

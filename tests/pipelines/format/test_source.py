@@ -30,12 +30,12 @@ from mainstem.core.errors import (
 )
 from mainstem.pipelines.format.batch_reader import BatchReader
 from mainstem.pipelines.format.data_loss import DataLoss
-from mainstem.pipelines.format.librdkafka_reader import consume
 from mainstem.pipelines.format.offsets import Json
 from mainstem.pipelines.format.options import source_options
-from mainstem.pipelines.format.planning import Range
-from mainstem.pipelines.format.range_reader import fetch_range
 from mainstem.pipelines.format.stream_reader import StreamReader
+from mainstem.remote.arrow.librdkafka import consume
+from mainstem.remote.arrow.range import Range
+from mainstem.remote.arrow.ranges import fetch_range
 from mainstem.remote.cluster import Cluster
 
 Make = Callable[..., Topic]

@@ -70,6 +70,7 @@ from mainstem.broker.door.kafka_groups import (
 from mainstem.broker.door.publishing import (
     AppendedBatch,
     AppendOutcome,
+    HeadChanges,
     HeldPublish,
     Published,
     PublishedAll,
@@ -163,6 +164,7 @@ __all__ = [
     "GroupDescription",
     "GroupState",
     "Groups",
+    "HeadChanges",
     "HeadDefinitions",
     "Heartbeat",
     "HeartbeatResponse",

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from mainstem.broker.definitions import HeadChanges
 from mainstem.broker.delays.delays import DelayedEvent
 from mainstem.broker.publishing.atomic import PublishedAll, TopicEvents
 from mainstem.broker.publishing.batching import Published
@@ -16,6 +17,7 @@ __all__ = [
     "AppendOutcome",
     "AppendedBatch",
     "DelayedEvent",
+    "HeadChanges",
     "HeldPublish",
     "Published",
     "PublishedAll",
@@ -63,15 +65,20 @@ class Publishing(Protocol):
         settled: Sequence[QueueSettlements] = (),
         held: HeldPublish | None = None,
         delayed: Sequence[DelayedEvent] = (),
+        defined: HeadChanges | None = None,
     ) -> PublishedAll | HeldPublish:
-        """Append events to several topics and settle deliveries, all or nothing; never blocks.
+        """Append events to several topics, settle deliveries, and set definitions, all or nothing.
+
+        Never blocks.
 
         ``delayed``: events that are stored with the others, and published when they are due. They
-        are exempt from the backlog limits of their topics.
+        are exempt from the backlog limits of their topics. ``defined``: definitions of a head that
+        are stored with the events, such as a source's position.
 
         If a topic with backpressure is full, nothing is done and a HeldPublish is returned: wait
         for its ``room``, until ``until_ms`` at most, and retry with it as ``held``. Raises the
-        errors of ``try_publish`` and ``queues.settle``, and StaleDelivery; then nothing was done.
+        errors of ``try_publish``, ``queues.settle`` and ``definitions``, and StaleDelivery; then
+        nothing was done.
         """
 
     def append_batch(

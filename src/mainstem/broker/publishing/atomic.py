@@ -1,14 +1,15 @@
-"""Publishes to several topics and settles deliveries in one append: all or nothing.
+"""Publishes to several topics, settles deliveries, sets definitions in one append: all or nothing.
 
 How this works: everything is decided first. If a topic that limits its backlog has no room, the
-whole publish waits or is refused. Otherwise all events and settlements are one append of the log,
-which a crash keeps as a whole or not at all, and which becomes visible at once.
+whole publish waits or is refused. Otherwise all events, settlements and definitions are one append
+of the log, which a crash keeps as a whole or not at all, and which becomes visible at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import is_
 from typing import NamedTuple
 
+from mainstem.broker.definitions import Definitions, HeadChanges
 from mainstem.broker.delays.delays import DelayedEvent, Delays
 from mainstem.broker.publishing.batching import PartitionBatch, Published, runs
 from mainstem.broker.publishing.overload import Gate, HeldPublish
@@ -40,6 +41,15 @@ class PublishedAll(NamedTuple):
     durable: Durable
 
 
+class _Whole(NamedTuple):
+    """Everything that one append contains."""
+
+    parts: Sequence[_Part]
+    delayed: Sequence[DelayedEvent]
+    beside: Batches
+    defined: HeadChanges | None
+
+
 class _Built(NamedTuple):
     """Record batches that were built from ``events``, to be copied for equal events."""
 
@@ -51,8 +61,16 @@ class _Built(NamedTuple):
 class AtomicPublish:
     """Publishes to several topics and settles deliveries atomically; never blocks."""
 
-    def __init__(self, state: State, queues: Queues, delays: Delays, open_topic: Open) -> None:
+    def __init__(
+        self,
+        state: State,
+        queues: Queues,
+        delays: Delays,
+        definitions: Definitions,
+        open_topic: Open,
+    ) -> None:
         self._state = state
+        self._definitions = definitions
         self._delays = delays
         self._queues = queues
         self._open_topic = open_topic
@@ -64,6 +82,7 @@ class AtomicPublish:
         settled: Sequence[QueueSettlements],
         held: HeldPublish | None,
         delayed: Sequence[DelayedEvent],
+        defined: HeadChanges | None,
     ) -> PublishedAll | HeldPublish:
         """Append all events and settlements, or return a HeldPublish; raises with nothing done."""
         now_ms = self._now_ms()
@@ -79,28 +98,30 @@ class AtomicPublish:
             parts.append((opened, made))
 
         def append(beside: Batches) -> tuple[PublishedAll | HeldPublish, bool]:
-            return self._append(parts, delayed, beside, held)
+            return self._append(_Whole(parts, delayed, beside, defined), held)
 
         return self._queues.settle_with(settled, append) if settled else append(())[0]
 
     def _append(
         self,
-        parts: Sequence[_Part],
-        delayed: Sequence[DelayedEvent],
-        beside: Batches,
+        whole: "_Whole",
         held: HeldPublish | None,
     ) -> tuple[PublishedAll | HeldPublish, bool]:
+        parts, delayed, beside, defined = whole
         counts = _counts(parts)
-        if not counts:
+        if not counts and defined is None:
             return self._write(parts, delayed, beside), True
-        now_ms = self._now_ms()
+        now_ms, definitions = self._now_ms(), self._definitions
         with self._state.lock:
-            again = _admit(counts, now_ms, held)
+            again = _admit(counts, now_ms, held) if counts else None
             if again is not None:
                 return again, False
-            published = self._write(parts, delayed, beside)
+            decided = [] if defined is None else definitions.fold.change(*defined)
+            published = self._write(parts, delayed, [*beside, *definitions.batches(decided)])
+            definitions.apply(decided)
             for gate, by_partition in counts.items():
                 gate.shed(by_partition, now_ms)
+        definitions.tell(decided, published.durable)
         return published, True
 
     def _write(

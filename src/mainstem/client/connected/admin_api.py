@@ -13,8 +13,8 @@ from mainstem.client.queue_info import queue_info
 from mainstem.core.errors import Failure, InvalidSetting, Unreachable, Unsupported
 from mainstem.core.event import Event, Position
 from mainstem.heads.admin.adapter import MAX_EVENTS
-from mainstem.heads.admin.problem import PROBLEM_TYPE, Problem
 from mainstem.heads.admin_operations import OperationFailed
+from mainstem.heads.web.problem import PROBLEM_TYPE, Problem
 from mainstem.node.queue_peek import PeekedEvent
 from mainstem.remote.admin_address import AdminPort
 

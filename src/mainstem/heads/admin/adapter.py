@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from mainstem.auth import CLUSTER, Action, Auth, Peer, Resource, ResourceKind
 from mainstem.core.errors import MainstemError
 from mainstem.core.event import Position
-from mainstem.heads.admin.login import login
-from mainstem.heads.admin.problem import STATUSES
 from mainstem.heads.admin.query import BadRequest, check_run, fields_of
 from mainstem.heads.admin.session import JSON_TYPE, HttpAnswer
 from mainstem.heads.context import Operations
+from mainstem.heads.web.login import login
+from mainstem.heads.web.problem import STATUSES
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_EVENTS = 1_000

@@ -11,11 +11,11 @@ import msgspec
 
 from mainstem.auth import Auth, Peer
 from mainstem.core.errors import Failure, MainstemError
-from mainstem.heads.admin.login import login
-from mainstem.heads.admin.problem import PROBLEM_TYPE, STATUSES, problem
 from mainstem.heads.admin.query import BadRequest, check_run, fields_of
 from mainstem.heads.admin.session import JSON_TYPE, HttpAnswer, HttpRequest
 from mainstem.heads.admin_operations import Administration
+from mainstem.heads.web.login import login
+from mainstem.heads.web.problem import PROBLEM_TYPE, STATUSES, problem
 
 _logger = logging.getLogger("mainstem.heads.admin")
 

@@ -15,8 +15,8 @@ import h11
 import msgspec
 
 from mainstem.core.errors import Failure
-from mainstem.heads.admin.problem import PROBLEM_TYPE, problem
 from mainstem.heads.conversation import ProtocolError
+from mainstem.heads.web.problem import PROBLEM_TYPE, problem
 
 MAX_HEAD_BYTES = 16 * 1024
 PIECE_BYTES = 4096

@@ -7,8 +7,7 @@ earlier time. If it fires too early, it reads the deadline again, and waits for 
 import asyncio
 import time
 from collections.abc import Callable
-
-from mainstem.heads.conversation import TimedConversation
+from typing import Protocol
 
 
 def now_ms() -> int:
@@ -16,12 +15,19 @@ def now_ms() -> int:
     return int(time.monotonic() * 1000)
 
 
+class Timed(Protocol):
+    """What a timer is for: a conversation, or any other connection with a deadline."""
+
+    def deadline(self) -> int | None:
+        """Return when to call back (monotonic ms); None for never. It may change at any time."""
+
+
 class Timer:
     """Calls back when the deadline of a conversation has passed."""
 
     __slots__ = ("_call", "_conversation", "_fires_ms", "_handle", "_loop")
 
-    def __init__(self, conversation: TimedConversation, call: Callable[[int], None]) -> None:
+    def __init__(self, conversation: Timed, call: Callable[[int], None]) -> None:
         self._conversation = conversation
         self._call = call
         """Called with the time when the deadline has passed; it must call ``ask`` afterwards."""

@@ -25,13 +25,13 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from mainstem.core.errors import MainstemError
 from mainstem.pipelines.bad_events.audit import batch_entry
 from mainstem.pipelines.definitions.table import Table
-from mainstem.pipelines.format.planning import Range
 from mainstem.pipelines.planning.planner import Planner
 from mainstem.pipelines.sinks.port import Sink
 from mainstem.pipelines.sinks.topic import TopicSink
 from mainstem.pipelines.spark.error_messages import CRASHED, cause_of
 from mainstem.pipelines.spark.retry import is_transient, with_retries
 from mainstem.pipelines.state.table_state import StateDirectory
+from mainstem.remote.arrow.range import Range
 
 MOST_EVENTS = 100
 """Maximum number of skipped events per batch; if more events fail, the table stops."""

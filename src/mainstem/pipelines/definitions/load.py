@@ -193,7 +193,11 @@ def _check_source(source: Source, table_above: Table | None, where: str) -> None
         check_topic(source.name)
     except InvalidName as error:
         raise InvalidDefinition(f"{where}: {error}") from None
-    if source.format in ("json", "avro") and source.schema is None and not source.registry:
+    if (
+        source.format in ("json", "avro", "changes")
+        and source.schema is None
+        and not source.registry
+    ):
         raise InvalidDefinition(
             f"{where}: {source.name!r} is not an earlier table, so it is a topic, and "
             f"{source.format} needs a schema: DDL such as 'id string, at timestamp', a JSON "

@@ -19,14 +19,16 @@ from mainstem.pipelines.sinks.port import Sink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Format = Literal["json", "avro", "text", "raw"]
+Format = Literal["json", "avro", "text", "raw", "changes"]
+Decimals = Literal["precise", "string", "double"]
+"""How Debezium writes decimals (its ``decimal.handling.mode``)."""
 Epoch = Literal["seconds", "milliseconds", "microseconds"]
 Schema = str | Mapping[str, object]
 """A schema: DDL, ``"infer"``, the path of a JSON Schema or Avro schema file, or a document."""
 Query = Callable[..., "DataFrame"]
 
 INFER = "infer"
-FORMATS = ("json", "avro", "text", "raw")
+FORMATS = ("json", "avro", "text", "raw", "changes")
 EPOCHS = ("seconds", "milliseconds", "microseconds")
 
 
@@ -44,6 +46,8 @@ class Source(msgspec.Struct, frozen=True):
     """Whether rows have a column ``_event``: key, topic, partition, offset, timestamp, headers."""
     epoch: Epoch = "seconds"
     """The unit of numbers in JSON timestamp columns, counted since 1970."""
+    decimals: Decimals = "precise"
+    """How change events hold decimals, unless an event has its schema."""
 
 
 Sources = str | Source | Sequence[str | Source]
@@ -103,6 +107,25 @@ def events(
 ) -> Source:
     """Define one source of a table that has several."""
     return Source(topic, schema, format, watermark, registry, with_event, epoch)
+
+
+def changes(
+    topic: str,
+    *,
+    schema: Schema,
+    watermark: tuple[str, str] | None = None,
+    with_event: bool = False,
+    epoch: Epoch = "microseconds",
+    decimals: Decimals = "precise",
+) -> Source:
+    """Define a source of a database table's changes, in Debezium's envelope.
+
+    ``schema`` has the columns of the database table. The DataFrame has ``op``, ``before``,
+    ``after``, ``committed_at``, ``position``, ``transaction`` and ``unavailable``.
+    """
+    return Source(
+        topic, schema, "changes", watermark, with_event=with_event, epoch=epoch, decimals=decimals
+    )
 
 
 def table(

@@ -9,9 +9,10 @@ from mainstem.pipelines.format.data_loss import Losses
 from mainstem.pipelines.format.filters import PushedFilters
 from mainstem.pipelines.format.offsets import Offsets
 from mainstem.pipelines.format.options import SourceOptions
-from mainstem.pipelines.format.planning import Range, split
+from mainstem.pipelines.format.planning import split
 from mainstem.pipelines.format.tasks import Task, read_task
 from mainstem.pipelines.format.topic_metadata import TopicMetadata
+from mainstem.remote.arrow.range import Range
 
 
 class BatchReader(DataSourceReader):

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from mainstem.pipelines.format.planning import Range
+from mainstem.remote.arrow.range import Range
 
 _FIRST, _LAST = 0, 2**63 - 1
 

@@ -10,9 +10,8 @@ never gets ahead, as only events before the first one of a later timestamp are r
 
 from collections.abc import Callable, Iterable, Mapping
 
-import msgspec
-
 from mainstem.remote.admin import Place
+from mainstem.remote.arrow.range import Range
 
 Positions = Mapping[Place, int]
 AtTime = Callable[[int], Positions]
@@ -20,15 +19,6 @@ AtTime = Callable[[int], Positions]
 
 _FULL_ENOUGH, _AIM = 0.8, 0.92
 _FIRST_STEP_MS = 1000
-
-
-class Range(msgspec.Struct, frozen=True):
-    """A range of offsets in one partition, read by one task: from ``start`` to before ``end``."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
 
 
 class Admission:

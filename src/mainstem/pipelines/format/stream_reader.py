@@ -26,10 +26,11 @@ from mainstem.core.errors import MainstemError
 from mainstem.pipelines.format.data_loss import Losses
 from mainstem.pipelines.format.offsets import Json, Offsets, from_json
 from mainstem.pipelines.format.options import SourceOptions
-from mainstem.pipelines.format.planning import Admission, Positions, Range, evenly, split
+from mainstem.pipelines.format.planning import Admission, Positions, evenly, split
 from mainstem.pipelines.format.tasks import End, Task, read_task
 from mainstem.pipelines.format.topic_metadata import TOPICS_KEPT_S, TopicMetadata
 from mainstem.remote.admin import Bounds, Described, Place
+from mainstem.remote.arrow.range import Range
 from mainstem.remote.consumer_groups import ConsumerGroups
 
 _log = logging.getLogger("mainstem.spark")

@@ -12,10 +12,10 @@ from pyspark.sql.datasource import InputPartition
 from mainstem.core.errors import OffsetOutOfRange
 from mainstem.pipelines.format.data_loss import DataLoss
 from mainstem.pipelines.format.options import SourceOptions
-from mainstem.pipelines.format.planning import Range
-from mainstem.pipelines.format.range_reader import read_range
-from mainstem.pipelines.format.schema import ARROW
 from mainstem.remote.admin import Admin
+from mainstem.remote.arrow.range import Range
+from mainstem.remote.arrow.ranges import read_range
+from mainstem.remote.arrow.schema import ARROW
 
 _log = logging.getLogger("mainstem.spark")
 

@@ -8,6 +8,7 @@ from mainstem.pipelines.definitions.fingerprint import fingerprint, incompatible
 from mainstem.pipelines.definitions.table import Pipeline, Table
 from mainstem.pipelines.errors import InvalidDefinition
 from mainstem.pipelines.planning.offline import OfflinePlanner, SchemaNotInferred
+from mainstem.pipelines.planning.planner import stored_columns
 from mainstem.pipelines.spark.error_messages import cause_of
 from mainstem.pipelines.state.table_state import StateDirectory
 
@@ -34,7 +35,7 @@ def check_table(
     plain = TableCheck(table.name, table.sink.place, table.output)
     try:
         frame = OfflinePlanner(spark, pipeline).stream(table, state_dir)
-        columns = frame.schema.simpleString()[7:-1]
+        columns = stored_columns(frame.schema).simpleString()[7:-1]
         if not frame.isStreaming:
             raise InvalidDefinition(f"table {table.name!r} reads no stream, only snapshots")
         found = fingerprint(table, frame)

@@ -11,10 +11,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.sql.types import StringType, StructField, StructType
 
-from mainstem.pipelines.definitions.table import INFER, Source
+from mainstem.pipelines.definitions.table import INFER, Epoch, Source
 from mainstem.pipelines.errors import InvalidDefinition
 from mainstem.pipelines.format.tasks import END_PARTITION
 from mainstem.pipelines.planning.avro_values import avro_columns, avro_schema, decoder
+from mainstem.pipelines.planning.change_values import ChangeReader, change_columns
 from mainstem.pipelines.planning.json_values import (
     ReadValue,
     converted,
@@ -37,10 +38,16 @@ _RAW = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampT
 def decoded(raw: DataFrame, source: Source) -> DataFrame:
     """Return rows of the source's schema, with the additional columns ``__bad`` and ``__event``."""
     assert source.schema != INFER
+    if source.format == "changes":
+        # A tombstone tells compaction that a row is gone; the delete before it is the change.
+        is_end = F.col("partition") == END_PARTITION
+        raw = raw.where(F.col("value").isNotNull() | is_end)
     event = raw.select(F.struct(*_RAW).alias(EVENT))
     match source.format:
         case "json":
             rows = _from_json(event, source)
+        case "changes":
+            rows = _from_changes(event, source)
         case "avro":
             rows = _from_avro(event, source)
         case "text":
@@ -100,21 +107,47 @@ def failing_at_bad(rows: DataFrame) -> DataFrame:
 
 def _from_json(event: DataFrame, source: Source) -> DataFrame:
     assert source.schema is not None
-    columns = json_columns(source, source.schema)
-    read = event.select(F.expr(f"string({EVENT}.value)").alias("__text"), EVENT)
-    read = read.select("__text", parsed(F.col("__text"), columns).alias("__parsed"), EVENT)
+    text = event.select(F.expr(f"string({EVENT}.value)").alias("__text"), EVENT)
+    return _from_text(text, json_columns(source, source.schema), source.epoch)
+
+
+def _from_changes(event: DataFrame, source: Source) -> DataFrame:
+    assert source.schema is not None
+    row = json_columns(source, source.schema)
+    reader = ChangeReader(row, source.epoch, source.decimals)
+    kind = StructType([StructField("text", StringType()), StructField("problem", StringType())])
+    # A lambda has no type hints; Spark would try to interpret those of ``read``.
+    read = F.udf(lambda value, offset: reader.read(value, offset), kind)  # noqa: PLW0108
+    change = read(F.col(f"{EVENT}.value"), F.col(f"{EVENT}.offset"))
+    texts = event.select(change.alias("__change"), EVENT)
+    texts = texts.select(
+        F.col("__change.text").alias("__text"),
+        F.col("__change.problem").alias("__problem"),
+        EVENT,
+    )
+    columns = change_columns(row)
+    rows = _from_text(texts, columns, source.epoch)
+    return rows.select(
+        *columns.fieldNames(), F.coalesce(F.col("__problem"), F.col(BAD)).alias(BAD), EVENT
+    )
+
+
+def _from_text(texts: DataFrame, columns: StructType, epoch: Epoch) -> DataFrame:
+    """Parse the column ``__text`` as JSON; other columns are kept."""
+    kept = [F.col(name) for name in texts.columns if name != "__text"]
+    read = texts.select("__text", parsed(F.col("__text"), columns).alias("__parsed"), *kept)
     text, whole = F.col("__text"), F.col("__parsed")
     value, unread = value_of(whole), parse_problem(whole, text, columns)
     # In a projection of its own, as the reasons need the converted values, too.
     fields = {f"__{number}": each for number, each in enumerate(columns)}
     read = read.select(
         *(
-            converted(value.getField(each.name), each.dataType, source.epoch).alias(name)
+            converted(value.getField(each.name), each.dataType, epoch).alias(name)
             for name, each in fields.items()
         ),
         "__text",
         "__parsed",
-        EVENT,
+        *kept,
     )
     bad = (
         F.when(text.isNull(), "no value")
@@ -123,11 +156,11 @@ def _from_json(event: DataFrame, source: Source) -> DataFrame:
     )
     for name, each in fields.items():
         pair = ReadValue(value.getField(each.name), F.col(name))
-        for wrong in value_problems(pair, each.dataType, source.epoch, each.name):
+        for wrong in value_problems(pair, each.dataType, epoch, each.name):
             bad = bad.when(wrong.condition, wrong.reason)
     bad = _missing(bad, columns, value, "")
     return read.select(
-        *(F.col(name).alias(each.name) for name, each in fields.items()), bad.alias(BAD), EVENT
+        *(F.col(name).alias(each.name) for name, each in fields.items()), bad.alias(BAD), *kept
     )
 
 

@@ -22,12 +22,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
 
 from mainstem.core.errors import MainstemError
 from mainstem.pipelines.definitions.table import INFER, Pipeline, Source, Table
 from mainstem.pipelines.errors import InvalidDefinition
 from mainstem.pipelines.format.options import source_options
-from mainstem.pipelines.format.planning import Range
 from mainstem.pipelines.format.source import MainstemSource
 from mainstem.pipelines.format.stream_reader import StreamReader
 from mainstem.pipelines.planning.decoding import (
@@ -41,10 +41,12 @@ from mainstem.pipelines.planning.decoding import (
 )
 from mainstem.pipelines.planning.schemas import SAMPLE_EVENTS, inferred
 from mainstem.pipelines.planning.table_source import TableSource, appended_rows, snapshot
+from mainstem.pipelines.sinks.port import DELETED
 from mainstem.pipelines.spark.error_messages import cause_of, save_traceback
 from mainstem.pipelines.spark.progress import Offsets, topic_offsets
 from mainstem.pipelines.spark.retry import with_retries
 from mainstem.pipelines.state.table_state import StateDirectory
+from mainstem.remote.arrow.range import Range
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -107,7 +109,7 @@ class Planner:
 
     def _check_sink(self, table: Table, result: DataFrame, where: str) -> None:
         try:
-            table.sink.check(result.schema)
+            table.sink.check(stored_columns(result.schema))
         except MainstemError:
             raise
         except Exception as error:
@@ -303,6 +305,11 @@ def _figures(rows: DataFrame, source: Source, *, bad: bool) -> list[Column]:
         *wrong,
         F.min(F.when(good & ~is_end, F.unix_millis(at))).alias("earliest_ms"),
     ]
+
+
+def stored_columns(columns: StructType) -> StructType:
+    """Return the columns that a sink stores: all but the one that marks rows to be deleted."""
+    return StructType([each for each in columns if each.name != DELETED])
 
 
 def group_of(pipeline: Pipeline, table: Table, into: str | None) -> str:

@@ -38,7 +38,6 @@ from mainstem.pipelines.definitions.fingerprint import (
 )
 from mainstem.pipelines.definitions.table import Pipeline, Table
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed, RunRefused
-from mainstem.pipelines.format.planning import Range
 from mainstem.pipelines.planning.planner import Bounds, Planner, group_of
 from mainstem.pipelines.running.batch_writer import STOPPED, BatchWriter
 from mainstem.pipelines.spark.connect import Write, remote_writer
@@ -47,6 +46,7 @@ from mainstem.pipelines.spark.progress import Batch, batch_of
 from mainstem.pipelines.spark.retry import is_transient, with_retries
 from mainstem.pipelines.state.table_state import Failure, StateDirectory, TableStatus
 from mainstem.remote.admin import Admin
+from mainstem.remote.arrow.range import Range
 from mainstem.remote.cluster import Cluster
 from mainstem.remote.consumer_groups import ConsumerGroups
 

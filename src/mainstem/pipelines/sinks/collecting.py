@@ -3,6 +3,8 @@
 The source's read limits bound a batch, so that it fits into memory.
 """
 
+from typing import NamedTuple
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -10,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
+from mainstem.pipelines.sinks.port import DELETED
 
 
 def collected(rows: DataFrame, key: tuple[str, ...] = (), latest: tuple[str, ...] = ()) -> pa.Table:
@@ -29,6 +32,21 @@ def collected(rows: DataFrame, key: tuple[str, ...] = (), latest: tuple[str, ...
     if key and data.num_rows:
         _check_keys(data, key)
     return data
+
+
+class KeyedRows(NamedTuple):
+    """The rows of a batch for a sink with a key: those to be stored, and those to be deleted."""
+
+    stored: pa.Table
+    deleted: pa.Table
+
+
+def split(data: pa.Table) -> KeyedRows:
+    """Divide collected rows by their column ``DELETED``, which is removed."""
+    if DELETED not in data.column_names:
+        return KeyedRows(data, data.slice(0, 0))
+    gone, rows = data.column(DELETED), data.drop_columns([DELETED])
+    return KeyedRows(rows.filter(pc.invert(gone)), rows.filter(gone))
 
 
 def _check_keys(data: pa.Table, key: tuple[str, ...]) -> None:

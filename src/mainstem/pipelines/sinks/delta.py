@@ -8,7 +8,7 @@ import msgspec
 
 from mainstem.pipelines.errors import InvalidDefinition
 from mainstem.pipelines.sinks.directories import adopt, is_local
-from mainstem.pipelines.sinks.port import Mark, Sink
+from mainstem.pipelines.sinks.port import DELETED, Mark, Sink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,9 +91,15 @@ class DeltaSink(msgspec.Struct, frozen=True):
             target_alias="o",
             commit_properties=commit,
         )
-        merging.when_matched_update_all(
-            predicate=_greater(newer, both) if newer else None
-        ).when_not_matched_insert_all().execute()
+        deletes = DELETED in data.column_names
+        if deletes:
+            merging = merging.when_matched_delete(predicate=f"n.{DELETED}")
+        stored = {f"`{name}`": f"n.`{name}`" for name in data.column_names if name != DELETED}
+        merging.when_matched_update(
+            stored, predicate=_greater(newer, both) if newer else None
+        ).when_not_matched_insert(
+            stored, predicate=f"NOT n.{DELETED}" if deletes else None
+        ).execute()
 
     def read(self) -> "pa.Table | None":
         """Return all rows of the newest version."""

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+DELETED = "__deleted"
+"""Column of rows that ``apply_changes`` makes: whether the row of this key is to be deleted. It is
+not stored; sinks with a key know it.
+"""
+
+
 class Mark(msgspec.Struct, frozen=True):
     """Identifies a batch: table, checkpoint and batch number."""
 
@@ -35,13 +41,17 @@ class Sink(Protocol):
         """The location of the rows, for messages."""
 
     def check(self, columns: "StructType") -> None:
-        """Raise InvalidDefinition if the sink cannot store rows with these columns."""
+        """Raise InvalidDefinition if the sink cannot store rows with these columns.
+
+        ``DELETED`` is not among them.
+        """
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Commit the rows and the mark together, or nothing.
 
         Returns False without reading the rows if the mark is already committed. Otherwise it reads
-        all of them, because reading them creates the state that Spark keeps between batches.
+        all of them, because reading them creates the state that Spark keeps between batches. Where
+        the column ``DELETED`` is true, the row with that key is deleted.
         """
 
     def read(self) -> "pa.Table | None":

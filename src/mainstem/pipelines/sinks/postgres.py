@@ -70,7 +70,7 @@ class PostgresSink(msgspec.Struct, frozen=True):
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Commit the rows and the mark in one transaction."""
-        from mainstem.pipelines.sinks.collecting import collected  # noqa: PLC0415
+        from mainstem.pipelines.sinks.collecting import collected, split  # noqa: PLC0415
 
         with self._opened() as base:
             if _is_written(base, mark):
@@ -85,12 +85,15 @@ class PostgresSink(msgspec.Struct, frozen=True):
             base.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (mark.pipeline,))
             if _is_written(base, mark):
                 return True
-            statements = Statements(self.table, tuple(data.column_names), self.key, self.latest)
+            found = split(data)
+            names = tuple(found.stored.column_names)
+            statements = Statements(self.table, names, self.key, self.latest)
             with base.cursor() as cursor:
-                cursor.executemany(
-                    statements.insert("%s").encode(),
-                    [[_value(value) for value in row.values()] for row in data.to_pylist()],
-                )
+                cursor.executemany(statements.insert("%s").encode(), _values(found.stored))
+                if found.deleted.num_rows:
+                    cursor.executemany(
+                        statements.delete("%s").encode(), _values(found.deleted.select(self.key))
+                    )
             base.execute(
                 "INSERT INTO _mainstem_batches VALUES (%s, %s) "
                 "ON CONFLICT (pipeline) DO UPDATE SET batch = excluded.batch",
@@ -151,6 +154,10 @@ def _is_written(base: "psycopg.Connection", mark: Mark) -> bool:
 
 def _type(kind: "DataType") -> str:
     return _TYPES.get(kind.typeName(), "jsonb")
+
+
+def _values(rows: "pa.Table") -> list[list[object]]:
+    return [[_value(value) for value in row.values()] for row in rows.to_pylist()]
 
 
 def _value(value: object) -> object:

@@ -1,6 +1,7 @@
 """Rows in a SQLite table; the mark is a row of the same transaction."""
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,7 +70,7 @@ class SqliteSink(msgspec.Struct, frozen=True):
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Commit the rows and the mark in one transaction."""
-        from mainstem.pipelines.sinks.collecting import collected  # noqa: PLC0415
+        from mainstem.pipelines.sinks.collecting import collected, split  # noqa: PLC0415
 
         with closing(self._opened()) as base:
             if _is_written(base, mark):
@@ -82,11 +83,12 @@ class SqliteSink(msgspec.Struct, frozen=True):
             base.execute("BEGIN IMMEDIATE")
             if _is_written(base, mark):
                 return True
-            statements = Statements(self.table, tuple(data.column_names), self.key, self.latest)
-            base.executemany(
-                statements.insert("?"),
-                ([_value(value) for value in row.values()] for row in data.to_pylist()),
-            )
+            found = split(data)
+            names = tuple(found.stored.column_names)
+            statements = Statements(self.table, names, self.key, self.latest)
+            base.executemany(statements.insert("?"), _values(found.stored))
+            if found.deleted.num_rows:
+                base.executemany(statements.delete("?"), _values(found.deleted.select(self.key)))
             base.execute(
                 "INSERT INTO _mainstem_batches VALUES (?, ?) "
                 "ON CONFLICT (pipeline) DO UPDATE SET batch = excluded.batch",
@@ -140,6 +142,10 @@ def _is_written(base: sqlite3.Connection, mark: Mark) -> bool:
 
 def _rename(old: str, new: str) -> str:
     return f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}"
+
+
+def _values(rows: "pa.Table") -> Iterator[list[object]]:
+    return ([_value(value) for value in row.values()] for row in rows.to_pylist())
 
 
 def _value(value: object) -> object:

@@ -45,6 +45,11 @@ class Statements(msgspec.Struct, frozen=True):
         old = ", ".join(f"{quoted(self.table)}.{quoted(name)}" for name in self.latest)
         return f"{text} WHERE ({new}) > ({old})"
 
+    def delete(self, placeholder: str) -> str:
+        """Return the statement that deletes the row with a key."""
+        wanted = " AND ".join(f"{quoted(name)} = {placeholder}" for name in self.key)
+        return f"DELETE FROM {quoted(self.table)} WHERE {wanted}"
+
 
 def quoted(name: str) -> str:
     """Return an identifier in quotes, with any content escaped."""

@@ -7,7 +7,7 @@ import msgspec
 from mainstem.core.errors import InvalidName
 from mainstem.core.names import check_topic
 from mainstem.pipelines.errors import InvalidDefinition, RunRefused
-from mainstem.pipelines.sinks.port import Mark, Sink
+from mainstem.pipelines.sinks.port import DELETED, Mark, Sink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,12 @@ class TopicSink(msgspec.Struct, frozen=True):
 
         if "value" in rows.columns and set(rows.columns) <= set(EVENT):
             return rows
-        value = F.to_json(F.struct(*(F.col(f"`{name}`") for name in rows.columns))).alias("value")
+        stored = [F.col(f"`{name}`") for name in rows.columns if name != DELETED]
+        value = F.to_json(F.struct(*stored))
+        if DELETED in rows.columns:
+            # A tombstone, so that compaction removes the row.
+            value = F.when(~F.col(DELETED), value)
+        value = value.alias("value")
         if not self.key:
             return rows.select(value)
         parts = [F.col(f"`{name}`") for name in self.key]

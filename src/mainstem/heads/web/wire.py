@@ -1,0 +1,61 @@
+"""A transport as uvicorn's protocols see it: counts bytes, and closes without losing answers."""
+
+import asyncio
+from typing import Protocol
+
+from mainstem.heads.transport.traffic import Traffic
+
+
+class Ends(Protocol):
+    """The connection that a transport belongs to."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing more is sent."""
+
+    def end(self) -> None:
+        """Close once everything was sent, and the peer has read it or had time to."""
+
+    def upgrade(self, protocol: asyncio.Protocol) -> None:
+        """Give what the peer sends to another protocol, as it asked for."""
+
+
+class Wire(asyncio.Transport):
+    """Passes on to a real transport; its connection decides about closing and upgrades."""
+
+    def __init__(self, transport: asyncio.Transport, owner: Ends, traffic: Traffic) -> None:
+        super().__init__()
+        self._transport, self._owner, self._traffic = transport, owner, traffic
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send data, unless the connection is ending."""
+        if not self.is_closing():
+            self._traffic.bytes_out += len(data)
+            self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        """Tell whether nothing more is sent."""
+        return self._owner.is_ending or self._transport.is_closing()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._owner.end()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Upgrade the connection to another protocol."""
+        assert isinstance(protocol, asyncio.Protocol)
+        self._owner.upgrade(protocol)
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        """Return what the real transport knows."""
+        return self._transport.get_extra_info(name, default)
+
+    def pause_reading(self) -> None:
+        """Stop reading from the peer."""
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read from the peer again."""
+        if not self._transport.is_closing():
+            self._transport.resume_reading()

@@ -1,0 +1,1 @@
+"""Webhooks: events delivered to URLs, and received at URLs, by HTTP POST."""

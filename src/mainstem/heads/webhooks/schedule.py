@@ -1,0 +1,90 @@
+"""What follows from the answer of a receiver: delivered, retried later, given up, or disabled."""
+
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.heads.webhooks.endpoints import DAY, Endpoint
+
+GONE = 410
+MAX_RETRY_AFTER_MS = 7 * DAY
+_HOLDS = (429, 503)
+"""A receiver that says Retry-After with one of these means all requests, not only this one."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """How a request ended: a status, or an error without one."""
+
+    status: int | None = None
+    error: str = ""
+    retry_after_ms: int | None = None
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the receiver has accepted the events: a status of 200 to 299."""
+        return self.status is not None and 200 <= self.status <= 299
+
+    @property
+    def hold_ms(self) -> int:
+        """How long the receiver wants no request at all."""
+        return (self.retry_after_ms or 0) if self.status in _HOLDS else 0
+
+    @property
+    def text(self) -> str:
+        """The status or error in words."""
+        return self.error or f"status {self.status}"
+
+
+class Verdict(StrEnum):
+    """What becomes of an event after an attempt."""
+
+    DELIVERED = "delivered"
+    RETRY = "retry"
+    DEAD = "dead"
+    """The schedule is at its end: the event becomes a dead letter."""
+    GONE = "gone"
+    """The receiver wants nothing any more: the event stays in the queue of a disabled endpoint."""
+
+
+class Decision(NamedTuple):
+    """A verdict; for a retry, also the delay."""
+
+    verdict: Verdict
+    delay_ms: int = 0
+
+
+def decide(
+    endpoint: Endpoint, answer: Answer, attempt: int, chance: Callable[[], float]
+) -> Decision:
+    """Decide on an event after its ``attempt``-th attempt, counted from 1.
+
+    ``chance``: returns a random number from 0 to 1, for the jitter.
+    """
+    if answer.is_success:
+        return Decision(Verdict.DELIVERED)
+    if answer.status == GONE:
+        return Decision(Verdict.GONE)
+    if attempt > len(endpoint.retries_ms):
+        return Decision(Verdict.DEAD)
+    delay_ms = endpoint.retries_ms[attempt - 1]
+    # Only longer, never earlier than the schedule or the receiver says.
+    delay_ms = max(delay_ms, answer.retry_after_ms or 0)
+    return Decision(Verdict.RETRY, delay_ms + int(delay_ms * endpoint.jitter * chance()))
+
+
+def retry_after_ms(header: str | None, now_ms: int) -> int | None:
+    """Return the delay that a Retry-After header says, as seconds or a date; None if it is neither.
+
+    A longer one than a week counts as a week.
+    """
+    text = (header or "").strip()
+    if text.isascii() and text.isdigit():
+        return min(int(text[:12]) * 1000, MAX_RETRY_AFTER_MS)
+    try:
+        due_ms = int(parsedate_to_datetime(text).timestamp() * 1000)
+    except (ValueError, OverflowError, IndexError, TypeError):
+        return None
+    return min(max(0, due_ms - now_ms), MAX_RETRY_AFTER_MS)

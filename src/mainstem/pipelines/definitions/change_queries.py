@@ -1,0 +1,135 @@
+"""The queries of ``apply_changes``: from the changes of a table to its rows, or to their history.
+
+How this works: changes are grouped by key. Spark's state holds for each key the newest change
+(``mirror``) or all changes (``history``), by their position in the database's log. So it does not
+matter in which order changes come, or how often, and a deleted row stays deleted when an older
+change comes late. The state grows with the number of keys, or of changes. Rows with ``DELETED`` are
+those that the sink deletes.
+"""
+
+from typing import cast
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+from pyspark.sql.types import StructType
+
+from mainstem.pipelines.definitions.apply_changes import POSITION
+from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.sinks.port import DELETED
+
+_TRUNCATED = (
+    "the database table was truncated at %s; the rows that this deleted are not in the topic. "
+    "Delete rows by DELETE, or rebuild this table from a new snapshot: let the connector write one "
+    "to a new topic, and name that as source"
+)
+
+
+def mirror(changes: DataFrame, key: tuple[str, ...], latest: str) -> DataFrame:
+    """Return the rows as they are now."""
+    versions = _versions(changes, latest)
+    columns = _row_columns(versions)
+    row, order = F.col("row"), F.col("order")
+    newest = versions.groupBy(*(row.getField(each).alias(each) for each in key)).agg(
+        F.max_by(DELETED, order).alias(DELETED),
+        *(
+            # A change of other columns may not have logged this one.
+            F.max_by(
+                F.struct(row.getField(each).alias("value")),
+                F.when(~_is_unavailable(F.col("unavailable"), each), order),
+            ).alias(each)
+            for each in columns
+            if each not in key
+        ),
+    )
+    return newest.select(
+        *(
+            F.col(each) if each in key else F.col(each).getField("value").alias(each)
+            for each in columns
+        ),
+        DELETED,
+    )
+
+
+def history(changes: DataFrame, key: tuple[str, ...], latest: str) -> DataFrame:
+    """Return all versions of the rows, each with the time in which it was valid."""
+    versions = _versions(changes, latest)
+    columns = _row_columns(versions)
+    version = F.struct(
+        "order", "position", "committed_at", DELETED, "unavailable", "is_read", "row"
+    )
+    row = F.col("row")
+    grouped = versions.groupBy(*(row.getField(each).alias(each) for each in key)).agg(
+        F.array_sort(F.collect_set(version)).alias("all")
+    )
+    complete = F.transform("all", lambda each, at: _completed(each, at, columns))
+    marked = F.transform("all", lambda each, at: F.struct(each.alias("it"), _again(each, at)))
+    kept = F.filter("marked", lambda each: ~each.getField("again"))
+    found = (
+        grouped.select(complete.alias("all"))
+        .select(marked.alias("marked"))
+        .select(F.explode("marked").alias("each"), kept.alias("kept"))
+        .select("each.it.*", "each.again", F.col("kept"))
+    )
+    later = F.filter("kept", lambda each: each.getField("it").getField("order") > F.col("order"))
+    return found.select(
+        *(row.getField(each).alias(each) for each in columns),
+        F.col("committed_at").alias("valid_from"),
+        F.get(later, F.lit(0)).getField("it").getField("committed_at").alias("valid_to"),
+        F.col("position").alias(POSITION),
+        (F.col(DELETED) | F.col("again")).alias(DELETED),
+    )
+
+
+def _versions(changes: DataFrame, latest: str) -> DataFrame:
+    """Return for each change the version of the row that it made or deleted."""
+    is_delete = F.col("op") == "delete"
+    row = F.when(is_delete, F.col("before")).otherwise(F.col("after"))
+    named = cast("StructType", changes.schema["after"].dataType).fieldNames()
+    if latest not in changes.columns and latest not in named:
+        raise InvalidDefinition(
+            f"latest={latest!r} is no column of the changes ({', '.join(changes.columns)}) nor of "
+            f"their rows ({', '.join(named)})"
+        )
+    order = F.col(latest) if latest in changes.columns else row.getField(latest)
+    truncated = F.raise_error(F.format_string(_TRUNCATED, "position")).cast("boolean")
+    return changes.select(
+        row.alias("row"),
+        F.when(F.col("op") == "truncate", truncated).otherwise(is_delete).alias(DELETED),
+        (F.col("op") == "read").alias("is_read"),
+        order.alias("order"),
+        "position",
+        "committed_at",
+        "unavailable",
+    )
+
+
+def _row_columns(versions: DataFrame) -> list[str]:
+    return cast("StructType", versions.schema["row"].dataType).fieldNames()
+
+
+def _is_unavailable(unavailable: Column, column: str) -> Column:
+    return F.coalesce(F.array_contains(unavailable, column), F.lit(False))
+
+
+def _completed(version: Column, at: Column, columns: list[str]) -> Column:
+    """Return a version with the values that its change did not log, from those before it."""
+
+    def known(column: str) -> Column:
+        logged = F.filter(
+            F.slice("all", F.lit(1), at + 1),
+            lambda each: ~_is_unavailable(each.getField("unavailable"), column),
+        )
+        return F.try_element_at(logged, F.lit(-1)).getField("row").getField(column)
+
+    whole = F.struct(*(known(each).alias(each) for each in columns))
+    row = F.when(version.getField("unavailable").isNull(), version.getField("row")).otherwise(whole)
+    return version.withField("row", row)
+
+
+def _again(version: Column, at: Column) -> Column:
+    """Tell whether a snapshot has read a row that is as the version before it."""
+    before = F.get("all", at - 1)
+    same = before.getField("row").eqNullSafe(version.getField("row"))
+    return (version.getField("is_read") & same & ~before.getField(DELETED) & (at > 0)).alias(
+        "again"
+    )

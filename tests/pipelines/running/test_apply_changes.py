@@ -1,0 +1,147 @@
+"""A table made from a database table's changes equals it, in whatever order changes come."""
+
+import random
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.in_process_server import serving
+from tests.pipelines.postgresql import postgresql
+from tests.pipelines.running.database_changes import SCHEMA, ChangingTable
+from tests.pipelines.sample_events import bounded, forget_last_commit
+
+import mainstem
+from mainstem import pipelines as p
+from mainstem.pipelines.errors import PipelineFailed
+
+SHOP = f"""
+    from mainstem import pipelines as p
+
+    CHANGES = p.changes("shop.orders", schema="{SCHEMA}")
+    now = p.apply_changes(CHANGES, key="id", sink=p.delta("t/now"))
+    rows = p.apply_changes(CHANGES, key="id", sink=p.sqlite("t/base.db", "orders"))
+    mirror = p.apply_changes(CHANGES, key="id", sink=p.postgres("DSN", "orders"))
+    history = p.apply_changes(CHANGES, key="id", sink=p.delta("t/history"), scd=2)
+"""
+Publish = Callable[[list[mainstem.Event]], None]
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    with postgresql() as address:
+        yield address
+
+
+@pytest.fixture
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.chdir(tmp_path)
+    with serving(None) as at, mainstem.connect(at) as stem:
+        stem.topics.create("shop.orders", partitions=2)
+        yield at
+
+
+@pytest.fixture
+def publish(address: str) -> Publish:
+    def send(events: list[mainstem.Event]) -> None:
+        with mainstem.connect(address) as stem:
+            stem.publish_many("shop.orders", events)
+
+    return send
+
+
+def shop(dsn: str, text: str = SHOP) -> p.Pipeline:
+    Path("shop.py").write_text(dedent(text).replace("DSN", dsn))
+    return p.load(Path("shop.py"))
+
+
+def sink_rows(pipeline: p.Pipeline, table: str) -> list[dict[str, object]]:
+    rows = next(each for each in pipeline.tables if each.name == table).sink.read()
+    assert rows is not None
+    found: list[dict[str, object]] = rows.to_pylist()
+    return found
+
+
+def by_id(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    return sorted(rows, key=lambda each: int(str(each["id"])))
+
+
+def text(rows: list[dict[str, object]]) -> list[list[str]]:
+    """Return rows as SQLite has them: decimals, times and dates as text."""
+    return [
+        [str(value).removesuffix("+00:00").removesuffix(".000000") for value in row.values()]
+        for row in rows
+    ]
+
+
+def check_equal(pipeline: p.Pipeline, table: ChangingTable) -> None:
+    wanted = by_id(list(table.rows.values()))
+    assert by_id(sink_rows(pipeline, "now")) == wanted
+    assert by_id(sink_rows(pipeline, "mirror")) == wanted
+    assert text(by_id(sink_rows(pipeline, "rows"))) == text(wanted)
+    versions = {
+        (number, each.valid_from_us, each.valid_to_us, each.row)
+        for number, known in table.versions.items()
+        for each in known
+    }
+    assert {history_row(each) for each in sink_rows(pipeline, "history")} == versions
+
+
+def history_row(row: dict[str, object]) -> tuple[object, ...]:
+    begun, ended = row.pop("valid_from"), row.pop("valid_to")
+    del row["_position"]
+    return row["id"], micros(begun), micros(ended), tuple(row.items())
+
+
+def micros(moment: object) -> int | None:
+    if moment is None:
+        return None
+    assert isinstance(moment, datetime)
+    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
+
+
+def test_tables_equal_the_database_though_changes_come_late_and_twice(
+    spark: SparkSession, address: str, publish: Publish, database: str
+) -> None:
+    chance, table = random.Random(5), ChangingTable(5)
+    pipeline = shop(database)
+    table.change(60)
+    publish(table.events)
+    bounded(spark, pipeline, address)
+    check_equal(pipeline, table)
+
+    sent = len(table.events)
+    table.change(120)
+    table.read_again(min(table.rows))
+    late = table.events[sent:] + chance.sample(table.events, 40)
+    chance.shuffle(late)
+    publish(late)
+    found = bounded(spark, pipeline, address, max_rows=70)
+
+    check_equal(pipeline, table)
+    assert all(each.bad == 0 for each in found.values())
+    # A batch that Spark repeats after a crash changes nothing.
+    for name in found:
+        forget_last_commit(Path("state/shop") / name / "checkpoint")
+    bounded(spark, pipeline, address)
+    check_equal(pipeline, table)
+
+
+def test_a_truncated_table_stops_the_copies(
+    spark: SparkSession, address: str, publish: Publish
+) -> None:
+    pipeline = shop(
+        "",
+        f"""
+        from mainstem import pipelines as p
+
+        CHANGES = p.changes("shop.orders", schema="{SCHEMA}")
+        now = p.apply_changes(CHANGES, key="id", sink=p.delta("t/now"))
+    """,
+    )
+    publish([mainstem.Event(b'{"op": "t", "before": null, "after": null, "source": {"lsn": 7}}')])
+
+    with pytest.raises(PipelineFailed, match=r"the database table was truncated at 0+7;"):
+        bounded(spark, pipeline, address)
