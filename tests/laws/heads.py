@@ -4,12 +4,14 @@ A new head adds one entry to ``SPOKEN``, by its name. A field of a law that does
 out, and ``not_applicable`` says why; a test compares both.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 import h11
+import msgspec
 from hypothesis import strategies as st
 from tests.heads.amqp091.raw_peers import frames_in
 from tests.heads.amqp091.talking import HANDSHAKE, publish_frames
@@ -31,12 +33,15 @@ from mainstem.heads.amqp091.errors import ReplyCode
 from mainstem.heads.amqp091.methods import METHODS, Bare, Method
 from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.heads.head import Head, HeadSettings, RunningHead
+from mainstem.heads.http.formats.event_json import event_json, read_event
+from mainstem.heads.http.settings import HttpSettings
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.heads.statsd.codec import Metric, parse_packet
 from mainstem.heads.statsd.metrics import LOST, SAMPLES
 from mainstem.heads.statsd.settings import StatsdSettings
 from mainstem.heads.stomp.codec import Frame, FrameScanner, Version, encode
 from mainstem.heads.stomp.settings import StompSettings
+from mainstem.heads.web.limits import WebLimits
 from mainstem.kafka_protocol.api import Api
 from mainstem.kafka_protocol.client_codec import decode_response
 from mainstem.kafka_protocol.error_codes import Code
@@ -472,11 +477,66 @@ _ADMIN = Spoken(
 )
 
 
+# HTTP
+
+
+def _http_request(first: str, *headers: str, body: bytes = b"") -> bytes:
+    length = [f"Content-Length: {len(body)}"] if body else []
+    lines = [f"{first} HTTP/1.1", "Host: localhost", *length, *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def _http_there_and_back_of_event(message: Event) -> Event:
+    found, partition = read_event(event_json(message))
+    assert partition == message.partition
+    offset = msgspec.json.decode(event_json(message))["offset"]
+    # Only the client's own programs know their topic.
+    return msgspec.structs.replace(found, partition=partition, offset=offset)
+
+
+_EVENTS = f"/topics/{TOPIC}/events"
+_PUBLISH_JSON = _http_request(f"POST {_EVENTS}", "Content-Type: application/json", body=b'{"id":1}')
+_HTTP = Spoken(
+    settings=HttpSettings(),
+    stream=_PUBLISH_JSON
+    + _http_request(f"POST {_EVENTS}", "Content-Type: application/x-ndjson", body=b"1\n2\n")
+    + _http_request(f"GET {_EVENTS}?from=1"),
+    answers=lambda heard: re.sub(rb"(?i)\r\ndate: [^\r]*", b"", heard),
+    ask=_PUBLISH_JSON,
+    told=_http_status,
+    done=200,
+    denied=403,
+    unauthenticated=401,
+    publishes=True,
+    messages=st.builds(
+        Event,
+        st.none() | st.binary(max_size=50) | _TEXT.map(str.encode) | st.just(b'{"a":[1,null]}'),
+        st.none() | st.binary(max_size=20),
+        st.dictionaries(_TEXT, st.none() | st.binary(max_size=20), max_size=4).map(
+            lambda named: tuple(named.items())
+        ),
+        st.integers(0, 2**62),
+        partition=st.integers(0, 100),
+        offset=st.integers(0, 2**62),
+    ),
+    there_and_back=_http_there_and_back_of_event,
+    limit=WebLimits().max_head_bytes,
+    claims=_http_claims,
+    login=_PUBLISH_JSON.replace(b"\r\n\r\n", b"\r\nAuthorization: Basic YW5uOm5v\r\n\r\n", 1),
+    wait=_http_request(f"GET {_EVENTS}?wait_s=300"),
+    unread=_http_request(f"GET {_EVENTS}") * 400,
+    not_applicable={
+        Law.SETTLING: "deliveries belong to no connection: locks that expire give them back",
+    },
+)
+
+
 SPOKEN: dict[str, Spoken] = {
     "kafka": _KAFKA,
     "stomp": _STOMP,
     "amqp": _AMQP,
     "statsd": _STATSD,
+    "http": _HTTP,
     "admin": _ADMIN,
 }
 

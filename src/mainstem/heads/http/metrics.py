@@ -1,0 +1,22 @@
+"""The metrics of the HTTP head."""
+
+from collections.abc import Iterator
+
+from mainstem.heads.metric import Metric, Sample, counter
+
+PUBLISHED = counter("mainstem_http_published_events_total", "Events published by HTTP clients.")
+READ = counter("mainstem_http_read_events_total", "Events sent to HTTP clients.")
+
+METRICS = (PUBLISHED, READ)
+
+
+class Counts:
+    """Counters since the head started."""
+
+    def __init__(self) -> None:
+        self.published = self.read = 0
+
+    def samples(self) -> Iterator[tuple[Metric, Sample]]:
+        """Yield the metrics with their values; may be called from any thread."""
+        yield PUBLISHED, ((), self.published)
+        yield READ, ((), self.read)
