@@ -15,6 +15,7 @@ from mainstem.node.server import Running
 
 CONFIG = Config().listening(amqp="127.0.0.1:0")
 SENT = 20
+HEADERS = [("content-type", b"text/plain"), ("colour", "grün".encode())]
 QUEUE = "published.by.amqp"
 
 
@@ -52,8 +53,9 @@ def test_rows_that_spark_writes_to_a_queue_are_messages_for_amqp(
         channel.queue_declare(QUEUE, durable=True)
         inbox = Inbox(channel, QUEUE)
         address = str(running.kafka)
-        rows = [(str(n), {"content-type": "text/plain", "colour": "grün"}) for n in range(SENT)]
-        frame = spark.createDataFrame(rows, "value string, headers map<string,string>").coalesce(1)
+        rows = [(str(n), HEADERS) for n in range(SENT)]
+        schema = "value string, headers array<struct<key: string, value: binary>>"
+        frame = spark.createDataFrame(rows, schema).coalesce(1)
         frame.write.format("mainstem").option("address", address).mode("append").save(QUEUE)
         messages = inbox.take(SENT)
         by_kafka = seen_by_kafka(address, QUEUE, SENT)
