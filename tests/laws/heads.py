@@ -425,6 +425,11 @@ def _http_status(heard: bytes, _: RunningHead) -> object:
     return int(heard.split(b" ", 2)[1]) if heard else None
 
 
+def _http_answers(heard: bytes) -> bytes:
+    """Leave out when they were made."""
+    return re.sub(rb"(?i)\r\ndate: [^\r]*", b"", heard)
+
+
 def _http_there_and_back(message: dict[str, str]) -> dict[str, str]:
     return fields_of(QueryParams(urlencode(message)).multi_items())
 
@@ -437,6 +442,7 @@ def _http_claims(size: int) -> bytes:
 _ADMIN = Spoken(
     settings=next(it.settings for it in HEADS if it.name == "admin"),
     stream=_get("/livez", "Accept: */*"),
+    answers=_http_answers,
     ask=_get("/connections"),
     told=_http_status,
     done=200,
@@ -480,7 +486,7 @@ _HTTP = Spoken(
     stream=_PUBLISH_JSON
     + _http_request(f"POST {_EVENTS}", "Content-Type: application/x-ndjson", body=b"1\n2\n")
     + _http_request(f"GET {_EVENTS}?from=1"),
-    answers=lambda heard: re.sub(rb"(?i)\r\ndate: [^\r]*", b"", heard),
+    answers=_http_answers,
     ask=_PUBLISH_JSON,
     told=_http_status,
     done=200,
