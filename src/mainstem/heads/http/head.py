@@ -22,7 +22,10 @@ async def start(
     allowed = _named(settings.origins) - {"none"}
     origins = Origins(hosts=LOCAL | _named(settings.hosts), allowed=allowed)
     limits = WebLimits(
-        max_connections=settings.max_connections, max_body_bytes=settings.max_body_bytes
+        max_connections=settings.max_connections,
+        max_body_bytes=settings.max_body_bytes,
+        # A client whose stream was ended is told so, should it read on.
+        stalled_s=2 * settings.slow_client_s,
     )
     app = with_cors(app_of(service), origins)
     return serve_app(context, app, listener, limits, origins, samples=service.counts.samples)

@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-Endpoint = Callable[[Service, "Request"], Awaitable["Response"]]
+    from mainstem.heads.http.adapter.event_stream import EventStream
+
+Endpoint = Callable[[Service, "Request"], Awaitable["Response | EventStream"]]
 
 
 def app_of(service: Service) -> Router:
     """Return the ASGI app of the HTTP head."""
 
     def route(path: str, method: str, endpoint: Endpoint) -> Route:
-        async def answer(request: "Request") -> "Response":
+        async def answer(request: "Request") -> "Response | EventStream":
             return await endpoint(service, request)
 
         return Route(path, answer, methods=[method])

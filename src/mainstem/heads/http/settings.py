@@ -19,6 +19,17 @@ class HttpSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_field
     max_wait_s: Annotated[
         int, Meta(ge=0, le=3_600, description="Longest time that a request may wait for events.")
     ] = 300
+    heartbeat_s: Annotated[
+        float,
+        Meta(gt=0, description="Seconds after which a stream without events sends a heartbeat."),
+    ] = 15.0
+    slow_client_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds after which a stream that its client does not read is ended.",
+        ),
+    ] = 30.0
     max_connections: MaxConnections = 10_000
     origins: Annotated[
         str,

@@ -4,25 +4,22 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
 from starlette.responses import Response
 
-from mainstem.broker.door import Door
-from mainstem.core.errors import InvalidSetting, UnknownPartition
 from mainstem.core.event import Event
+from mainstem.heads.http.adapter.event_stream import MEDIA_TYPE, EventStream, stream
 from mainstem.heads.http.adapter.reader import TopicReader
-from mainstem.heads.http.adapter.service import Service, topic_of
+from mainstem.heads.http.adapter.selection import Selection, selection
+from mainstem.heads.http.adapter.service import Service
 from mainstem.heads.http.adapter.waits import Wait, waiting
-from mainstem.heads.http.filters import Matches, matching
 from mainstem.heads.http.formats.bodies import JSON, NDJSON, media_type
 from mainstem.heads.http.formats.event_json import event_json
-from mainstem.heads.http.positions import EARLIEST, LATEST, starts, written
+from mainstem.heads.http.positions import EARLIEST, LATEST, written
 from mainstem.heads.web.problem import Refused
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-DEFAULT_LIMIT = 100
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 """Maximum keys and values of one answer; it has at least one event, whatever its size."""
 MAX_LOOK_S = 0.2
@@ -31,63 +28,13 @@ NEXT = "mainstem-next"
 """The header that holds the position behind the events of an answer."""
 
 
-class Selection(msgspec.Struct, frozen=True):
-    """Which events a request asks for."""
-
-    topic: str
-    starts: dict[int, int]
-    ends: dict[int, int] | None
-    matches: Matches | None
-    limit: int
-    wait_ms: int
-
-
-def number(request: "Request", name: str, default: int, most: int, least: int = 0) -> int:
-    """Return a number from the query; raises InvalidSetting."""
-    said = request.query_params.get(name)
-    if said is None:
-        return default
-    if said.isascii() and said.isdigit() and len(said) < 20 and least <= int(said) <= most:
-        return int(said)
-    raise InvalidSetting(f"{name} must be a number from {least} to {most}, not {said!r:.50}")
-
-
-def partitions_of(door: Door, topic: str, request: "Request") -> list[int]:
-    """Return the partitions that a request asks for: all unless it names some."""
-    count = len(door.topic(topic).partitions)
-    said = request.query_params.getlist("partition")
-    if not said:
-        return list(range(count))
-    chosen: dict[int, None] = {}
-    for each in said:
-        if not (each.isascii() and each.isdigit() and len(each) < 10):
-            raise InvalidSetting(f"partition {each!r:.50} is not a number")
-        if int(each) >= count:
-            raise UnknownPartition(topic, int(each), count)
-        chosen[int(each)] = None
-    return list(chosen)
-
-
-def selection(service: Service, door: Door, request: "Request", default: str) -> Selection:
-    """Return which events a request asks for; ``default``: where to start if it does not say."""
-    topic = topic_of(request)
-    partitions = partitions_of(door, topic, request)
-    query = request.query_params
-    until = query.get("to")
-    return Selection(
-        topic,
-        starts(door, topic, query.get("from", default), partitions),
-        None if until is None else starts(door, topic, until, partitions),
-        matching(query.get("key"), query.getlist("filter")),
-        number(request, "limit", DEFAULT_LIMIT, service.settings.max_events, 1),
-        number(request, "wait_s", 0, service.settings.max_wait_s) * 1000,
-    )
-
-
-async def read(service: Service, request: "Request") -> Response:
+async def read(service: Service, request: "Request") -> Response | EventStream:
     """Answer with the events that a request asks for, and the position behind them."""
-    shown = form(request.headers.get("accept", ""))
+    accept = request.headers.get("accept", "")
     door = service.door(request.scope)
+    if MEDIA_TYPE in accept:
+        return stream(service, door, request)
+    shown = form(accept)
     wants_to_wait = "wait_s" in request.query_params
     asked = selection(service, door, request, LATEST if wants_to_wait else EARLIEST)
     reader = TopicReader(door, asked.topic, asked.starts, asked.ends)

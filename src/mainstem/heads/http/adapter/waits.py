@@ -79,6 +79,10 @@ class Wait:
         await self._woken.wait()
         self._woken.clear()
 
+    def wake(self) -> None:
+        """End ``next``."""
+        self._woken.set()
+
     def end(self) -> None:
         """Wait no more, and cancel all watches."""
         self._parked.end()
