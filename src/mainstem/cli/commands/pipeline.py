@@ -288,6 +288,9 @@ def _summary(found: dict[str, TableStatus]) -> None:
                 f"({status.dropped_rows} rows dropped), so a stream, a batch and a replay may "
                 "give different tables"
             )
+        for expected, count in status.expectations.items():
+            if count:
+                say(f"table {name}: {count} events did not fulfil {expected!r}")
         if status.bad:
             say(f"table {name}: {status.bad} bad events, written to the dead letters")
     if chosen(None) == "table":
