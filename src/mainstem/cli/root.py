@@ -37,6 +37,7 @@ COMMANDS = {
         "mainstem.cli.commands.dead:dead",
         "List dead letters, publish them again, or delete them.",
     ),
+    "sql": ("mainstem.cli.commands.sql:sql", "Ask about the events of topics in SQL."),
     "pipeline": (
         "mainstem.cli.commands.pipeline:pipeline",
         "Run data pipelines on Spark, show their state.",
