@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
@@ -15,6 +16,7 @@ from tests.heads.kafka.share_member import ACCEPT, REJECT, RELEASE, Sharer, conf
 from tests.in_process_server import server
 
 from mainstem.broker.door import DelayedEvent
+from mainstem.connectors.settings import ConnectorSettings
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Overload, TopicSettings
 from mainstem.heads import HEADS
@@ -253,6 +255,7 @@ def test_every_metric_is_shown_by_a_server_in_use_with_the_kind_that_is_declared
     tmp_path: Path,
 ) -> None:
     everywhere = Config().listening(**{head.name: "127.0.0.1:0" for head in HEADS})
+    define_connector(tmp_path)
     with server(tmp_path, config=everywhere) as running:
         use(running)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -262,6 +265,15 @@ def test_every_metric_is_shown_by_a_server_in_use_with_the_kind_that_is_declared
         found = {family.name: family.type for family in metrics_of(running).families.values()}
 
     assert found == {each.name.removesuffix("_total"): each.kind for each in METRICS}
+
+
+def define_connector(directory: Path) -> None:
+    """Leave a connector behind, whose database is away."""
+    node = open_node(directory, Config())
+    settings = ConnectorSettings(name="shop", url="postgres://127.0.0.1:1/shop")
+    value = msgspec.json.encode(settings)
+    node.broker.definitions.open("connectors").set("config", "shop", value).wait()
+    node.close()
 
 
 def use(running: Running) -> None:

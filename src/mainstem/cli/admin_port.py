@@ -18,13 +18,16 @@ from mainstem.remote.cluster import Cluster
 
 T = TypeVar("T")
 _TIMEOUT_S = 5.0
+AMQP = "mainstem serve --amqp 127.0.0.1:5672"
 
 
 class ServerAdmin:
     """Calls admin operations of a server; converts their errors to those of the command line."""
 
-    def __init__(self, at: str | None) -> None:
-        self._address = _address_of(target_of(at))
+    def __init__(self, at: str | None, *, needs: str = AMQP) -> None:
+        """``needs``: how to start a server that has the operations, for messages."""
+        self._needs = needs
+        self._address = _address_of(target_of(at), needs)
         self._port = _port_of(self._address)
 
     def read(self, operation: str, fields: Mapping[str, str], kind: type[T]) -> T:
@@ -46,13 +49,13 @@ class ServerAdmin:
             return NotFound(str(error))
         if error.failure == Failure.UNSUPPORTED:
             return Refused(
-                f"the server at {self._address} does not serve AMQP, or is an older one: start it "
-                "with --amqp 127.0.0.1:5672"
+                f"the server at {self._address} cannot do this, or is an older one: start "
+                f"{self._needs}"
             )
         return error
 
 
-def _address_of(target: str) -> str:
+def _address_of(target: str, needs: str) -> str:
     """Return the server's address: the target, or that of the server that holds the directory."""
     if is_address(target):
         return target
@@ -60,10 +63,7 @@ def _address_of(target: str) -> str:
         raise NotFound(nothing_at(target))
     holder = holder_of(Path(target))
     if holder is None or holder.listens is None:
-        raise Refused(
-            f"no server runs on {target}, and exchanges are shown and bound by a server: start "
-            "mainstem serve --amqp 127.0.0.1:5672"
-        )
+        raise Refused(f"no server runs on {target}, and this needs one: start {needs}")
     return holder.listens
 
 

@@ -4,6 +4,7 @@ import msgspec
 
 from mainstem.core.event import Position
 from mainstem.heads.head import RunningHead
+from mainstem.node.connector_operations import NodeConnectors
 from mainstem.node.health import Health
 from mainstem.node.node import Node
 from mainstem.node.queue_peek import QueuePeek
@@ -29,6 +30,15 @@ class AdminQueries:
     @node.setter
     def node(self, node: Node) -> None:
         self._scrape.node = self._queue_peek.node = node
+
+    @property
+    def connectors(self) -> NodeConnectors | None:
+        """The connectors; None until the log is open."""
+        return self._scrape.connectors
+
+    @connectors.setter
+    def connectors(self, connectors: NodeConnectors) -> None:
+        self._scrape.connectors = connectors
 
     def metrics(self) -> str:
         """Return all metrics in Prometheus text format."""

@@ -20,6 +20,7 @@ from mainstem.broker.groups.limits import GroupLimits
 from mainstem.broker.producers.producers import ProducerLimits
 from mainstem.broker.topics.catalog import TopicLimits
 from mainstem.broker.transactions.completion import TransactionLimits
+from mainstem.connectors.limits import ConnectorLimits
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.topic_settings import Durability
 from mainstem.heads import HEADS
@@ -86,6 +87,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int,
         Meta(ge=1024, description="Bytes that topics with durability memory may hold together."),
     ] = 1024 * 1024 * 1024
+    connectors: ConnectorLimits = ConnectorLimits()
     heads: dict[str, HeadSettings] = msgspec.field(
         default_factory=lambda: {head.name: head.settings for head in HEADS}
     )

@@ -109,6 +109,25 @@ DELAYED_DROPPED = counter(
     "mainstem_delayed_dropped_events_total",
     "Delayed events that were dropped when due: their topic is deleted, or refuses them.",
 )
+CONNECTOR_STATE = gauge(
+    "mainstem_connector_state",
+    "1 while a connector works, 0 if it is paused, -0.5 while its database is away, -1 if it has "
+    "stopped: mainstem connector show says why.",
+    "connector",
+)
+CONNECTOR_EVENTS = counter(
+    "mainstem_connector_events_total", "Events that a connector has published.", "connector"
+)
+CONNECTOR_LAG_BYTES = gauge(
+    "mainstem_connector_lag_bytes",
+    "Bytes of its log that the database keeps for a connector; an alarm before its disk is full.",
+    "connector",
+)
+CONNECTOR_COMMIT_AGE = gauge(
+    "mainstem_connector_last_commit_age_seconds",
+    "Time since the commit of the last transaction that a connector has received.",
+    "connector",
+)
 LEFT_OUT = gauge(
     "mainstem_metrics_left_out",
     "Topics, groups and queues that are left out of these metrics because there are too many.",

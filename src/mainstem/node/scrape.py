@@ -22,6 +22,7 @@ from mainstem.heads.admin.codec import encode, encode_histogram
 from mainstem.heads.head import RunningHead
 from mainstem.heads.metric import Metric, Sample
 from mainstem.node import metrics
+from mainstem.node.connector_operations import NodeConnectors
 from mainstem.node.node import Node
 
 MAX_PARTITIONS = 10_000
@@ -64,6 +65,7 @@ class Scrape:
         """Timestamps of the events at the groups' committed offsets, cached until these move."""
         self.heads: dict[str, RunningHead] = {}
         self.node: Node | None = None
+        self.connectors: NodeConnectors | None = None
 
     def text(self) -> str:
         """Return all metrics as text; for one thread at a time."""
@@ -79,6 +81,9 @@ class Scrape:
             self._add_groups(found, node)
             self._add_queues(found, node.broker)
             _add_delayed(found, node.broker)
+        if self.connectors is not None:
+            for metric, sample in self.connectors.samples():
+                found[metric].append(sample)
         _add_process(found)
         parts = [encode(metric, samples) for metric, samples in found.items()]
         if node is not None and node.commits is not None:

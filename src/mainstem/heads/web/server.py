@@ -113,7 +113,6 @@ def serve_app(
     websockets: bool = False,
     samples: Callable[[], Iterable[tuple[Metric, Sample]]] = no_samples,
     tls: "ssl.SSLContext | None" = None,
-    traffic: Traffic | None = None,
 ) -> WebServer:
     """Serve an ASGI app on a bound socket until the returned head is closed."""
     config = Config(
@@ -131,7 +130,7 @@ def serve_app(
         timeout_keep_alive=cast(int, limits.idle_s),
     )
     config.load()
-    shared = Shared(config, limits, origins or Origins(), context.auth, traffic or Traffic())
+    shared = Shared(config, limits, origins or Origins(), context.auth, Traffic())
 
     def connect() -> "HttpConnection | _Refusal":
         # ``shared.open`` lacks those whose connection_made was not called yet.

@@ -1,0 +1,252 @@
+"""``mainstem connector``: databases whose changes become events."""
+
+from collections.abc import Mapping
+
+import click
+import msgspec
+
+from mainstem.cli.admin_port import ServerAdmin
+from mainstem.cli.connection import at_option
+from mainstem.cli.help import Group
+from mainstem.cli.table_output import Format, cell, chosen, format_option, print_json, print_rows
+from mainstem.connectors.settings import ConnectorSettings, Decimals, SnapshotMode
+from mainstem.connectors.settings import Format as EventFormat
+from mainstem.core.errors import InvalidSetting
+from mainstem.node.connector_operations import (
+    ADD,
+    LIST,
+    PAUSE,
+    REMOVE,
+    RESTART,
+    RESUME,
+    SHOW,
+    SNAPSHOT,
+    AddConnector,
+    Added,
+    ConnectorInfo,
+    ConnectorName,
+    Done,
+    RemoveConnector,
+    RestartConnector,
+    SnapshotTables,
+)
+
+_NEEDS = "mainstem serve"
+
+
+@click.group(
+    cls=Group,
+    epilog="""
+    mainstem connector add shop postgres://app@db.internal/shop --tables public.orders
+    mainstem connector ls
+    mainstem sub shop.public.orders
+    """,
+)
+def connector() -> None:
+    """Capture the changes of databases as events, one topic for each table.
+
+    Connectors run in a server; the commands call its admin port. docs/guides/cdc.md says what each
+    database needs, and what the events look like.
+    """
+
+
+def _words(text: str | None) -> tuple[str, ...]:
+    return tuple(each.strip() for each in (text or "").split(",") if each.strip())
+
+
+@connector.command(
+    epilog="""
+    mainstem connector add shop postgres://app@db.internal/shop --tables public.orders
+    mainstem connector add shop postgres://app@db/shop --tables 'public.*' --exclude public.log
+    mainstem connector add shop postgres://app@db/shop --mask-columns public.users.email \\
+        --password-env MAINSTEM_SECRET_SHOP
+    """,
+)
+@click.argument("name")
+@click.argument("url")
+@click.option("--tables", metavar="LIST", help="schema.table, by commas; * and ? match.")
+@click.option("--exclude", metavar="LIST", help="Tables to leave out of those.")
+@click.option("--exclude-columns", metavar="LIST", help="schema.table.column to leave out.")
+@click.option("--mask-columns", metavar="LIST", help="Columns published as asterisks.")
+@click.option("--password-env", metavar="NAME", help="The server's MAINSTEM_SECRET_… variable.")
+@click.option("--password-file", metavar="FILE", help="A file in connectors.secrets_dir.")
+@click.option(
+    "--events",
+    "event_format",
+    type=click.Choice([each.value for each in EventFormat]),
+    default=EventFormat.JSON.value,
+    show_default=True,
+    help="Debezium's envelope, that with its schema, or only rows.",
+)
+@click.option(
+    "--decimals",
+    type=click.Choice([each.value for each in Decimals]),
+    default=Decimals.PRECISE.value,
+    show_default=True,
+    help="How exact numbers are written.",
+)
+@click.option(
+    "--snapshot",
+    type=click.Choice([each.value for each in SnapshotMode]),
+    default=SnapshotMode.INITIAL.value,
+    show_default=True,
+    help="Whether to read all rows before following.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Another setting of docs/guides/cdc.md, such as partitions=4.",
+)
+@format_option
+@at_option
+def add(
+    name: str,
+    url: str,
+    tables: str | None,
+    exclude: str | None,
+    exclude_columns: str | None,
+    mask_columns: str | None,
+    password_env: str | None,
+    password_file: str | None,
+    event_format: str,
+    decimals: str,
+    snapshot: str,
+    settings: tuple[str, ...],
+    form: Format | None,
+    at: str | None,
+) -> None:
+    """Capture the changes of the database at URL; NAME begins the names of the topics.
+
+    The URL holds no password. Connects first, and says which tables are captured.
+    """
+    given: dict[str, object] = {
+        "name": name,
+        "url": url,
+        "tables": _words(tables),
+        "exclude": _words(exclude),
+        "exclude_columns": _words(exclude_columns),
+        "mask_columns": _words(mask_columns),
+        "password_env": password_env or "",
+        "password_file": password_file or "",
+        "format": event_format,
+        "decimals": decimals,
+        "snapshot": snapshot,
+    }
+    for each in settings:
+        field, equals, value = each.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set {each}: say NAME=VALUE")
+        given[field] = value
+    try:
+        asked = msgspec.convert(given, ConnectorSettings, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidSetting(str(error)) from None
+    asked.check()
+    added = ServerAdmin(at, needs=_NEEDS).change(ADD, AddConnector(asked), Added)
+    if chosen(form) != "table":
+        print_json(msgspec.to_builtins(added))
+        return
+    click.echo(f"{cell('connector', name)} captures {len(added.tables)} tables:")
+    for table in added.tables:
+        click.echo(f"  {table}")
+
+
+@connector.command("ls", epilog="mainstem connector ls")
+@format_option
+@at_option
+def list_connectors(form: Format | None, at: str | None) -> None:
+    """List all connectors; LAG is the log that the database keeps for it."""
+    found = ServerAdmin(at, needs=_NEEDS).read(LIST, {}, list[ConnectorInfo])
+    print_rows([_row(each) for each in found], form)
+
+
+@connector.command(epilog="mainstem connector show shop")
+@click.argument("name")
+@format_option
+@at_option
+def show(name: str, form: Format | None, at: str | None) -> None:
+    """Show a connector: what it does, its last error, and its settings."""
+    found = ServerAdmin(at, needs=_NEEDS).read(SHOW, {"name": name}, ConnectorInfo)
+    if chosen(form) != "table":
+        print_json(msgspec.to_builtins(found))
+        return
+    click.echo(f"{cell('connector', found.name)} ({found.kind}): {found.phase}")
+    for title, text in (("error", found.error), ("note", found.note)):
+        if text:
+            click.echo(f"{title}: {cell(title, text)}")
+    click.echo(f"published: {found.published} events; the database keeps {found.lag_bytes} bytes")
+    if found.pending:
+        click.echo(f"still to read: {', '.join(found.pending)}")
+    for field, value in msgspec.to_builtins(found.settings).items():
+        if value not in ("", [], ()):
+            click.echo(f"  {field} = {cell(field, value)}")
+
+
+@connector.command(epilog="mainstem connector pause shop")
+@click.argument("name")
+@at_option
+def pause(name: str, at: str | None) -> None:
+    """Stop following; the database keeps its changes, which takes space on its disk."""
+    ServerAdmin(at, needs=_NEEDS).change(PAUSE, ConnectorName(name), Done)
+
+
+@connector.command(epilog="mainstem connector resume shop")
+@click.argument("name")
+@at_option
+def resume(name: str, at: str | None) -> None:
+    """Go on after a pause, where the connector was."""
+    ServerAdmin(at, needs=_NEEDS).change(RESUME, ConnectorName(name), Done)
+
+
+@connector.command(
+    epilog="""
+    mainstem connector restart shop
+    mainstem connector restart shop --snapshot
+    """
+)
+@click.argument("name")
+@click.option("--snapshot", is_flag=True, help="Forget the position, and read all tables again.")
+@at_option
+def restart(name: str, snapshot: bool, at: str | None) -> None:
+    """Stop and start a connector, for example after an error was mended."""
+    ServerAdmin(at, needs=_NEEDS).change(RESTART, RestartConnector(name, snapshot), Done)
+
+
+@connector.command(
+    epilog="""
+    mainstem connector snapshot shop public.orders
+    """
+)
+@click.argument("name")
+@click.argument("tables", nargs=-1)
+@at_option
+def snapshot(name: str, tables: tuple[str, ...], at: str | None) -> None:
+    """Read tables again while following; without TABLES, all that are captured."""
+    ServerAdmin(at, needs=_NEEDS).change(SNAPSHOT, SnapshotTables(name, tables), Done)
+
+
+@connector.command(
+    epilog="""
+    mainstem connector rm shop
+    mainstem connector rm shop --keep
+    """
+)
+@click.argument("name")
+@click.option("--keep", is_flag=True, help="Leave its slot and publication in the database.")
+@at_option
+def rm(name: str, keep: bool, at: str | None) -> None:
+    """Forget a connector; its topics stay."""
+    ServerAdmin(at, needs=_NEEDS).change(REMOVE, RemoveConnector(name, keep), Done)
+
+
+def _row(it: ConnectorInfo) -> Mapping[str, object]:
+    return {
+        "name": it.name,
+        "kind": it.kind,
+        "phase": it.phase,
+        "published": it.published,
+        "lag": it.lag_bytes,
+        "error": it.error,
+    }

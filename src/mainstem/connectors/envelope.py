@@ -1,0 +1,202 @@
+"""Events in Debezium's envelope: keys, values, tombstones, and the names of their topics.
+
+The layout is Debezium's: ``before``, ``after``, ``source``, ``transaction``, ``op`` and three times
+of processing; see "Data change events" in its documentation. A table's schemas are encoded once.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.connectors.errors import SourceRefused
+from mainstem.connectors.port import Change, Op, Row, SourceBlock, Table
+from mainstem.connectors.settings import ConnectorSettings, Format
+from mainstem.core.event import Event
+
+_encode = msgspec.json.Encoder().encode
+_NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9._-]")
+_MAX_TOPIC = 249
+
+
+class Origin(NamedTuple):
+    """What all changes of a transaction, or of a snapshot, have in common."""
+
+    committed_us: int
+    snapshot: str
+    """``false``, ``true``, or ``incremental``."""
+
+
+def topic_of(prefix: str, table: Table) -> str:
+    """Return the topic of a table; characters that topics do not allow become ``_``."""
+    return _NOT_IN_TOPICS.sub("_", f"{prefix}.{table.id}")[:_MAX_TOPIC]
+
+
+def check_topics(prefix: str, tables: Iterable[Table]) -> None:
+    """Refuse tables whose events would go to the same topic."""
+    seen: dict[str, str] = {}
+    for table in tables:
+        topic = topic_of(prefix, table)
+        other = seen.setdefault(topic, table.id)
+        if other != table.id:
+            raise SourceRefused(
+                f"tables {other} and {table.id} would share topic {topic}: leave one out"
+            )
+
+
+class Common(NamedTuple):
+    """What all events of a connector say of their source."""
+
+    version: str
+    connector: str
+    """The kind of database, as Debezium names its connector."""
+    name: str
+    database: str
+    source: SourceBlock
+
+
+class TableEncoder:
+    """Encodes the changes of one version of a table."""
+
+    def __init__(self, settings: ConnectorSettings, table: Table, common: Common) -> None:
+        self.table = table
+        self.topic = topic_of(settings.name, table)
+        self._format = settings.format
+        self._tombstones = settings.tombstones
+        self._common = common
+        self._key_head = self._value_head = b""
+        if settings.format is Format.JSON_SCHEMA:
+            self._key_head = _head(_key_schema(self.topic, table))
+            self._value_head = _head(_value_schema(self.topic, table, common.source))
+
+    def key(self, row: Row) -> bytes | None:
+        """Return the key of a row's events, None if the table has no key."""
+        columns = self.table.key
+        if not columns:
+            return None
+        return self._with(self._key_head, _encode({each: row[each] for each in columns}))
+
+    def events(self, change: Change, origin: Origin, now_ns: int) -> Iterator[Event]:
+        """Return the events of a change, in order."""
+        op, before, after = change.op, change.before, change.after
+        time_ms = origin.committed_us // 1000
+        if op is Op.TRUNCATE:
+            if self._format is not Format.FLAT:
+                yield Event(self._value(change, None, None, origin, now_ns), None, (), time_ms)
+            return
+        if change.moved and before is not None:
+            # As the key is another one, it is another row to all consumers.
+            gone = change._replace(op=Op.DELETE, after=None, moved=False)
+            yield from self.events(gone, origin, now_ns)
+            change = change._replace(op=Op.CREATE, before=None)
+            op, before = Op.CREATE, None
+        row = before if after is None else after
+        assert row is not None
+        key = self.key(row)
+        if op is not Op.DELETE:
+            yield Event(self._value(change, before, after, origin, now_ns), key, (), time_ms)
+            return
+        if self._format is not Format.FLAT:
+            yield Event(self._value(change, before, None, origin, now_ns), key, (), time_ms)
+        if key is not None and (self._tombstones or self._format is Format.FLAT):
+            yield Event(None, key, (), time_ms)
+
+    def _value(
+        self, change: Change, before: Row | None, after: Row | None, origin: Origin, now_ns: int
+    ) -> bytes:
+        if self._format is Format.FLAT:
+            return _encode(after)
+        version, kind, name, database, _ = self._common
+        us = origin.committed_us
+        payload = {
+            "before": before,
+            "after": after,
+            "source": {
+                "version": version,
+                "connector": kind,
+                "name": name,
+                "ts_ms": us // 1000,
+                "snapshot": origin.snapshot,
+                "db": database,
+                "ts_us": us,
+                "ts_ns": us * 1000,
+                **change.source,
+            },
+            "transaction": None,
+            "op": change.op,
+            "ts_ms": now_ns // 1_000_000,
+            "ts_us": now_ns // 1000,
+            "ts_ns": now_ns,
+        }
+        return self._with(self._value_head, _encode(payload))
+
+    def _with(self, head: bytes, payload: bytes) -> bytes:
+        return head + payload + b"}" if head else payload
+
+
+def _head(schema: Mapping[str, object]) -> bytes:
+    return b'{"schema":' + _encode(schema) + b',"payload":'
+
+
+def _field(name: str, schema: Mapping[str, object], *, optional: bool) -> dict[str, object]:
+    return {**schema, "optional": optional, "field": name}
+
+
+def _struct(
+    name: str, fields: list[dict[str, object]], *, optional: bool = False, **more: object
+) -> dict[str, object]:
+    return {"type": "struct", "fields": fields, "optional": optional, "name": name, **more}
+
+
+def _columns(table: Table) -> list[dict[str, object]]:
+    return [_field(each.name, each.schema, optional=each.optional) for each in table.columns]
+
+
+def _key_schema(topic: str, table: Table) -> Mapping[str, object]:
+    by_name = {each.name: each for each in table.columns}
+    fields = [_field(each, by_name[each].schema, optional=False) for each in table.key]
+    return _struct(f"{topic}.Key", fields)
+
+
+def _value_schema(topic: str, table: Table, source: SourceBlock) -> Mapping[str, object]:
+    row = _struct(f"{topic}.Value", _columns(table), optional=True)
+    fields = [
+        {**row, "field": "before"},
+        {**row, "field": "after"},
+        {**_source_schema(source), "field": "source"},
+        {**_TRANSACTION, "field": "transaction"},
+        _field("op", {"type": "string"}, optional=False),
+        *(_field(each, _INT64, optional=True) for each in ("ts_ms", "ts_us", "ts_ns")),
+    ]
+    return _struct(f"{topic}.Envelope", fields, version=2)
+
+
+_INT64 = {"type": "int64"}
+_TEXT = {"type": "string"}
+_TRANSACTION = _struct(
+    "event.block",
+    [
+        _field("id", _TEXT, optional=False),
+        _field("total_order", _INT64, optional=False),
+        _field("data_collection_order", _INT64, optional=False),
+    ],
+    optional=True,
+    version=1,
+)
+
+
+def _source_schema(source: SourceBlock) -> dict[str, object]:
+    fields = [
+        *(_field(each, _TEXT, optional=False) for each in ("version", "connector", "name")),
+        _field("ts_ms", _INT64, optional=False),
+        _field("snapshot", _TEXT, optional=True),
+        _field("db", _TEXT, optional=False),
+        _field("ts_us", _INT64, optional=True),
+        _field("ts_ns", _INT64, optional=True),
+        *(
+            _field(name, {"type": kind}, optional=optional)
+            for name, kind, optional in source.fields
+        ),
+    ]
+    return _struct(source.name, fields)

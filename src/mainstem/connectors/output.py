@@ -1,0 +1,155 @@
+"""Publishes a connector's events together with its progress, in one append each.
+
+How this works: events are collected and appended with the new progress as one entry of the
+write-ahead log, so that after a crash both are there or neither. Nobody waits for the disk: the
+source may forget what is before a position only when the append that stored it is durable.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import msgspec
+
+from mainstem.broker.door import Door, Durable, HeadChanges, HeldPublish, TopicEvents
+from mainstem.connectors.errors import SourceRefused
+from mainstem.connectors.port import Position
+from mainstem.connectors.progress import HEAD, PROGRESS, SCHEMA, Progress
+from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
+from mainstem.core.event import Event
+from mainstem.core.topic_settings import Durability, TopicSettings
+
+_MAX_UNDURABLE = 64
+"""How many appends may wait for the disk at once."""
+_AGAIN_S = 1.0
+_EVENT_BYTES = 100
+
+
+class Stopped(Exception):
+    """The connector was told to stop."""
+
+
+class Output:
+    """The topics and the progress of one connector."""
+
+    def __init__(
+        self, door: Door, name: str, new_topic: TopicSettings, stop: threading.Event
+    ) -> None:
+        self._door = door
+        self._name = name
+        self._new_topic = new_topic
+        self._stop = stop
+        self._entries: list[TopicEvents] = []
+        self._open: dict[str, list[Event]] = {}
+        self._schemas: dict[str, bytes] = {}
+        self._undurable: deque[tuple[Durable, Position | None]] = deque()
+        self._durable: Position | None = None
+        self._known: set[str] = set()
+        self.bytes = 0
+        """Estimated size of the events that are not published yet."""
+        self.published = 0
+        """Number of events that were published."""
+        self.blocked: str = ""
+        """Why publishing waits; empty if it does not."""
+
+    def add(self, topic: str, events: Iterable[Event]) -> None:
+        """Collect events, in order."""
+        found = self._open.get(topic)
+        if found is None:
+            self._make(topic)
+            found = self._open[topic] = []
+        for event in events:
+            found.append(event)
+            self.bytes += len(event.value or b"") + len(event.key or b"") + _EVENT_BYTES
+
+    def add_to_all_partitions(self, topic: str, event: Event) -> None:
+        """Collect an event that each partition of a topic gets, after the events before it."""
+        self._make(topic)
+        self._close_entries()
+        for partition in range(len(self._door.topic(topic).partitions)):
+            self._entries.append(TopicEvents(topic, [event], partition))
+        self.bytes += len(event.value or b"") + _EVENT_BYTES
+
+    def set_schema(self, table: str, schema: bytes) -> None:
+        """Store, with the next events, the schema of a table that was published last."""
+        self._schemas[table] = schema
+
+    def pending_schema(self, table: str) -> bytes | None:
+        """Return the schema that will be stored with the next events, None if there is none."""
+        return self._schemas.get(table)
+
+    def flush(self, progress: Progress, more: dict[tuple[str, str], bytes | None]) -> None:
+        """Append the collected events, the progress, and ``more`` definitions; raises Stopped."""
+        self._close_entries()
+        entries = self._entries
+        changes: dict[tuple[str, str], bytes | None] = {
+            (SCHEMA, f"{self._name}/{table}"): value for table, value in self._schemas.items()
+        }
+        changes[PROGRESS, self._name] = msgspec.json.encode(progress)
+        durable = self._publish(entries, HeadChanges(HEAD, changes | more))
+        self.published += sum(len(each.events) for each in entries)
+        self._entries, self._schemas, self.bytes = [], {}, 0
+        self._undurable.append((durable, progress.position))
+        if len(self._undurable) > _MAX_UNDURABLE:
+            self._undurable[0][0].wait()
+
+    def confirmed(self) -> Position | None:
+        """Return the last position that is durable, None if there is none yet; raises its error."""
+        while self._undurable and self._undurable[0][0].done:
+            durable, position = self._undurable.popleft()
+            durable.wait()
+            self._durable = position or self._durable
+        return self._durable
+
+    def wait(self) -> None:
+        """Wait until everything that was flushed is durable."""
+        for durable, _ in self._undurable:
+            durable.wait()
+
+    def _close_entries(self) -> None:
+        self._entries += [TopicEvents(topic, events) for topic, events in self._open.items()]
+        self._open = {}
+
+    def _publish(self, entries: list[TopicEvents], defined: HeadChanges) -> Durable:
+        held: HeldPublish | None = None
+        while True:
+            try:
+                answer = self._door.publish_all(entries, held=held, defined=defined)
+            except UnknownTopic as error:
+                # Somebody has deleted it.
+                self._known.discard(error.topic)
+                self._make(error.topic)
+                held = None
+                continue
+            except MainstemError as error:
+                if not error.retriable:
+                    raise
+                held = None
+                self._wait(self._stop.wait, _AGAIN_S, str(error))
+                continue
+            if isinstance(answer, HeldPublish):
+                held = answer
+                self._wait(held.room.wait, 0.2, "a topic with backpressure is full")
+                continue
+            self.blocked = ""
+            return answer.durable
+
+    def _wait(self, wait: Callable[[float], object], seconds: float, why: str) -> None:
+        self.blocked = why
+        wait(seconds)
+        if self._stop.is_set():
+            raise Stopped
+
+    def _make(self, topic: str) -> None:
+        """Create a topic if there is none; refuse one that would lose events."""
+        if topic in self._known:
+            return
+        with suppress(TopicExists):
+            self._door.create_topic(topic, self._new_topic).durable.wait()
+        if self._door.topic(topic).settings.durability is not Durability.FSYNC:
+            raise SourceRefused(
+                f"topic {topic} does not survive a power cut, but the connector's position would, "
+                f"so changes could be lost: mainstem topic alter {topic} --durability fsync"
+            )
+        self._known.add(topic)

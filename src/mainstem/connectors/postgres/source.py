@@ -1,0 +1,353 @@
+"""PostgreSQL as a source: logical replication with ``pgoutput``, snapshots by COPY.
+
+How this works: a replication slot makes PostgreSQL keep its WAL from a position on, and exports a
+snapshot of exactly that moment. A second connection imports it and reads the tables; replication
+from the slot then returns every transaction that was committed after it.
+
+A table can also be read while its changes are followed (``read``): by a query in a transaction of
+its own, which says which transactions it sees. Rows are returned only if it sees every transaction
+that was followed before; otherwise an older row could overwrite a newer change. They hold at the
+WAL position that is reached after the query.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+import psycopg
+from psycopg import sql
+
+from mainstem.connectors.errors import SourceRefused
+from mainstem.connectors.port import (
+    Change,
+    Chunk,
+    Item,
+    Key,
+    Op,
+    Position,
+    Snapshot,
+    Table,
+    Watch,
+)
+from mainstem.connectors.postgres import publication
+from mainstem.connectors.postgres.captured import Captured, CapturedColumn
+from mainstem.connectors.postgres.catalog import Catalog, CatalogTable, check_tables
+from mainstem.connectors.postgres.changes import Changes
+from mainstem.connectors.postgres.connections import Connections, translated
+from mainstem.connectors.postgres.pgoutput import Relation
+from mainstem.connectors.postgres.replication import (
+    Keepalive,
+    ReplicationConnection,
+    parse_lsn,
+)
+from mainstem.connectors.selection import Selection
+from mainstem.connectors.settings import ConnectorSettings
+
+_IDENTITY = """
+SELECT system_identifier::text || '/' || current_database() FROM pg_control_system()
+"""
+_WAIT_S = 0.1
+_STATUS_S = 5.0
+_RECENT = 10_000
+_ROWS_AT_ONCE = 2_000
+"""How many rows of a snapshot are passed on at a time."""
+
+
+class PostgresSource:
+    """One database of PostgreSQL."""
+
+    def __init__(self, settings: ConnectorSettings, password: Callable[[], str | None]) -> None:
+        self._settings = settings
+        self._connections = Connections(settings.url, settings.name, password)
+        self._selection = Selection(settings)
+        self.slot = settings.slot or f"mainstem_{settings.name}".lower().replace("-", "_")
+        self.publication = settings.publication or self.slot
+        self._connection: psycopg.Connection | None = None
+        self._stream: ReplicationConnection | None = None
+        self._confirmed = 0
+        self._status_at = 0.0
+        self._reached = 0
+        self._awaited = 0
+        """Where a chunk holds: the server is asked until it has decoded so far."""
+        self._recent: deque[int] = deque(maxlen=_RECENT)
+        """Ids of the transactions that were followed last."""
+
+    @property
+    def database(self) -> str:
+        """The name of the database."""
+        return self._connections.database
+
+    # Describing
+
+    def tables(self) -> Sequence[Table]:
+        """Check that the database can be followed, and return the tables to capture."""
+        with translated():
+            connection = self._query()
+            publication.check_server(connection)
+            return [each.table for each in self._captured(connection)]
+
+    def capture(self, tables: Sequence[Table]) -> None:
+        """Add tables to the publication."""
+        with translated():
+            connection = self._query()
+            names = [(each.schema, each.name) for each in tables]
+            publication.ensure(connection, self.publication, names)
+
+    def _captured(self, connection: psycopg.Connection) -> list[Captured]:
+        catalog = Catalog(connection, self._settings.decimals)
+        tables = catalog.tables()
+        chosen = [each for each in tables if self._selection.has(each.schema, each.name)]
+        self._selection.check_found([each.id for each in chosen])
+        keys = [catalog.key(each.oid, each.identity) for each in chosen]
+        check_tables(chosen, keys)
+        return [_described(catalog, *each) for each in zip(chosen, keys, strict=True)]
+
+    # Snapshots
+
+    def begin(self) -> Snapshot:
+        """Create the slot; return a consistent view of the moment from which it keeps changes."""
+        with translated():
+            publication.drop_slot(self._query(), self.slot)
+            stream = ReplicationConnection(self._connections.conninfo)
+            try:
+                lsn, name = stream.create_slot(self.slot)
+                reader = self._connections.open()
+                reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                reader.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name)))
+            finally:
+                # The snapshot lives on in the transaction that has imported it.
+                stream.close()
+            position = Position((lsn,), self.identity())
+            return _PostgresSnapshot(reader, self._captured(reader), position)
+
+    def identity(self) -> str:
+        """Return what tells this database from every other."""
+        found = self._query().execute(_IDENTITY).fetchone()
+        assert found is not None
+        return str(found[0])
+
+    def read(self, table: str, after: Key | None, limit: int) -> Chunk | None:
+        """Return rows after a key; None if a followed transaction is not visible yet."""
+        with translated():
+            connection = self._query()
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                row = connection.execute("SELECT pg_current_snapshot()::text").fetchone()
+                assert row is not None
+                if not all(map(_visible_in(str(row[0])), self._recent)):
+                    return None
+                captured = {each.table.id: each for each in self._captured(connection)}
+                found = captured.get(table)
+                if found is None:
+                    raise SourceRefused(f"there is no table {table} to read")
+                rows = list(_copied(connection, found, after, limit))
+            # A transaction of its own: its end is decoded even if nobody else writes.
+            row = connection.execute(
+                "SELECT pg_logical_emit_message(true, 'mainstem', 'chunk')::text"
+            ).fetchone()
+            assert row is not None
+            self._awaited = parse_lsn(row[0])
+            changes, keys = [each for each, _ in rows], [key for _, key in rows]
+            at = Position((self._awaited,), self.identity())
+            return Chunk(changes, keys, at, is_last=len(rows) < limit)
+
+    # Following
+
+    def follow(self, position: Position) -> Iterator[Item | None]:
+        """Return all changes after a position; None when there are no more for the moment."""
+        with translated():
+            connection = self._query()
+            publication.check_slot(
+                connection, self.slot, self.publication, position, self.identity()
+            )
+            self._confirmed = self._reached = position.at[0]
+            self._recent.clear()
+            stream = self._stream = ReplicationConnection(self._connections.conninfo)
+            stream.start(self.slot, self.publication, position.at[0])
+            yield from self._follow(stream, Changes(position, self._describe, self._selection))
+
+    def _follow(self, stream: ReplicationConnection, changes: Changes) -> Iterator[Item | None]:
+        receive, decode = stream.receive, changes.decode
+        while True:
+            message = receive()
+            if message is None:
+                yield None
+                self._idle(stream)
+            elif isinstance(message, Keepalive):
+                self._reached = max(self._reached, message.wal_end)
+                if message.asks:
+                    self._send_status(stream)
+                progress = changes.progress(message.wal_end)
+                if progress is not None:
+                    yield progress
+            else:
+                xid = changes.begins(message.data)
+                if xid is not None:
+                    self._recent.append(xid)
+                yield from decode(message.lsn, message.data)
+
+    def _idle(self, stream: ReplicationConnection) -> None:
+        asks = self._reached < self._awaited
+        if asks or time.monotonic() - self._status_at > _STATUS_S:
+            self._send_status(stream, asks=asks)
+        stream.wait(_WAIT_S / 5 if asks else _WAIT_S)
+
+    def _send_status(self, stream: ReplicationConnection, *, asks: bool = False) -> None:
+        self._status_at = time.monotonic()
+        stream.status(self._reached, self._confirmed, time.time_ns() // 1000, asks=asks)
+
+    def confirm(self, position: Position) -> None:
+        """Tell PostgreSQL that it need not keep its WAL before a position any more."""
+        if position.at[0] > self._confirmed and self._stream is not None:
+            self._confirmed = position.at[0]
+            self._send_status(self._stream)
+
+    def _describe(self, relation: Relation) -> Captured:
+        """Return the table of a Relation message, with what only the catalog knows."""
+        with translated():
+            catalog = Catalog(self._query(), self._settings.decimals)
+            now = {each.name: each for each in catalog.columns(relation.oid)}
+            if relation.identity in ("d", "i"):
+                key = tuple(each.name for each in relation.columns if each.is_key)
+                order = catalog.key(relation.oid, relation.identity)
+                key = order if set(order) == set(key) else key
+            else:
+                there = {each.name for each in relation.columns}
+                key = tuple(
+                    each for each in catalog.key(relation.oid, relation.identity) if each in there
+                )
+            columns = []
+            for each in relation.columns:
+                known = now.get(each.name)
+                same = known is not None and known.type_oid == each.type_oid
+                columns.append(
+                    CapturedColumn(
+                        each.name,
+                        each.type_oid,
+                        each.type_modifier,
+                        known.type_text
+                        if known is not None and same
+                        else catalog.type_text(each.type_oid, each.type_modifier),
+                        not (known is not None and known.is_required),
+                        catalog.mapped(each.type_oid, each.type_modifier),
+                    )
+                )
+            return Captured(relation.schema, relation.name, columns, key)
+
+    # Watching
+
+    def watch(self) -> Watch:
+        """Return how much WAL the slot keeps, and whether it can still be used."""
+        with translated():
+            return publication.watch_slot(self._query(), self.slot, self._settings.max_slot_bytes)
+
+    def release(self) -> None:
+        """Drop the slot, and the publication if it has the name that we gave it."""
+        self._close_stream()
+        with translated():
+            publication.drop_slot(self._query(), self.slot)
+            if not self._settings.publication:
+                publication.drop(self._query(), self.publication)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._close_stream()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _close_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _query(self) -> psycopg.Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connections.open()
+        return self._connection
+
+
+class _PostgresSnapshot:
+    """The tables as they were when the slot was created."""
+
+    def __init__(
+        self, reader: psycopg.Connection, tables: Sequence[Captured], position: Position
+    ) -> None:
+        self._reader = reader
+        self._tables = {each.table.id: each for each in tables}
+        self.position = position
+
+    def rows(self, table: Table) -> Iterator[Sequence[tuple[Change, Key]]]:
+        """Return the rows of a table in the order of its key."""
+        with translated():
+            piece: list[tuple[Change, Key]] = []
+            for each in _copied(self._reader, self._tables[table.id], None, None):
+                piece.append(each)
+                if len(piece) >= _ROWS_AT_ONCE:
+                    yield piece
+                    piece = []
+            yield piece
+
+    def close(self) -> None:
+        """End the transaction."""
+        self._reader.close()
+
+
+def _described(catalog: Catalog, table: CatalogTable, key: tuple[str, ...]) -> Captured:
+    columns = [
+        CapturedColumn(
+            each.name,
+            each.type_oid,
+            each.type_modifier,
+            each.type_text,
+            not each.is_required,
+            catalog.mapped(each.type_oid, each.type_modifier),
+        )
+        for each in catalog.columns(table.oid)
+    ]
+    return Captured(table.schema, table.name, columns, key)
+
+
+def _copied(
+    connection: psycopg.Connection, captured: Captured, after: Key | None, limit: int | None
+) -> Iterator[tuple[Change, Key]]:
+    """Read a table by COPY in the order of its key, from after a key on."""
+    table, types = captured.table, {each.name: each.type_text for each in captured.columns}
+    columns = sql.SQL(", ").join(sql.Identifier(each.name) for each in captured.columns)
+    query = sql.SQL("SELECT {} FROM {}").format(columns, sql.Identifier(table.schema, table.name))
+    key = sql.SQL(", ").join(sql.Identifier(each) for each in table.key)
+    # After a change of the key, the table is read again from its start.
+    if after is not None and len(after) == len(table.key):
+        bounds = sql.SQL(", ").join(
+            sql.SQL("{}::{}").format(sql.Literal(value), sql.SQL(types[name]))
+            for value, name in zip(after, table.key, strict=True)
+        )
+        query += sql.SQL(" WHERE ({}) > ({})").format(key, bounds)
+    if table.key:
+        query += sql.SQL(" ORDER BY {}").format(key)
+    if limit is not None:
+        query += sql.SQL(" LIMIT {}").format(sql.Literal(limit))
+    source = {"schema": table.schema, "table": table.name, "txId": None, "lsn": None, "xmin": None}
+    convert, key_of, read = captured.row, captured.key, Op.READ
+    with (
+        connection.cursor() as cursor,
+        cursor.copy(sql.SQL("COPY ({}) TO STDOUT").format(query)) as copy,
+    ):
+        for values in copy.rows():
+            row = list(values)
+            yield Change(table, read, None, convert(row), source), key_of(row)
+
+
+def _visible_in(snapshot: str) -> Callable[[int], bool]:
+    """Return whether a snapshot sees a committed transaction, given its 32-bit id."""
+    low, high, running = snapshot.split(":")
+    xmin, xmax = int(low) & 0xFFFFFFFF, int(high) & 0xFFFFFFFF
+    open_ones = {int(each) & 0xFFFFFFFF for each in running.split(",") if each}
+
+    def is_visible(xid: int) -> bool:
+        # Ids are a circle: half of it is before an id, half after.
+        if (xid - xmin) & 0x80000000:
+            return True
+        return bool((xid - xmax) & 0x80000000) and xid not in open_ones
+
+    return is_visible

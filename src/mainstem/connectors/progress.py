@@ -1,0 +1,36 @@
+"""How far a connector is: stored in the same append as the events that it has published."""
+
+import msgspec
+
+from mainstem.connectors.port import Key, Position
+
+HEAD = "connectors"
+"""Whose definitions they are."""
+CONFIG, PROGRESS, SCHEMA, PAUSED, REQUEST = "config", "progress", "schema", "paused", "request"
+"""The kinds of definitions; the key is the connector's name, for a schema ``name/schema.table``."""
+
+
+class PendingTable(msgspec.Struct, frozen=True):
+    """A table that a snapshot has not read to its end."""
+
+    table: str
+    after: Key | None = None
+    """The key of the last row that was published."""
+
+
+class Progress(msgspec.Struct, frozen=True, tag_field="kind", tag="progress/1"):
+    """How far a connector is."""
+
+    position: Position | None = None
+    """Everything before it is published; None before the first snapshot."""
+    transaction: str = ""
+    """The transaction after the position that is published in part."""
+    done: int = 0
+    """How many of its changes are published."""
+    pending: tuple[PendingTable, ...] = ()
+    """The tables that are still to be read, in this order."""
+
+
+def decode_progress(data: bytes | None) -> Progress:
+    """Return the stored progress; that of a new connector if there is none."""
+    return Progress() if data is None else msgspec.json.decode(data, type=Progress)

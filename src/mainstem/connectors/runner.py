@@ -1,0 +1,387 @@
+"""One life of a connector: the snapshot, the handover to following, and following.
+
+How this works: everything that is published goes through ``Output``, which stores the progress in
+the same append. The progress is a position between two transactions, the number of changes of the
+next transaction that are published already, and the tables that are still to be read. After a crash
+the source returns the changes after the position again, and those that were counted are skipped.
+
+The first snapshot is one consistent view. If it is interrupted, the rest is read while the changes
+are followed, in chunks: rows that changed between the read and the position at which they hold are
+left out, because their changes are published. That needs a key, so tables without one are read
+first, and an interruption before their end starts the snapshot again.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.broker.door import Door
+from mainstem.connectors.envelope import Common, Origin, TableEncoder, check_topics
+from mainstem.connectors.errors import SourceRefused
+from mainstem.connectors.output import Output, Stopped
+from mainstem.connectors.port import (
+    Begin,
+    Change,
+    Chunk,
+    Commit,
+    Op,
+    SchemaChange,
+    Source,
+    Table,
+)
+from mainstem.connectors.port import Progress as Moved
+from mainstem.connectors.progress import (
+    HEAD,
+    PROGRESS,
+    REQUEST,
+    SCHEMA,
+    PendingTable,
+    Progress,
+    decode_progress,
+)
+from mainstem.connectors.schema_changes import schema_change, schema_of
+from mainstem.connectors.selection import Reduce, Selection
+from mainstem.connectors.settings import ConnectorSettings, SnapshotMode
+from mainstem.core.names import is_pattern
+from mainstem.core.topic_settings import TopicSettings
+
+_FLUSH_BYTES = 512 * 1024
+_MOST_BYTES = 4 * 1024 * 1024
+"""A larger transaction is published in parts."""
+_CHUNK_ROWS = 2_048
+_WATCH_S = 5.0
+_LOOK_S = 10.0
+"""How often new tables are looked for."""
+
+
+class _Known(NamedTuple):
+    """A table with what its changes need."""
+
+    source: Table
+    encoder: TableEncoder
+    reduce: Reduce | None
+
+
+class Report:
+    """What a connector does; written by its thread, read by any."""
+
+    def __init__(self) -> None:
+        self.phase = "starting"
+        self.error = ""
+        self.published = 0
+        self.lag_bytes = 0
+        self.committed_us = 0
+        """When the last transaction was committed whose changes were published."""
+        self.note = ""
+
+
+class Runner:
+    """Runs a connector until it is told to stop, or its source fails."""
+
+    def __init__(
+        self,
+        door: Door,
+        settings: ConnectorSettings,
+        source: Source,
+        common: Common,
+        stop: threading.Event,
+        report: Report,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._source = source
+        self._common = common
+        self._stop = stop
+        self._report = report
+        self._now_ns = now_ns
+        self._definitions = door.definitions.open(HEAD)
+        self._selection = Selection(settings)
+        topic = TopicSettings(
+            partitions=settings.partitions, max_batch_bytes=settings.max_event_bytes
+        )
+        self._output = Output(door, settings.name, topic, stop)
+        self._progress = decode_progress(self._definitions.get(PROGRESS, settings.name))
+        self._tables: dict[str, _Known] = {}
+        self._chunk: Chunk | None = None
+        self._touched: set[bytes] | None = set()
+        """Keys of the chunk's table that changed since it was read; None for all."""
+        self._stored_s = self._watched_s = self._looked_s = 0.0
+
+    def run(self) -> None:
+        """Run; raises Stopped when told to stop, SourceFailed, SourceRefused, and the log's errors.
+
+        On the way out, what was published is durable.
+        """
+        try:
+            tables = self._source.tables()
+            self._capture(tables)
+            by_id = {each.id: each for each in tables}
+            without_key = [
+                each.table
+                for each in self._progress.pending
+                if each.table in by_id and not by_id[each.table].key
+            ]
+            if self._progress.position is None or without_key:
+                self._take_snapshot(tables)
+            else:
+                self._add_new_tables(tables)
+            self._follow()
+        finally:
+            self._output.wait()
+
+    def _capture(self, tables: Sequence[Table]) -> None:
+        check_topics(self._settings.name, tables)
+        self._source.capture(tables)
+
+    # The first snapshot
+
+    def _take_snapshot(self, tables: Sequence[Table]) -> None:
+        self._report.phase = "snapshot"
+        snapshot = self._source.begin()
+        try:
+            reads = self._settings.snapshot is SnapshotMode.INITIAL
+            # Without a key a read cannot be resumed.
+            order = sorted(tables, key=lambda each: bool(each.key))
+            pending = tuple(PendingTable(each.id) for each in order) if reads else ()
+            self._progress = Progress(position=snapshot.position, pending=pending)
+            for table in tables:
+                self._learn(SchemaChange(table, is_new=True, source=_no_source(table)))
+            self._flush()
+            # The slot keeps the changes from here on, so from here on nothing may be repeated.
+            self._output.wait()
+            for table in order if reads else ():
+                for piece in snapshot.rows(table):
+                    self._publish_rows([change for change, _ in piece], "true")
+                    after = piece[-1][1] if piece and table.key else None
+                    self._read_to(table.id, after)
+                self._finish(table.id)
+        finally:
+            snapshot.close()
+
+    def _publish_rows(self, changes: Sequence[Change], snapshot: str) -> None:
+        now_ns = self._now_ns()
+        origin = Origin(now_ns // 1000, snapshot)
+        for change in changes:
+            self._publish(change, origin, now_ns)
+
+    def _read_to(self, table: str, after: tuple[str, ...] | None) -> None:
+        """Publish the rows that were read, and note how far they go."""
+        if self._stop.is_set():
+            raise Stopped
+        if after is not None:
+            rest = tuple(each for each in self._progress.pending if each.table != table)
+            self._set(pending=(PendingTable(table, after), *rest))
+        self._flush()
+
+    def _finish(self, table: str) -> None:
+        rest = tuple(each for each in self._progress.pending if each.table != table)
+        self._set(pending=rest)
+        self._flush()
+
+    # Following
+
+    def _follow(self) -> None:
+        progress = self._progress
+        position = progress.position
+        assert position is not None
+        self._report.phase = "following"
+        skip, count, begin = progress.done, 0, Begin("", 0)
+        origin = Origin(0, "false")
+        output = self._output
+        for item in self._source.follow(position):
+            if item is None or isinstance(item, Commit | Moved):
+                if item is not None:
+                    self._set(position=item.position, transaction="", done=0)
+                    begin, count, skip = Begin("", 0), 0, 0
+                if item is None or output.bytes >= _FLUSH_BYTES:
+                    if output.bytes and not begin.transaction:
+                        self._flush()
+                    self._turn(is_between=not begin.transaction)
+            elif isinstance(item, Change):
+                count += 1
+                if count > skip:
+                    self._publish(item, origin, self._now_ns())
+                    if output.bytes >= _MOST_BYTES:
+                        self._set(transaction=begin.transaction, done=count)
+                        self._flush()
+            elif isinstance(item, Begin):
+                begin, count, origin = item, 0, Origin(item.committed_us, "false")
+                self._report.committed_us = item.committed_us
+                self._check_resumed(skip, item)
+            else:
+                self._learn(item)
+
+    def _check_resumed(self, skip: int, begin: Begin) -> None:
+        if skip and begin.transaction != self._progress.transaction:
+            raise SourceRefused(
+                f"transaction {self._progress.transaction} was published in part, and the database "
+                f"returns {begin.transaction} instead; take a new snapshot: mainstem connector "
+                f"restart {self._settings.name} --snapshot"
+            )
+
+    def _turn(self, *, is_between: bool) -> None:
+        """Do what is due now and then; ``is_between``: between two transactions."""
+        if self._stop.is_set():
+            raise Stopped
+        now_s = time.monotonic()
+        self._report.published = self._output.published
+        if is_between:
+            self._read_on()
+            if now_s - self._looked_s > _LOOK_S or self._has_request():
+                self._looked_s = now_s
+                self._look_for_tables()
+            if now_s - self._stored_s > self._settings.heartbeat_ms / 1000:
+                stored = decode_progress(self._definitions.get(PROGRESS, self._settings.name))
+                if stored != self._progress:
+                    self._flush()
+                self._stored_s = now_s
+        durable = self._output.confirmed()
+        if durable is not None:
+            self._source.confirm(durable)
+        if now_s - self._watched_s > _WATCH_S:
+            self._watched_s = now_s
+            watch = self._source.watch()
+            self._report.lag_bytes = watch.lag_bytes
+            if watch.refusal:
+                raise SourceRefused(watch.refusal)
+
+    # Reading tables while following
+
+    def _read_on(self) -> None:
+        """Publish the chunk that was read, if it holds by now; read the next one."""
+        position = self._progress.position
+        assert position is not None
+        while self._progress.pending:
+            self._report.phase = "following, reading tables"
+            first = self._progress.pending[0]
+            if self._chunk is None:
+                self._chunk = self._source.read(first.table, first.after, _CHUNK_ROWS)
+                self._touched = set()
+            if self._chunk is None or position.at < self._chunk.holds_at.at:
+                return
+            self._publish_chunk(first, self._chunk)
+            self._chunk = None
+            if not self._progress.pending:
+                self._report.phase = "following"
+
+    def _publish_chunk(self, pending: PendingTable, chunk: Chunk) -> None:
+        touched, rows = self._touched, []
+        for change in chunk.changes:
+            known = self._known(change.table)
+            assert change.after is not None
+            if touched is not None and known.encoder.key(change.after) not in touched:
+                rows.append(change)
+        self._publish_rows(rows, "incremental")
+        if chunk.is_last:
+            self._finish(pending.table)
+        else:
+            self._read_to(pending.table, chunk.keys[-1])
+
+    def _has_request(self) -> bool:
+        return self._definitions.get(REQUEST, self._settings.name) is not None
+
+    def _look_for_tables(self) -> None:
+        """Read tables that are new, or were asked for."""
+        request = self._definitions.get(REQUEST, self._settings.name)
+        patterns = not self._settings.tables or any(map(is_pattern, self._settings.tables))
+        if request is None and not patterns:
+            return
+        tables = self._source.tables()
+        self._capture(tables)
+        self._add_new_tables(tables)
+        if request is None:
+            return
+        wanted = msgspec.json.decode(request, type=list[str])
+        have = {each.table for each in self._progress.pending}
+        chosen = [each for each in tables if each.id in wanted or not wanted]
+        refused = [each.id for each in chosen if not each.key]
+        refused += [each for each in wanted if each not in {table.id for table in tables}]
+        if refused:
+            self._report.note = f"not read again, as not captured or without key: {refused}"
+        self._set(
+            pending=(
+                *self._progress.pending,
+                *(PendingTable(each.id) for each in chosen if each.key and each.id not in have),
+            )
+        )
+        self._flush({(REQUEST, self._settings.name): None})
+
+    def _add_new_tables(self, tables: Sequence[Table]) -> None:
+        pending = {each.table for each in self._progress.pending}
+        new = [
+            each for each in tables if self._stored_schema(each) is None and each.id not in pending
+        ]
+        if not new:
+            return
+        for table in new:
+            self._learn(SchemaChange(table, is_new=True, source=_no_source(table)))
+        if self._settings.snapshot is SnapshotMode.INITIAL:
+            added = tuple(PendingTable(each.id) for each in new if each.key)
+            self._set(pending=(*self._progress.pending, *added))
+        self._flush()
+
+    # Publishing
+
+    def _publish(self, change: Change, origin: Origin, now_ns: int) -> None:
+        known = self._known(change.table)
+        encoder, reduce = known.encoder, known.reduce
+        if reduce is not None:
+            change = change._replace(before=reduce(change.before), after=reduce(change.after))
+        if change.op is Op.TRUNCATE:
+            if self._settings.truncates:
+                for event in encoder.events(change, origin, now_ns):
+                    self._output.add_to_all_partitions(encoder.topic, event)
+        else:
+            self._output.add(encoder.topic, encoder.events(change, origin, now_ns))
+        if self._chunk is not None and change.op is not Op.READ:
+            self._touch(change, encoder)
+
+    def _touch(self, change: Change, encoder: TableEncoder) -> None:
+        if change.table.id != self._progress.pending[0].table or self._touched is None:
+            return
+        if change.op is Op.TRUNCATE:
+            self._touched = None
+            return
+        for row in (change.before, change.after):
+            key = None if row is None else encoder.key(row)
+            if key is not None:
+                self._touched.add(key)
+
+    def _known(self, table: Table) -> _Known:
+        known = self._tables.get(table.id)
+        if known is None or known.source is not table:
+            reduced, reduce = self._selection.reduced(table)
+            encoder = TableEncoder(self._settings, reduced, self._common)
+            known = self._tables[table.id] = _Known(table, encoder, reduce)
+        return known
+
+    def _learn(self, found: SchemaChange) -> _Known:
+        """Publish a schema that is new or has changed, once."""
+        known = self._known(found.table)
+        reduced = known.encoder.table
+        schema = schema_of(reduced)
+        before = self._stored_schema(found.table)
+        if schema != before:
+            event = schema_change(self._common, reduced, before, found.source, self._now_ns())
+            self._output.add(self._settings.name, [event])
+            self._output.set_schema(found.table.id, schema)
+        return known
+
+    def _stored_schema(self, table: Table) -> bytes | None:
+        pending = self._output.pending_schema(table.id)
+        return pending or self._definitions.get(SCHEMA, f"{self._settings.name}/{table.id}")
+
+    def _set(self, **changes: object) -> None:
+        self._progress = msgspec.structs.replace(self._progress, **changes)
+
+    def _flush(self, more: dict[tuple[str, str], bytes | None] | None = None) -> None:
+        self._output.flush(self._progress, more or {})
+        self._stored_s = time.monotonic()
+        self._report.published = self._output.published
+
+
+def _no_source(table: Table) -> dict[str, object]:
+    return {"schema": table.schema, "table": table.name}

@@ -1,0 +1,197 @@
+"""All connectors of a node: defined, started, stopped and shown; each runs in its own thread.
+
+How this works: settings, progress and pauses are definitions of the head ``connectors``, so that
+they survive a restart. Changing one replaces its thread. Methods block: call them in a thread that
+is not the event loop's.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from mainstem.broker.door import Door
+from mainstem.connectors import kind_of
+from mainstem.connectors.envelope import Common, check_topics
+from mainstem.connectors.errors import ConnectorExists, SourceFailed, UnknownConnector
+from mainstem.connectors.port import Source
+from mainstem.connectors.progress import (
+    CONFIG,
+    HEAD,
+    PAUSED,
+    PROGRESS,
+    REQUEST,
+    SCHEMA,
+    Progress,
+    decode_progress,
+)
+from mainstem.connectors.runner import Report
+from mainstem.connectors.secrets import Secrets
+from mainstem.connectors.selection import Selection
+from mainstem.connectors.settings import ConnectorSettings
+from mainstem.connectors.worker import Task, Worker
+
+
+class ConnectorState(msgspec.Struct, frozen=True):
+    """A connector as operators see it."""
+
+    settings: ConnectorSettings
+    kind: str
+    phase: str
+    """What it does: snapshot, following, paused, retrying, failed and so on."""
+    error: str
+    note: str
+    published: int
+    """Events published since the server started it."""
+    lag_bytes: int
+    """How much log the database keeps for it."""
+    committed_us: int
+    progress: Progress
+
+
+class Connectors:
+    """The connectors of one node."""
+
+    def __init__(
+        self, door: Door, secrets: Secrets, version: str, now_ns: Callable[[], int]
+    ) -> None:
+        self._door = door
+        self._secrets = secrets
+        self._version = version
+        self._now_ns = now_ns
+        self._definitions = door.definitions.open(HEAD)
+        self._lock = threading.Lock()
+        self._workers: dict[str, Worker] = {}
+
+    def start(self) -> None:
+        """Start all connectors that are defined."""
+        with self._lock:
+            for name in self._definitions.items(CONFIG):
+                self._start(name)
+
+    def close(self) -> None:
+        """Stop all connectors; what they have published is durable then."""
+        with self._lock:
+            for worker in self._workers.values():
+                worker.tell()
+            for worker in self._workers.values():
+                worker.stop()
+            self._workers.clear()
+
+    def add(self, settings: ConnectorSettings) -> Sequence[str]:
+        """Define and start a connector; return the tables that it captures.
+
+        Connects first, and refuses what would stop at once; raises InvalidSetting,
+        ConnectorExists, SourceFailed and SourceRefused.
+        """
+        settings.check()
+        kind_of(settings.url).check(settings)
+        self._secrets.check(settings)
+        with self._lock:
+            if self._definitions.get(CONFIG, settings.name) is not None:
+                raise ConnectorExists(settings.name)
+            source = self._source(settings)
+            try:
+                found = source.tables()
+                check_topics(settings.name, found)
+                tables = [Selection(settings).reduced(each)[0].id for each in found]
+                source.capture(found)
+            finally:
+                source.close()
+            self._definitions.set(CONFIG, settings.name, msgspec.json.encode(settings)).wait()
+            self._start(settings.name)
+        return tables
+
+    def remove(self, name: str, *, keep: bool = False) -> None:
+        """Stop and forget a connector, and what it has left in the database unless ``keep``."""
+        with self._lock:
+            settings = self._settings(name)
+            self._stop(name)
+            if not keep:
+                self._release(settings)
+            schemas = self._definitions.items(SCHEMA)
+            names = [(SCHEMA, each) for each in schemas if each.startswith(f"{name}/")]
+            names += [(kind, name) for kind in (CONFIG, PROGRESS, PAUSED, REQUEST)]
+            self._definitions.change(dict.fromkeys(names)).wait()
+
+    def pause(self, name: str) -> None:
+        """Stop following; the database keeps the changes meanwhile."""
+        self._change(name, {(PAUSED, name): b"true"})
+
+    def resume(self, name: str) -> None:
+        """Go on after a pause."""
+        self._change(name, {(PAUSED, name): None})
+
+    def restart(self, name: str, *, snapshot: bool = False) -> None:
+        """Stop and start; ``snapshot``: forget the position, and read all tables again."""
+        self._change(name, {(PROGRESS, name): None} if snapshot else {})
+
+    def snapshot(self, name: str, tables: Sequence[str]) -> None:
+        """Read tables again while following; without names, all that the connector captures."""
+        with self._lock:
+            self._settings(name)
+            self._definitions.set(REQUEST, name, msgspec.json.encode(list(tables))).wait()
+
+    def show(self, name: str) -> ConnectorState:
+        """Return one connector; raises UnknownConnector."""
+        settings = self._settings(name)
+        worker = self._workers.get(name)
+        report = Report() if worker is None else worker.report
+        return ConnectorState(
+            settings=settings,
+            kind=kind_of(settings.url).name,
+            phase=report.phase,
+            error=report.error if report.phase in ("failed", "retrying") else "",
+            note=report.note,
+            published=report.published,
+            lag_bytes=report.lag_bytes,
+            committed_us=report.committed_us,
+            progress=decode_progress(self._definitions.get(PROGRESS, name)),
+        )
+
+    def names(self) -> list[str]:
+        """Return the names of all connectors."""
+        return sorted(self._definitions.items(CONFIG))
+
+    def _change(self, name: str, changes: dict[tuple[str, str], bytes | None]) -> None:
+        with self._lock:
+            self._settings(name)
+            self._stop(name)
+            self._definitions.change(changes).wait()
+            self._start(name)
+
+    def _settings(self, name: str) -> ConnectorSettings:
+        found = self._definitions.get(CONFIG, name)
+        if found is None:
+            raise UnknownConnector(name)
+        return msgspec.json.decode(found, type=ConnectorSettings)
+
+    def _start(self, name: str) -> None:
+        settings = self._settings(name)
+        kind = kind_of(settings.url)
+        database = self._source(settings).database
+        common = Common(self._version, kind.name, name, database, kind.source)
+        task = Task(self._door, settings, common, lambda: self._source(settings), self._now_ns)
+        paused = self._definitions.get(PAUSED, name) is not None
+        worker = self._workers[name] = Worker(task, paused=paused)
+        worker.start()
+
+    def _stop(self, name: str) -> None:
+        worker = self._workers.pop(name, None)
+        if worker is not None:
+            worker.stop()
+
+    def _release(self, settings: ConnectorSettings) -> None:
+        source = self._source(settings)
+        try:
+            source.release()
+        except SourceFailed as error:
+            raise SourceFailed(
+                f"{error}; the database still keeps its log for the connector: try again when it "
+                "is back, or remove it with --keep and drop the slot yourself"
+            ) from None
+        finally:
+            source.close()
+
+    def _source(self, settings: ConnectorSettings) -> Source:
+        return kind_of(settings.url).open(settings, lambda: self._secrets.password(settings))

@@ -1,0 +1,63 @@
+"""Events about schemas: a table is captured for the first time, or has changed.
+
+They go to the topic that has the connector's name, in the layout of Debezium's schema change topic,
+with the type names that the database itself uses.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from mainstem.connectors.envelope import Common
+from mainstem.connectors.port import Table
+from mainstem.core.event import Event
+
+
+def schema_of(table: Table) -> bytes:
+    """Return what is stored of a table's schema, to see later whether it has changed."""
+    columns = [[each.name, each.type, dict(each.schema)] for each in table.columns]
+    return msgspec.json.encode([columns, table.key])
+
+
+def schema_change(
+    common: Common,
+    table: Table,
+    before: bytes | None,
+    source: Mapping[str, object],
+    now_ns: int,
+) -> Event:
+    """Return the event about a table whose stored schema was ``before``."""
+    now_ms = now_ns // 1_000_000
+    columns = [
+        {
+            "name": each.name,
+            "typeName": each.type,
+            "typeExpression": each.type,
+            "position": place,
+            "optional": each.optional,
+        }
+        for place, each in enumerate(table.columns, 1)
+    ]
+    value = {
+        "source": {
+            "version": common.version,
+            "connector": common.connector,
+            "name": common.name,
+            "ts_ms": now_ms,
+            "db": common.database,
+            **source,
+        },
+        "ts_ms": now_ms,
+        "databaseName": common.database,
+        "schemaName": table.schema,
+        "ddl": None,
+        "tableChanges": [
+            {
+                "type": "CREATE" if before is None else "ALTER",
+                "id": f'"{common.database}"."{table.schema}"."{table.name}"',
+                "table": {"primaryKeyColumnNames": table.key, "columns": columns},
+            }
+        ],
+    }
+    key = msgspec.json.encode({"databaseName": common.database})
+    return Event(msgspec.json.encode(value), key, (), now_ms)

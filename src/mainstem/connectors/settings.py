@@ -1,0 +1,97 @@
+"""The settings of one connector, which are stored as a definition; they hold no secret."""
+
+import re
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from mainstem.core.errors import InvalidSetting
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,40}")
+
+
+class Format(StrEnum):
+    """How events are encoded."""
+
+    JSON = "json"
+    """Debezium's envelope as JSON, as Kafka Connect writes it with ``schemas.enable=false``."""
+    JSON_SCHEMA = "json-schema"
+    """The envelope with its schema in every event, as with ``schemas.enable=true``."""
+    FLAT = "flat"
+    """Only the row, as Debezium's ExtractNewRecordState leaves it; a deletion has no value."""
+
+
+class Decimals(StrEnum):
+    """How exact numbers are encoded, in the words of ``decimal.handling.mode``."""
+
+    PRECISE = "precise"
+    STRING = "string"
+    DOUBLE = "double"
+
+
+class SnapshotMode(StrEnum):
+    """What is read of the tables before following begins."""
+
+    INITIAL = "initial"
+    """All rows."""
+    NONE = "no_data"
+    """Nothing: only later changes are published."""
+
+
+class ConnectorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of a connector; its name is the first part of its topics' names."""
+
+    name: str
+    url: str
+    """Where the database is; without a password."""
+    tables: tuple[str, ...] = ()
+    """The tables to capture, as ``schema.name``; ``*`` and ``?`` match."""
+    exclude: tuple[str, ...] = ()
+    """Tables to leave out of those, in the same way."""
+    exclude_columns: tuple[str, ...] = ()
+    """Columns to leave out, as ``schema.table.column``."""
+    mask_columns: tuple[str, ...] = ()
+    """Columns whose values are replaced by asterisks, in the same way."""
+    password_env: str = ""
+    """The environment variable of the server that holds the password."""
+    password_file: str = ""
+    """The file that holds the password."""
+    format: Format = Format.JSON
+    decimals: Decimals = Decimals.PRECISE
+    snapshot: SnapshotMode = SnapshotMode.INITIAL
+    tombstones: bool = True
+    """Whether a deletion is followed by an event without value, for compaction."""
+    truncates: bool = True
+    """Whether a truncated table is an event of its own (``op`` is ``t``), in each partition."""
+    partitions: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    """The partitions of the topics that the connector creates."""
+    max_event_bytes: Annotated[int, Meta(ge=1024, le=1024 * 1024 * 1024)] = 16 * 1024 * 1024
+    """The largest record batch of the topics that the connector creates."""
+    max_slot_bytes: Annotated[int, Meta(ge=0)] = 0
+    """How much log the database may keep for the connector before that is given up; 0: any."""
+    heartbeat_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 10_000
+    """How often the position is stored and confirmed while there is nothing to publish."""
+    slot: str = ""
+    """PostgreSQL: the replication slot; by default ``mainstem_`` and the name."""
+    publication: str = ""
+    """PostgreSQL: the publication; by default ``mainstem_`` and the name."""
+
+    def check(self) -> None:
+        """Raise InvalidSetting for values that no database allows."""
+        if not NAME.fullmatch(self.name):
+            raise InvalidSetting(
+                f"connector name {self.name!r:.100}: up to 41 letters, digits, _ and -, of which "
+                "the first is a letter or digit; it begins the names of topics"
+            )
+        if self.password_env and self.password_file:
+            raise InvalidSetting("give password_env or password_file, not both")
+        for each in (*self.tables, *self.exclude):
+            if each.count(".") != 1:
+                raise InvalidSetting(f"table {each!r:.200}: write schema.table, such as public.t")
+        for each in (*self.exclude_columns, *self.mask_columns):
+            if each.count(".") != 2:
+                raise InvalidSetting(
+                    f"column {each!r:.200}: write schema.table.column, such as public.t.email"
+                )

@@ -1,1 +1,0 @@
-"""Events in the formats of HTTP bodies: JSON, NDJSON, text, bytes, parts, CloudEvents."""

@@ -1,0 +1,209 @@
+"""Connectors of a server: started with it, and the operations of the admin port on them.
+
+They are imported and started only when there is one, or when the first is added. All operations
+need ALTER on the cluster, as a connector publishes to any topic that its name begins.
+"""
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from mainstem import __version__
+from mainstem.auth import CLUSTER, Action, Peer
+from mainstem.connectors.progress import CONFIG, HEAD
+from mainstem.connectors.settings import ConnectorSettings
+from mainstem.heads.context import HeadContext
+from mainstem.heads.metric import Metric, Sample
+from mainstem.node import metrics
+from mainstem.node.config import Config
+
+if TYPE_CHECKING:
+    from mainstem.connectors.runtime import Connectors, ConnectorState
+
+LIST, SHOW, ADD, REMOVE = "connectors", "connectors/show", "connectors/add", "connectors/remove"
+PAUSE, RESUME, RESTART = "connectors/pause", "connectors/resume", "connectors/restart"
+SNAPSHOT = "connectors/snapshot"
+Asked = TypeVar("Asked", bound=msgspec.Struct)
+_PHASES = {"paused": 0.0, "failed": -1.0, "retrying": -0.5}
+"""The values of the state metric that are not 1."""
+
+
+class ListConnectors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Operation: list all connectors."""
+
+
+class ConnectorName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Operation on one connector: show, pause, resume."""
+
+    name: str
+
+
+class AddConnector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Operation: define and start a connector."""
+
+    settings: ConnectorSettings
+
+
+class RemoveConnector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Operation: forget a connector; ``keep``: leave its slot and publication in the database."""
+
+    name: str
+    keep: bool = False
+
+
+class RestartConnector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Operation: stop and start a connector; ``snapshot``: forget its position before."""
+
+    name: str
+    snapshot: bool = False
+
+
+class SnapshotTables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Operation: read tables again while following; all captured ones if none is named."""
+
+    name: str
+    tables: tuple[str, ...] = ()
+
+
+class Added(msgspec.Struct, frozen=True):
+    """Result: the tables that the connector captures now."""
+
+    tables: Sequence[str]
+
+
+class Done(msgspec.Struct, frozen=True):
+    """Result of an operation that returns nothing."""
+
+    done: bool = True
+
+
+class ConnectorInfo(msgspec.Struct, frozen=True):
+    """A connector, as the admin port returns it."""
+
+    name: str
+    kind: str
+    phase: str
+    """starting, snapshot, following, paused, retrying or failed; with details after a comma."""
+    error: str
+    note: str
+    published: int
+    """Events published since the connector was started."""
+    lag_bytes: int
+    """How much log the database keeps for the connector."""
+    position: list[int]
+    pending: list[str]
+    """Tables that a snapshot has still to read."""
+    settings: ConnectorSettings
+
+
+class NodeConnectors:
+    """The connectors of a server: the runtime, made when it is needed."""
+
+    def __init__(self, context: HeadContext, config: Config) -> None:
+        self._context = context
+        self._config = config
+        self._lock = threading.Lock()
+        self._runtime: Connectors | None = None
+
+    @property
+    def runtime(self) -> "Connectors":
+        """The runtime of connectors."""
+        from mainstem.connectors.runtime import Connectors  # noqa: PLC0415 - seldom needed
+        from mainstem.connectors.secrets import Secrets  # noqa: PLC0415
+
+        with self._lock:
+            if self._runtime is None:
+                secrets = Secrets(Path(self._config.connectors.secrets_dir), os.environ)
+                context = self._context
+                self._runtime = Connectors(
+                    context.broker, secrets, __version__, lambda: context.now_ms() * 1_000_000
+                )
+            return self._runtime
+
+    def start(self) -> None:
+        """Start the connectors that are defined; blocks for a moment."""
+        if self._context.broker.definitions.open(HEAD).items(CONFIG):
+            self.runtime.start()
+
+    def close(self) -> None:
+        """Stop all connectors; blocks until what they have published is durable."""
+        if self._runtime is not None:
+            self._runtime.close()
+
+    def samples(self) -> Iterator[tuple[Metric, Sample]]:
+        """Return the metrics of all connectors."""
+        if self._runtime is None:
+            return
+        now_us = self._context.now_ms() * 1000
+        for state in _states(self._runtime):
+            labels = (state.settings.name,)
+            phase = _PHASES.get(state.phase, 1.0)
+            yield metrics.CONNECTOR_STATE, (labels, phase)
+            yield metrics.CONNECTOR_EVENTS, (labels, state.published)
+            yield metrics.CONNECTOR_LAG_BYTES, (labels, state.lag_bytes)
+            age_s = max(0, now_us - state.committed_us) / 1e6 if state.committed_us else 0
+            yield metrics.CONNECTOR_COMMIT_AGE, (labels, age_s)
+
+    def offer(self) -> None:
+        """Register the operations at the admin port; called when the log is open."""
+        self._offer(LIST, ListConnectors, self._list, changes=False)
+        self._offer(SHOW, ConnectorName, lambda it: _info(self.runtime.show(it.name)))
+        self._offer(ADD, AddConnector, lambda it: Added(self.runtime.add(it.settings)))
+        self._offer(REMOVE, RemoveConnector, lambda it: self.runtime.remove(it.name, keep=it.keep))
+        self._offer(PAUSE, ConnectorName, lambda it: self.runtime.pause(it.name))
+        self._offer(RESUME, ConnectorName, lambda it: self.runtime.resume(it.name))
+        self._offer(
+            RESTART,
+            RestartConnector,
+            lambda it: self.runtime.restart(it.name, snapshot=it.snapshot),
+        )
+        self._offer(SNAPSHOT, SnapshotTables, lambda it: self.runtime.snapshot(it.name, it.tables))
+
+    def _list(self, _asked: ListConnectors) -> list[ConnectorInfo]:
+        return [_info(each) for each in _states(self.runtime)]
+
+    def _offer(
+        self,
+        name: str,
+        arguments: type[Asked],
+        call: Callable[[Asked], object],
+        *,
+        changes: bool | None = None,
+    ) -> None:
+        def run(peer: Peer, asked: Asked) -> object:
+            self._context.auth.authorize(peer.principal, Action.ALTER, CLUSTER)
+            found = call(asked)
+            return Done() if found is None else found
+
+        is_change = name != SHOW if changes is None else changes
+        self._context.administration.offer(name, arguments, run, changes=is_change)
+
+
+def _states(runtime: "Connectors") -> Iterator["ConnectorState"]:
+    from mainstem.connectors.errors import UnknownConnector  # noqa: PLC0415 - seldom needed
+
+    for name in runtime.names():
+        # Somebody may remove one meanwhile.
+        with contextlib.suppress(UnknownConnector):
+            yield runtime.show(name)
+
+
+def _info(state: "ConnectorState") -> ConnectorInfo:
+    progress = state.progress
+    return ConnectorInfo(
+        name=state.settings.name,
+        kind=state.kind,
+        phase=state.phase,
+        error=state.error,
+        note=state.note,
+        published=state.published,
+        lag_bytes=state.lag_bytes,
+        position=[] if progress.position is None else list(progress.position.at),
+        pending=[each.table for each in progress.pending],
+        settings=state.settings,
+    )
