@@ -153,6 +153,10 @@ class Held:
 
     async def receive(self, peer: AmqpPeer) -> list[bytes]:
         """Take what comes, for a short time; return it."""
+        return [body for body, _ in await self.receive_all(peer)]
+
+    async def receive_all(self, peer: AmqpPeer) -> list[tuple[bytes, bool]]:
+        """Like ``receive``; also tell whether each was redelivered."""
         if not peer.messages:
             try:
                 told = await peer.next(SHORT_MS)
@@ -162,14 +166,16 @@ class Held:
                 raise Wrong(f"{peer.channel} was told {told!r} instead of a message")
             peer.messages.append(told)
         came, peer.messages = peer.messages, []
+        found: list[tuple[bytes, bool]] = []
         for carrier, body in came:
             assert isinstance(carrier, methods.BasicDeliver)
+            found.append((body, carrier.redelivered))
             if carrier.delivery_tag <= max(self.bodies, default=0):
                 raise Wrong(f"{peer.channel} was given the tag {carrier.delivery_tag} again")
             self.bodies[carrier.delivery_tag] = body
         if self.prefetch and len(self.bodies) > self.prefetch:
             raise Wrong(f"{peer.channel} has {len(self.bodies)} messages, not {self.prefetch}")
-        return [body for _, body in came]
+        return found
 
     def let_go(self, tag: int, *, multiple: bool) -> dict[int, bytes]:
         """Hold deliveries no more, and return them."""
@@ -256,9 +262,10 @@ class Moving:
         await peer.ask(Bare.TX_SELECT)
         await held.consume(peer)
         while goes_on(self._client):
-            for body in await held.receive(peer):
+            for body, redelivered in await held.receive_all(peer):
                 channel, number = peer.book.place(body)
-                if number < last.get(channel, -1):
+                # What its own lost connection had comes again once the server knows of the loss.
+                if number < last.get(channel, -1) and not redelivered:
                     raise Wrong(f"{body!r} comes to one consumer after number {last[channel]}")
                 last[channel] = number
             if held.bodies:

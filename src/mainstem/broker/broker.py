@@ -188,15 +188,18 @@ class Broker:
         events: Sequence[Event],
         partition: int | None = None,
         held: HeldPublish | None = None,
+        *,
+        lazy: bool = False,
     ) -> Published | HeldPublish:
         """Publish without blocking; returns a HeldPublish if backpressure delays the producer.
 
         The caller then waits for its ``room``, until ``until_ms`` at most, and retries with it as
-        ``held``.
+        ``held``. ``lazy``: the publisher does not wait for durability, so the sync may be delayed;
+        see the log's ``append``.
         """
         opened = self._open(topic)
         batches = runs(opened.topic, events, partition, opened.turns, self._now_ms())
-        return self._append_within_limit(opened, batches, held)
+        return self._append_within_limit(opened, batches, held, lazy=lazy)
 
     def publish_all(
         self,
@@ -483,10 +486,13 @@ class Broker:
     def _at(self, topic: str, partition: int) -> PartitionId:
         return self._state.at(topic, partition)
 
-    def _append(self, opened: OpenTopic, batches: Sequence[PartitionBatch]) -> Published:
+    def _append(
+        self, opened: OpenTopic, batches: Sequence[PartitionBatch], *, lazy: bool = False
+    ) -> Published:
         partitions = opened.topic.partitions
+        chosen = [(partitions[run.partition], run.batch) for run in batches]
         try:
-            appended = self._log.append([(partitions[run.partition], run.batch) for run in batches])
+            appended = self._log.append(chosen, lazy=lazy)
         except UnknownPartition as error:
             raise self._gone(opened.topic.name, error) from None
         return Published(batches, appended.offsets, appended.durable)
@@ -498,10 +504,11 @@ class Broker:
         held: HeldPublish | None,
         *,
         last: bool = False,
+        lazy: bool = False,
     ) -> Published | HeldPublish:
         gate = opened.gate
         if gate is None:
-            return self._append(opened, batches)
+            return self._append(opened, batches, lazy=lazy)
         counts: dict[int, int] = {}
         for run in batches:
             counts[run.partition] = counts.get(run.partition, 0) + len(run.places)

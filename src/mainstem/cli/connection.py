@@ -60,6 +60,22 @@ def directory_of(at: str | None) -> Path:
     return Path(target)
 
 
+def server_address(at: str | None, who: str) -> str:
+    """Return the server's address: the target, or that of the server that holds the directory."""
+    from mainstem.node.data_directory import holder_of  # noqa: PLC0415 - only what is used
+
+    target = target_of(at)
+    if is_address(target):
+        return target
+    holder = holder_of(Path(target)) if Path(target).is_dir() else None
+    if holder and holder.listens:
+        return holder.listens
+    raise Refused(
+        f"{who} read from a server, and none serves {target}; start one (mainstem serve), or "
+        "give its address with --at HOST:PORT"
+    )
+
+
 def open_target(
     at: str | None, *, create: bool = False, reads: bool = False, stays: bool = False
 ) -> "Stem":

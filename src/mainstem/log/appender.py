@@ -128,7 +128,8 @@ class Appender:
         data = batches[0] if len(batches) == 1 else b"".join(batches)
         synced = partition.settings.durability == "fsync" or partition.tail < partition.end
         logged = synced and len(batches[0]) < large
-        lazy = lazy and logged
+        # Who watches the tail waits for the commit.
+        lazy = lazy and logged and not partition.watches
         segment = self._write(partition, data, logged, len(batches) > 1, lazy)
         position = segment.size
         partition.accept(segment, batches)
@@ -139,9 +140,9 @@ class Appender:
             except Exception as error:
                 # The batch is already in its segment, and must not become visible unsynced.
                 raise self._committer.fail(error, f"appending to {partition.place}") from error
+            wakes += partition.note_written(offsets[0], segment)
             return offsets, self._committer.group.commit
-        partition.reveal_at(partition.end, segment, segment.size)
-        wakes += partition.watches.due(partition.end)
+        wakes += partition.reveal_at(partition.end, segment, segment.size)
         return offsets, AT_ONCE
 
     def _write(

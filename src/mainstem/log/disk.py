@@ -82,6 +82,8 @@ class DiskLog:
             now_ms,
             options,
         )
+        self.written = _Written(self)
+        """The log with the batches that are written, but not durable yet; see ``Log.written``."""
         if options.background:
             self.committer.start()
             self.upkeep.start(options.upkeep_ms)
@@ -166,7 +168,7 @@ class DiskLog:
                 elif settings.durability is Durability.FSYNC is not known.settings.durability:
                     self._sync_with_next_commit(known)
                 self._checkpoints.changed(known)
-            known.settings = settings
+            known.settings, known.upkept = settings, None
             self._partitions[partition] = known
 
     def _sync_with_next_commit(self, partition: DiskPartition) -> None:
@@ -206,12 +208,17 @@ class DiskLog:
 
     def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
         """Return whole batches, from the one that contains ``offset`` (or the next one) on."""
+        return self._read(partition, offset, max_bytes)
+
+    def _read(
+        self, partition: PartitionId, offset: int, max_bytes: int, *, written: bool = False
+    ) -> Slice:
         while True:
             with self._lock:
                 found = self._partitions.find(partition)
                 if isinstance(found, MemoryPartition):
                     return found.read(offset, max_bytes)
-                readable = found.readable(offset)
+                readable = found.readable(offset, written=written)
             for segment, limit in readable:
                 try:
                     data = segment.read(offset, limit, max_bytes)
@@ -238,6 +245,13 @@ class DiskLog:
         with self._lock:
             return self._partitions.find(partition).bounds()
 
+    def _bounds_written(self, partition: PartitionId) -> Bounds:
+        with self._lock:
+            found = self._partitions.find(partition)
+            if isinstance(found, MemoryPartition):
+                return found.bounds()
+            return found.bounds(written=True)
+
     def offset_at(self, partition: PartitionId, timestamp_ms: int) -> TimedOffset | None:
         """Return the first visible event at or after a time, None if there is none."""
         while True:
@@ -262,12 +276,21 @@ class DiskLog:
 
     def watch(self, partition: PartitionId, offset: int, wake: Wake) -> Callable[[], None]:
         """Call ``wake`` once, from any thread, when the partition's tail has passed ``offset``."""
+        return self._watch(partition, offset, wake)
+
+    def _watch(
+        self, partition: PartitionId, offset: int, wake: Wake, *, written: bool = False
+    ) -> Callable[[], None]:
         with self._lock:
             watched = self._partitions.find(partition)
+            tail, watches = watched.tail, watched.watches
+            if written and isinstance(watched, DiskPartition):
+                tail, watches = watched.written, watched.written_watches
             # Once closing has begun, new watches are never called.
-            if offset >= watched.tail and not self._partitions.is_closed:
-                watches = watched.watches
+            if offset >= tail and not self._partitions.is_closed:
                 token = watches.add(offset, wake)
+                if tail < watched.end:
+                    self.committer.hasten()
 
                 def take_back() -> None:
                     with self._lock:
@@ -301,7 +324,7 @@ class DiskLog:
             if isinstance(found, MemoryPartition):
                 found.thin(needed)
             else:
-                found.needed = needed
+                found.needed, found.upkept = needed, None
 
     def _cut_end(self, partition: PartitionId, end: int) -> None:
         while True:
@@ -324,6 +347,22 @@ class DiskLog:
         """Return the partitions that have files, for inspection and repair."""
         with self._lock:
             return [each for each in self._partitions.values() if isinstance(each, DiskPartition)]
+
+
+class _Written:
+    """The log with the batches that are written, but not durable yet; see ``Log.written``."""
+
+    def __init__(self, log: DiskLog) -> None:
+        self._log = log
+
+    def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
+        return self._log._read(partition, offset, max_bytes, written=True)
+
+    def bounds(self, partition: PartitionId) -> Bounds:
+        return self._log._bounds_written(partition)
+
+    def watch(self, partition: PartitionId, offset: int, wake: Wake) -> Callable[[], None]:
+        return self._log._watch(partition, offset, wake, written=True)
 
 
 def _place(partition: PartitionId, topic: str) -> str:

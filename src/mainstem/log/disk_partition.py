@@ -63,6 +63,10 @@ class DiskPartition:
         self.segments: list[Segment] = []
         self.tail_segment: Segment | None = None
         self.tail_position = 0
+        self.written = 0
+        """The offset before which all batches are in their segments, from ``tail`` to ``end``."""
+        self.written_segment: Segment | None = None
+        self.written_position = 0
         self.is_dirty = False
         """Whether the partition changed since the last checkpoint."""
         self.touched = False
@@ -75,7 +79,10 @@ class DiskPartition:
         """The encoded recovery point for the manifest; later changes are in the write-ahead log."""
         self.needed: Needed | None = None
         """The events to keep when upkeep thins the partition; None: all."""
+        self.upkept: int | None = None
+        """The tail at the last upkeep; None if that failed, or if settings have changed since."""
         self.watches = TailWatches()
+        self.written_watches = TailWatches()
 
     @classmethod
     def load(cls, files: Files, file_cache: FileCache, record: PartitionRecord) -> "DiskPartition":
@@ -126,9 +133,10 @@ class DiskPartition:
             return self.segments[0].size
         return sum([segment.size for segment in self.segments])
 
-    def bounds(self) -> Bounds:
-        """Return the current offsets and size of the partition."""
-        return Bounds(self.start, self.tail, self.end, self.size_bytes, self.epoch)
+    def bounds(self, *, written: bool = False) -> Bounds:
+        """Return the current offsets and size of the partition; see ``readable``."""
+        tail = self.written if written else self.tail
+        return Bounds(self.start, tail, self.end, self.size_bytes, self.epoch)
 
     def room_for(self, size: int, now_ms: Callable[[], int]) -> Segment:
         """Return the segment to append to; begins a new one if the last has no room."""
@@ -198,26 +206,53 @@ class DiskPartition:
             self.tail_segment, self.tail_position = segment, segment.size
         else:
             self.tail_segment, self.tail_position = None, 0
+        self._write_at(tail, self.tail_segment, self.tail_position)
 
-    def reveal_at(self, tail: int, segment: Segment, position: int) -> None:
-        """Move the tail to an offset, which lies at ``position`` in ``segment``."""
+    def reveal_at(self, tail: int, segment: Segment, position: int) -> list[Wake]:
+        """Move the tail to an offset at ``position`` in ``segment``; return the watches to call."""
         self.tail, self.tail_segment, self.tail_position = tail, segment, position
+        wakes = self.watches.due(tail)
+        if tail > self.written:
+            self._write_at(tail, segment, position)
+            wakes += self.written_watches.due(tail)
+        return wakes
 
-    def readable(self, offset: int) -> list[tuple[Segment, int]]:
-        """Return the next segments that may hold ``offset``, each with its readable length."""
-        self.check_offset(offset)
-        if offset == self.tail:
+    def note_written(self, first: int, segment: Segment) -> list[Wake]:
+        """Note that the batches from ``first`` to the end are in ``segment``, but not yet visible.
+
+        Returns the watches to call. Batches behind an atomic one do not count: that one is written
+        by its commit.
+        """
+        if self.written != first:
+            return []
+        self._write_at(self.end, segment, segment.size)
+        return self.written_watches.due(self.end)
+
+    def _write_at(self, written: int, segment: Segment | None, position: int) -> None:
+        self.written, self.written_segment, self.written_position = written, segment, position
+
+    def readable(self, offset: int, *, written: bool = False) -> list[tuple[Segment, int]]:
+        """Return the next segments that may hold ``offset``, each with its readable length.
+
+        ``written``: up to ``written`` instead of the tail.
+        """
+        tail, tail_segment, tail_position = self.tail, self.tail_segment, self.tail_position
+        if written:
+            tail = self.written
+            tail_segment, tail_position = self.written_segment, self.written_position
+        self.check_offset(offset, tail)
+        if offset == tail:
             return []
         first = bisect_right(self.segments, offset, key=_base) - 1
         found = []
         for segment in self.segments[max(first, 0) :]:
-            if segment.base >= self.tail:
+            if segment.base >= tail:
                 # This segment begins after the tail, whose own segment may be empty and removed.
                 break
-            if segment is self.tail_segment:
-                found.append((segment, self.tail_position))
+            if segment is tail_segment:
+                found.append((segment, tail_position))
                 # A reader at the tail will come back for the next appends.
-                segment.remember(self.tail, self.tail_position)
+                segment.remember(tail, tail_position)
                 break
             if segment.next_offset > offset:
                 found.append((segment, segment.size))
@@ -238,10 +273,11 @@ class DiskPartition:
             found.append((segment, segment.size))
         return found
 
-    def check_offset(self, offset: int) -> None:
-        """Raise OffsetOutOfRange unless the offset is readable."""
-        if not self.start <= offset <= self.tail:
-            raise OffsetOutOfRange(self.place, offset, self.start, self.tail)
+    def check_offset(self, offset: int, tail: int | None = None) -> None:
+        """Raise OffsetOutOfRange unless the offset is readable; ``tail``: up to another tail."""
+        tail = self.tail if tail is None else tail
+        if not self.start <= offset <= tail:
+            raise OffsetOutOfRange(self.place, offset, self.start, tail)
 
     def outlived(self, start: int) -> list[Segment]:
         """Return the segments whose events are all before a new start offset."""
@@ -263,6 +299,7 @@ class DiskPartition:
         self.segments = self.segments[len(dropped) :]
         if not self.segments:
             self.tail_segment, self.tail_position = None, 0
+            self.written_segment, self.written_position = None, 0
         return dropped
 
     def replace(self, removed: Collection[Segment], added: Iterable[Segment]) -> None:
@@ -283,7 +320,7 @@ class DiskPartition:
 
     def close(self) -> list[Wake]:
         """Return all watches, to be called when the partition is closed."""
-        return self.watches.all()
+        return [*self.watches.all(), *self.written_watches.all()]
 
     def begin_epoch(self, epoch: int) -> None:
         """Begin a new leader epoch, since the log may have been truncated."""

@@ -51,6 +51,8 @@ class MemoryPartition:
         """The partition's name in messages."""
         self.settings = settings
         self.start = self.tail = self.end = start
+        self.upkept: int | None = None
+        """The tail at the last upkeep; None if there is to be another one in any case."""
         self.epoch = epoch
         self.size_bytes = 0
         self._batches: list[bytes] = []
@@ -284,6 +286,11 @@ class MemoryLog:
         self._size_bytes = 0
         self._now_ms = now_ms
         self._closed = False
+
+    @property
+    def written(self) -> "MemoryLog":
+        """The log itself, as an append is visible at once."""
+        return self
 
     def ensure(self, partition: PartitionId, topic: str, settings: TopicSettings) -> None:
         """Create a partition, or change its settings; ``topic``: the name to use in messages."""

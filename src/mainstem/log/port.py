@@ -109,8 +109,33 @@ Batches = Sequence[tuple[PartitionId, WritableBatch]]
 """Record batches, each with the partition it goes to."""
 
 
+class Readable(Protocol):
+    """What a reader at the tail of partitions needs; the methods are those of ``Log``."""
+
+    def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
+        """Return whole batches, from the one that contains ``offset`` (or the next one) on."""
+
+    def bounds(self, partition: PartitionId) -> Bounds:
+        """Return the current offsets and size of a partition."""
+
+    def watch(
+        self, partition: PartitionId, offset: int, wake: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Call ``wake`` once, from any thread, when the partition's tail has passed ``offset``."""
+
+
 class Log(Protocol):
     """A log: partitions of record batches. The broker needs only these nine methods."""
+
+    @property
+    def written(self) -> Readable:
+        """The log with the batches that are written, but not durable yet, before the tail.
+
+        A crash may take them back, and their offsets are then given to other events. So only a
+        reader that drops its state beyond the end of a partition when the log is opened may use
+        it. Batches of an atomic append are seen only when they are durable, and so are batches
+        behind them.
+        """
 
     def ensure(self, partition: PartitionId, topic: str, settings: TopicSettings) -> None:
         """Create a partition, or change its settings; ``topic``: the name to use in messages."""

@@ -17,6 +17,10 @@ class TailWatches:
         self._waiting: dict[int, tuple[int, Wake]] = {}
         self._next_token = 0
 
+    def __bool__(self) -> bool:
+        """Return whether anybody waits."""
+        return bool(self._waiting)
+
     def add(self, offset: int, wake: Wake) -> int:
         """Add a watch: call ``wake`` when the tail is past ``offset``.
 

@@ -4,7 +4,8 @@ How this works: an append that needs a sync begins a group, and schedules a call
 that appends of several peers that were read in one iteration share a commit. If the callback runs
 at once, the loop is idle and syncs by itself: waking the committing thread, and being woken by it,
 takes longer than the sync of a fast disk. If the loop was busy, or recent syncs were slow, the
-thread commits, and the loop goes on.
+thread commits, and the loop goes on. The loop's commit comes after what the same appends have
+scheduled: queues deliver events before they are durable, so a delivery does not wait for the sync.
 """
 
 import asyncio
@@ -50,7 +51,13 @@ class LoopCommitter:
         self._loop.call_soon(self._decide)
 
     def _decide(self) -> None:
-        committer = self._committer
         is_free = self._timer() - self._begun <= AT_ONCE_S
-        if not (is_free and committer.is_quick and committer.commit_here()):
-            committer.wake()
+        if is_free and self._committer.is_quick:
+            # Deliveries are made in this iteration, and sent in the next one.
+            self._loop.call_soon(self._loop.call_soon, self._commit)
+        else:
+            self._committer.wake()
+
+    def _commit(self) -> None:
+        if not (self._committer.is_quick and self._committer.commit_here()):
+            self._committer.wake()

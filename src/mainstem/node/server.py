@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import errno
-import gc
 import secrets
 import signal
 import socket
@@ -25,6 +24,7 @@ from mainstem.node.admin_queries import AdminQueries
 from mainstem.node.broker_clock import BrokerClock
 from mainstem.node.config import Config
 from mainstem.node.connector_operations import NodeConnectors
+from mainstem.node.garbage import long_lived_left_out
 from mainstem.node.health import Health, Phase
 from mainstem.node.loop_committer import LoopCommitter
 from mainstem.node.node import Node, open_node, time_of_day_ms
@@ -215,10 +215,9 @@ async def serve_until_told(
             continue
         loop.add_signal_handler(number, tell)
     async with running(path, config, hurry=hurry) as server:
-        # Exclude existing objects from garbage collection, which would block the loop for 13 ms.
-        gc.freeze()
-        ready(server)
-        await told.wait()
+        with long_lived_left_out():
+            ready(server)
+            await told.wait()
 
 
 def serve(path: Path | None, config: Config, ready: Callable[[Running], None]) -> None:

@@ -22,7 +22,7 @@ def address() -> Iterator[str]:
 
 
 def asked(*lines: bytes, first: bytes = b"GET /livez HTTP/1.1") -> bytes:
-    return b"\r\n".join((first, *lines, b"", b""))
+    return b"\r\n".join((first, b"Connection: close", *lines, b"", b""))
 
 
 refused = {
@@ -32,32 +32,32 @@ refused = {
         400,
     ),
     "negative length": (asked(b"Host: localhost", b"Content-Length: -1"), 400),
-    "length of 2^64": (asked(b"Host: localhost", b"Content-Length: 18446744073709551616"), 413),
-    "a body that never comes": (asked(b"Host: localhost", b"Content-Length: 9"), 413),
+    "length of 2^64": (asked(b"Host: localhost", b"Content-Length: 18446744073709551616"), 400),
+    "a body over the limit": (asked(b"Host: localhost", b"Content-Length: 1048577"), 413),
     "a chunk of 2^64": (
         asked(b"Host: localhost", b"Transfer-Encoding: chunked") + b"10000000000000000\r\n",
-        413,
+        400,
     ),
     "an unknown encoding": (asked(b"Host: localhost", b"Transfer-Encoding: gzip"), 501),
     "a post with a body": (
-        asked(b"Host: localhost", b"Content-Length: 2", first=b"POST /livez HTTP/1.1") + b"{}",
+        asked(b"Host: localhost", b"Content-Length: 2", first=b"POST /a HTTP/1.1") + b"{}",
         403,
     ),
     "a foreign host": (asked(b"Host: evil.example"), 421),
     "a foreign host on our port": (asked(b"Host: evil.example:9644"), 421),
     "a host that begins like ours": (asked(b"Host: localhost.evil.example"), 421),
-    "a host of two": (asked(b"Host: localhost", b"Host: evil.example"), 400),
-    "no host": (asked(), 400),
+    "a host of two": (asked(b"Host: localhost", b"Host: evil.example"), 421),
+    "no host": (asked(first=b"GET /metrics HTTP/1.1"), 400),
     "a line end in a header": (asked(b"Host: localhost", b"X: a\rb"), 400),
     "a NUL in a header": (asked(b"Host: localhost", b"X: a\0b"), 400),
     "a space before the colon": (asked(b"Host : localhost"), 400),
-    "HTTP/2 without asking": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 405),
+    "HTTP/2 without asking": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
     "a TLS hello": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500), 400),
     "a Kafka request": (b"\0\0\0\x12\0\x12\0\3\0\0\0\7\0\2me", 400),
-    "a URL of 1 MiB": (asked(b"Host: localhost", first=b"GET /" + b"a" * (1 << 20)), 431),
+    "a URL of 1 MiB": (asked(b"Host: localhost", first=b"GET /" + b"a" * (1 << 20)), 414),
     "100,000 headers": (asked(*(b"X-%d: y" % each for each in range(100_000))), 431),
     "a head of 24 KiB at once": (asked(b"Host: localhost", b"X: " + b"y" * 24_000), 431),
-    "an absolute target": (asked(b"Host: localhost", first=b"GET http://evil/ HTTP/1.1"), 404),
+    "an absolute target": (asked(b"Host: localhost", first=b"GET http://evil/ HTTP/1.1"), 400),
     "a path upwards": (asked(b"Host: localhost", first=b"GET /../etc/passwd HTTP/1.1"), 404),
     "line ends in the path": (asked(b"Host: localhost", first=b"GET /%0d%0aX:y HTTP/1.1"), 404),
 }
@@ -75,9 +75,9 @@ def test_it_is_refused_with_its_own_code_and_a_healthy_peer_is_answered(
 
     # A reset by a server that did not read a megabyte may overtake what it said.
     assert answer[:12] == b"HTTP/1.1 %d" % status or (answer == b"" and len(sent) > 1 << 16)
-    assert b"X:y" not in answer
+    assert b"\r\nX:y" not in answer
     said = [each.getMessage() for each in caplog.records if name in each.getMessage()]
-    assert len(said) == (status != 404)
+    assert len(said) == (status not in (403, 404))
     assert all(f"HTTP {status}: " in each for each in said)
     assert not any(each.exc_info for each in caplog.records)
 
@@ -111,7 +111,7 @@ def test_a_request_that_does_not_become_whole_in_time_is_given_up(
     with pages_served(settings=settings) as address, caplog.at_level(logging.WARNING):
         for begun in (b"", b"GET /livez HTTP/1.1\r\nX: "):
             with connect(address) as slow:
-                assert answer_to(slow, begun) == b""
+                assert answer_to(slow, begun)[:12] == (b"HTTP/1.1 408" if begun else b"")
 
     said = [each.message for each in caplog.records]
     assert sum("no whole request came within 0.05 s" in each for each in said) == 2
@@ -127,25 +127,12 @@ def test_a_hundred_requests_that_never_end_keep_nobody_waiting(address: str) -> 
         peer.close()
 
 
-def test_of_connections_that_say_nothing_the_oldest_gives_way_to_the_next() -> None:
-    with pages_served(settings=AdminSettings(max_connections=3)) as address:
-        peers = [connect(address) for _ in range(4)]
-        ended = peers[0].recv(1)
-
-        answers = [answer_to(peer, asked(LOCAL.strip())) for peer in peers[1:]]
-        for peer in peers:
-            peer.close()
-
-    assert ended == b""
-    assert all(each.startswith(b"HTTP/1.1 200") for each in answers)
-
-
 def test_more_idle_connections_than_there_may_be_do_not_shut_out_a_health_check() -> None:
     with pages_served(settings=AdminSettings(request_s=3600)) as address:
-        peers = [connect(address) for _ in range(AdminSettings().max_connections * 2)]
+        peers = [connect(address) for _ in range(AdminSettings().max_connections * 3)]
         try:
             # The oldest have given way by now.
-            assert peers[0].recv(1) == b""
+            assert answer_to(peers[0], b"") == b""
             assert [get(address).status for _ in range(10)] == [200] * 10
         finally:
             for peer in peers:
@@ -159,24 +146,16 @@ def test_more_idle_connections_than_there_may_be_do_not_shut_out_a_health_check(
         (b"GET /readyz HTTP/1.0", 200),
         (b"GET /metrics HTTP/1.0", 400),
         (b"GET /queues/events?topic=a&queue=b HTTP/1.0", 400),
-        (b"GET /livez HTTP/1.1", 400),
+        (b"GET /livez HTTP/1.1", 200),
     ],
 )
-def test_who_names_no_host_is_told_of_health_alone_and_in_http_1_0(
+def test_who_names_no_host_is_told_of_health_alone(
     address: str, request_line: bytes, status: int
 ) -> None:
     with connect(address) as peer:
-        answer = answer_to(peer, request_line + b"\r\n\r\n")
+        answer = answer_to(peer, request_line + b"\r\nConnection: close\r\n\r\n")
 
     assert answer.split()[1] == b"%d" % status
-
-
-def test_only_the_first_of_many_requests_on_a_connection_is_answered(address: str) -> None:
-    with connect(address) as peer:
-        answer = answer_to(peer, asked(b"Host: localhost") * 10_000)
-
-    assert answer.count(b"HTTP/1.1 ") <= 1
-    assert get(address).status == 200
 
 
 def test_heads_that_never_end_take_no_memory(address: str) -> None:

@@ -1,5 +1,6 @@
 """The pages of the admin port as a client of HTTP sees them."""
 
+import http.client
 import threading
 
 from tests.heads.admin.web import answer_to, connect, get, pages_served
@@ -10,7 +11,8 @@ def test_a_server_that_turns_is_alive() -> None:
         page = get(address, "/livez")
 
     assert (page.status, page.text) == (200, "ok\n")
-    assert page.headers["connection"] == "close"
+    assert page.headers["cache-control"] == "no-store"
+    assert page.headers["x-content-type-options"] == "nosniff"
 
 
 def test_a_server_that_can_be_used_is_ready() -> None:
@@ -35,7 +37,9 @@ def test_head_has_the_length_and_no_body() -> None:
 
 def test_the_status_is_said_in_words_too() -> None:
     with pages_served(not_ready=lambda: "why") as address, connect(address) as peer:
-        answer = answer_to(peer, b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = answer_to(
+            peer, b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )
 
     assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
 
@@ -57,7 +61,21 @@ def test_other_methods_are_not_answered() -> None:
     with pages_served() as address:
         page = get(address, "/livez", "DELETE")
 
-    assert (page.status, page.headers["allow"]) == (405, "GET, HEAD, POST")
+    assert page.status == 405
+    assert sorted(page.headers["allow"].split(", ")) == ["GET", "HEAD", "POST"]
+
+
+def test_a_connection_carries_many_requests() -> None:
+    with pages_served() as address:
+        host, _, port = address.rpartition(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=20)
+        connection.connect()
+        kept = connection.sock
+        for path in ("/livez", "/healthz", "/metrics", "/livez"):
+            connection.request("GET", path)
+            connection.getresponse().read()
+            assert connection.sock is kept
+        connection.close()
 
 
 def test_nothing_is_shared_with_pages_of_other_origins() -> None:
@@ -81,7 +99,7 @@ def test_what_is_made_slowly_keeps_nobody_waiting_and_is_made_once_for_all_who_a
     with pages_served(metrics) as address:
         peers = [connect(address) for _ in range(5)]
         for peer in peers:
-            peer.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            peer.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert asked.wait(20)
         # Answered in between, so that the five have been heard by now.
         assert get(address).status == 200

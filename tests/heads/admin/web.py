@@ -6,15 +6,15 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from tests.broker.brokers import Clock
 from tests.loop_thread import entered
 
 from mainstem.auth import Auth
 from mainstem.core.event import Position
-from mainstem.heads.admin.adapter import Pages
-from mainstem.heads.admin.head import listen
-from mainstem.heads.admin.operations import OperationPages
+from mainstem.heads.admin.head import start
 from mainstem.heads.admin.settings import AdminSettings
 from mainstem.heads.admin_operations import Administration
+from mainstem.heads.context import HeadContext
 from mainstem.heads.transport.server import bind
 
 PATIENCE_S = 60
@@ -90,16 +90,21 @@ def pages_served(
     administration: Administration | None = None,
 ) -> Iterator[str]:
     """Serve pages and operations until the block ends; gives host:port."""
-    pages = Pages(_Told(not_ready, metrics), auth=auth)
-    operations = OperationPages(administration or Administration(), auth or Auth(), "")
-    with entered(_listening(pages, operations, settings)) as address:
+    told = _Told(not_ready, metrics)
+    with entered(_listening(told, settings, auth, administration)) as address:
         yield address
 
 
 @contextlib.asynccontextmanager
 async def _listening(
-    pages: Pages, operations: OperationPages, settings: AdminSettings | None
+    told: _Told,
+    settings: AdminSettings | None,
+    auth: Auth | None,
+    administration: Administration | None,
 ) -> AsyncIterator[str]:
-    server = listen(pages, operations, bind("127.0.0.1", 0), settings)
+    # As before the log is open: without a broker.
+    context = HeadContext(Clock(), told, auth=auth)
+    context.administration = administration or Administration()
+    server = await start(context, settings or AdminSettings(), bind("127.0.0.1", 0))
     yield str(server.address)
     await server.close()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.heads.amqp091.amqp_client import PERSISTENT, Client, UnseenLog, World
+from tests.heads.amqp091.talking import publish_frames
 from tests.heads.contexts import context_on
 
 from mainstem.broker.broker import Broker
@@ -12,6 +13,8 @@ from mainstem.broker.publishing import batching
 from mainstem.core.records import build_one
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.adapter.service import Service
+from mainstem.heads.amqp091.properties import encode_properties
+from mainstem.heads.amqp091.session import RUN_BYTES
 from mainstem.heads.amqp091.settings import AmqpSettings
 
 FEW, MANY = 20, 80
@@ -94,3 +97,37 @@ async def test_a_message_for_many_queues_is_encoded_once_and_appended_once(
     for number in (0, 1, MANY - 1):
         declared = await client.asks(methods.QueueDeclare(queue=f"q{number}", passive=True))
         assert declared == [methods.QueueDeclareOk(f"q{number}", 1, 0)]
+
+
+async def test_large_messages_that_are_read_together_share_an_append(calls: Counter[str]) -> None:
+    _, client = await with_queues(1)
+    frames = b"".join(
+        b"".join(publish_frames(1, "q0", bytes(1_000), encode_properties(PERSISTENT)))
+        for _ in range(100)
+    )
+    assert len(frames) > RUN_BYTES
+    # The first run is short, as nothing is known of the server's speed.
+    client.say_bytes(frames)
+    calls.clear()
+
+    client.say_bytes(frames)
+
+    assert calls["append"] == 1
+
+
+async def test_a_remembered_route_ends_with_its_queue() -> None:
+    _, client = await with_queues(2)
+    client.publish("q0", b"1")
+    client.publish("q0", b"2")
+    await client.asks(methods.QueueDelete(queue="q0"))
+    await client.asks(methods.QueueDeclare(queue="q0", durable=True))
+    client.publish("q0", b"3")
+    client.publish("", b"4", exchange="amq.fanout")
+    await client.asks(methods.QueueBind(queue="q0", exchange="amq.fanout"))
+    client.publish("", b"5", exchange="amq.fanout")
+
+    for queue, bodies in (("q0", [b"3", b"5"]), ("q1", [b"4", b"5"])):
+        for body in bodies:
+            answer = await client.asks(methods.BasicGet(queue=queue, no_ack=True))
+            assert answer[-1] == body
+        assert await client.asks(methods.BasicGet(queue=queue)) == [methods.BasicGetEmpty()]

@@ -1,9 +1,10 @@
-"""A message published by AMQP is the same event for Kafka, Spark and Python, at one position."""
+"""A message of AMQP is the same event for Kafka, Spark and Python, whoever published it."""
 
 from pathlib import Path
 
 import pika  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
+from tests.foreign_clients.pika_client import Inbox, channel_of, waiting
 from tests.in_process_server import server
 from tests.pipelines.format.seen_events import seen_by_kafka, seen_by_python, seen_by_spark
 
@@ -14,6 +15,7 @@ from mainstem.node.server import Running
 
 CONFIG = Config().listening(amqp="127.0.0.1:0")
 SENT = 20
+HEADERS = [("content-type", b"text/plain"), ("colour", "grün".encode())]
 QUEUE = "published.by.amqp"
 
 
@@ -42,6 +44,32 @@ def test_a_message_published_by_amqp_is_the_same_event_for_all(
     }
     assert dict(by_kafka[1].headers)["colour"] == "grün".encode()
     assert by_kafka == by_spark == by_python == by_embedded_python
+
+
+def test_rows_that_spark_writes_to_a_queue_are_messages_for_amqp(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with server(tmp_path, config=CONFIG) as running, channel_of(running) as channel:
+        channel.queue_declare(QUEUE, durable=True)
+        inbox = Inbox(channel, QUEUE)
+        address = str(running.kafka)
+        rows = [(str(n), HEADERS) for n in range(SENT)]
+        schema = "value string, headers array<struct<key: string, value: binary>>"
+        frame = spark.createDataFrame(rows, schema).coalesce(1)
+        frame.write.format("mainstem").option("address", address).mode("append").save(QUEUE)
+        messages = inbox.take(SENT)
+        by_kafka = seen_by_kafka(address, QUEUE, SENT)
+        by_spark = seen_by_spark(spark, address, QUEUE)
+        channel.basic_ack(0, multiple=True)
+        left = waiting(channel, QUEUE)
+
+    assert [each.body for each in messages] == [each.value for each in by_kafka]
+    assert by_kafka == by_spark
+    first = messages[0]
+    assert (first.method.exchange, first.method.routing_key) == ("", QUEUE)
+    assert first.properties.content_type == "text/plain"
+    assert first.properties.headers == {"colour": "grün"}
+    assert left == 0
 
 
 def publish_by_amqp(running: Running) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.in_process_server import serving
 from tests.pipelines.postgresql import postgresql
+from tests.pipelines.redis_server import redis_server
 from tests.pipelines.running.database_changes import SCHEMA, ChangingTable
 from tests.pipelines.sample_events import bounded, forget_last_commit
 
@@ -24,6 +25,8 @@ SHOP = f"""
     now = p.apply_changes(CHANGES, key="id", sink=p.delta("t/now"))
     rows = p.apply_changes(CHANGES, key="id", sink=p.sqlite("t/base.db", "orders"))
     mirror = p.apply_changes(CHANGES, key="id", sink=p.postgres("DSN", "orders"))
+    cached = p.apply_changes(CHANGES, key="id", sink=p.redis("REDIS", "orders"))
+    index = p.apply_changes(CHANGES, key="id", sink=p.search("t/index", text="name"))
     history = p.apply_changes(CHANGES, key="id", sink=p.delta("t/history"), scd=2)
 """
 Publish = Callable[[list[mainstem.Event]], None]
@@ -32,6 +35,12 @@ Publish = Callable[[list[mainstem.Event]], None]
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
     with postgresql() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as address:
         yield address
 
 
@@ -52,8 +61,8 @@ def publish(address: str) -> Publish:
     return send
 
 
-def shop(dsn: str, text: str = SHOP) -> p.Pipeline:
-    Path("shop.py").write_text(dedent(text).replace("DSN", dsn))
+def shop(text: str = SHOP, *, dsn: str = "", url: str = "") -> p.Pipeline:
+    Path("shop.py").write_text(dedent(text).replace("DSN", dsn).replace("REDIS", url))
     return p.load(Path("shop.py"))
 
 
@@ -80,7 +89,8 @@ def check_equal(pipeline: p.Pipeline, table: ChangingTable) -> None:
     wanted = by_id(list(table.rows.values()))
     assert by_id(sink_rows(pipeline, "now")) == wanted
     assert by_id(sink_rows(pipeline, "mirror")) == wanted
-    assert text(by_id(sink_rows(pipeline, "rows"))) == text(wanted)
+    for name in ("rows", "cached", "index"):
+        assert text(by_id(sink_rows(pipeline, name))) == text(wanted), name
     versions = {
         (number, each.valid_from_us, each.valid_to_us, each.row)
         for number, known in table.versions.items()
@@ -103,10 +113,10 @@ def micros(moment: object) -> int | None:
 
 
 def test_tables_equal_the_database_though_changes_come_late_and_twice(
-    spark: SparkSession, address: str, publish: Publish, database: str
+    spark: SparkSession, address: str, publish: Publish, database: str, cache: str
 ) -> None:
     chance, table = random.Random(5), ChangingTable(5)
-    pipeline = shop(database)
+    pipeline = shop(dsn=database, url=cache)
     table.change(60)
     publish(table.events)
     bounded(spark, pipeline, address)
@@ -133,7 +143,6 @@ def test_a_truncated_table_stops_the_copies(
     spark: SparkSession, address: str, publish: Publish
 ) -> None:
     pipeline = shop(
-        "",
         f"""
         from mainstem import pipelines as p
 

@@ -1,5 +1,8 @@
 """Every sink commits a batch with its mark, so that a repeated batch changes nothing."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,12 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.pipelines.postgresql import postgresql
+from tests.pipelines.redis_server import redis_server
 
 from mainstem import pipelines as p
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
 from mainstem.pipelines.planning.table_source import _rows as file_rows
 from mainstem.pipelines.sinks import parquet as parquet_sink
 from mainstem.pipelines.sinks.port import Mark, Sink
+from mainstem.pipelines.sinks.search import search_index
+from mainstem.pipelines.state.table_state import StateDirectory, TableStatus
 
 COLUMNS = (
     "id string, amount decimal(12,2), cents bigint, at timestamp, "
@@ -31,6 +37,16 @@ def database() -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real Redis."""
+    with redis_server(tmp_path_factory.mktemp("redis")) as address:
+        yield address
+
+
+KEYED = ("delta", "sqlite", "postgres", "search", "redis")
+
+
 @pytest.fixture(params=["delta", "parquet", "sqlite", "postgres"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     match request.param:
@@ -40,6 +56,11 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
             return lambda **how: p.parquet(str(tmp_path / "table"), **how)
         case "sqlite":
             return lambda **how: p.sqlite(str(tmp_path / "base.db"), "table", **how)
+        case "search":
+            return lambda **how: p.search(str(tmp_path / "index"), **how)
+        case "redis":
+            url = request.getfixturevalue("cache")
+            return lambda **how: p.redis(url, tmp_path.name, **how)
     address = request.getfixturevalue("database")
     with psycopg.connect(address) as base:
         base.execute("DROP SCHEMA public CASCADE")
@@ -112,7 +133,7 @@ def test_a_copy_is_put_in_the_place_of_the_table(spark: SparkSession, make: Make
     assert copy.read() is None
 
 
-@pytest.mark.parametrize("make", ["delta", "sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("make", KEYED, indirect=True)
 def test_rows_replace_those_with_the_same_key(spark: SparkSession, make: Make) -> None:
     sink = make(key=("id", "place"))
     sink.check(rows_of(spark).schema)
@@ -134,6 +155,87 @@ def test_the_latest_row_of_a_key_wins_in_whatever_batch_it_comes(
     sink.write(rows_of(spark, ("a", "1"), ("b", "12")), Mark("shop.orders.1", 1))
 
     assert kept(sink) == [("a", Decimal(3)), ("b", Decimal(12))]
+
+
+@pytest.mark.parametrize("make", KEYED, indirect=True)
+def test_marked_rows_are_deleted_and_a_repeated_batch_changes_nothing(
+    spark: SparkSession, make: Make
+) -> None:
+    sink, mark = make(key="id"), Mark("shop.orders.1", 1)
+    sink.check(rows_of(spark).schema)
+    rows = rows_of(spark, ("a", "3"), ("b", "4"), ("never", "5"))
+    changes = rows.selectExpr("*", "id != 'a' as __deleted")
+
+    sink.write(rows_of(spark, ("a", "1"), ("b", "2"), ("c", "2")), Mark(mark.pipeline, 0))
+    assert sink.write(changes, mark)
+    assert not sink.write(changes, mark)
+    assert not sink.write(rows_of(spark, ("b", "9")), mark)
+
+    assert kept(sink) == [("a", Decimal(3)), ("c", Decimal(2))]
+
+
+@pytest.mark.parametrize("make", ["search", "redis"], indirect=True)
+def test_a_copy_of_an_index_or_cache_is_put_in_its_place(spark: SparkSession, make: Make) -> None:
+    sink = make(key="id")
+    copy = sink.beside("fixed")
+    for each, name in ((sink, "old"), (copy, "new")):
+        each.check(rows_of(spark).schema)
+        each.write(rows_of(spark, (name, "1")), Mark(f"shop.orders.{name}", 0))
+    with pytest.raises(InvalidDefinition, match="replay into a new"):
+        sink.check(rows_of(spark).withColumnRenamed("amount", "sum").schema)
+
+    sink.swap("fixed")
+    sink.swap("fixed")
+
+    assert kept(sink) == [("new", Decimal(1))]
+    assert copy.read() is None
+    assert not sink.write(rows_of(spark), Mark("shop.orders.new", 0))
+
+
+def test_an_older_row_replaces_no_newer_or_deleted_one_in_redis(
+    spark: SparkSession, cache: str
+) -> None:
+    sink = p.redis(cache, "latest", key="id", latest="version")
+    versions = spark.createDataFrame(
+        [("a", "2", False), ("b", "5", True), ("c", "1", False)],
+        "id string, version string, __deleted boolean",
+    )
+    sink.check(versions.drop("__deleted").schema)
+    sink.write(versions, Mark("x", 0))
+
+    older = spark.createDataFrame([("a", "1"), ("b", "4"), ("c", "3")], "id string, version string")
+    sink.write(older, Mark("x", 1))
+
+    table = sink.read()
+    assert table is not None
+    assert [row["version"] for row in table.to_pylist()] == ["2", "3"]
+
+
+def test_what_an_index_holds_can_be_searched(spark: SparkSession, tmp_path: Path) -> None:
+    sink = p.search(str(tmp_path / "index"), key="id", text=("title", "body"))
+    rows = spark.createDataFrame(
+        [(1, "The log", "one log underneath"), (2, "Queues", "events one by one"), (3, None, "")],
+        "id int, title string, body string",
+    )
+    sink.check(rows.schema)
+    sink.write(rows, Mark("x", 0))
+
+    found = search_index(tmp_path / "index", "underneath", 10)
+    StateDirectory(tmp_path / "state/shop/articles").save_status(
+        TableStatus("stopped", sink=sink.place)
+    )
+    asked = ("index", "search", "shop.articles", "events", "--state", str(tmp_path / "state"))
+    answer = subprocess.run(
+        [sys.executable, "-m", "mainstem", *asked], capture_output=True, text=True, check=True
+    )
+
+    assert [each.row["id"] for each in found] == [1]
+    assert json.loads(answer.stdout)["title"] == "Queues"
+    assert [each.row["id"] for each in search_index(tmp_path / "index", "title:queues", 9)] == [2]
+    with pytest.raises(InvalidDefinition, match="columns that can be searched: title, body"):
+        search_index(tmp_path / "index", "nothing:here", 10)
+    with pytest.raises(InvalidDefinition, match="is no search index"):
+        search_index(tmp_path, "log", 10)
 
 
 @pytest.mark.parametrize("make", ["delta"], indirect=True)

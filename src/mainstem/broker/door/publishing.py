@@ -49,11 +49,14 @@ class Publishing(Protocol):
         events: Sequence[Event],
         partition: int | None = None,
         held: HeldPublish | None = None,
+        *,
+        lazy: bool = False,
     ) -> Published | HeldPublish:
         """Publish without blocking; returns a HeldPublish if backpressure delays the producer.
 
         The caller then waits for its ``room``, until ``until_ms`` at most, and retries with it as
-        ``held``.
+        ``held``. ``lazy``: the publisher does not wait for durability. The events then survive
+        kill -9 on return, and a power cut a little later.
         """
 
     def publish_all(

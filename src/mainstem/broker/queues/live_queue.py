@@ -80,7 +80,6 @@ class LiveQueue:
         self, source: Source, key: QueueKey, settings: QueueSettings, alarm: Alarm
     ) -> None:
         self._source = source
-        self._log = source.log
         self._alarm = alarm
         self.key = key
         self.settings = settings
@@ -212,8 +211,9 @@ class LiveQueue:
         return found
 
     def bounds(self, number: int) -> Bounds:
-        """Return a partition's first offset, tail and end."""
-        return self._log.bounds(PartitionId(self.key.topic_id, number))
+        """Return a partition's first offset, tail and end, as this queue sees them."""
+        at = PartitionId(self.key.topic_id, number)
+        return self._source.seen_by(at, self.settings.unsynced).bounds(at)
 
     def keep_within(self, number: int) -> Bounds:
         """Settle, as missed, events that the log has deleted; return the partition's bounds."""
@@ -322,8 +322,9 @@ class LiveQueue:
         """Call ``grown`` once for each partition, at its next append."""
         for number in self.windows:
             if number not in self._growth:
-                self._growth[number] = self._log.watch(
-                    PartitionId(self.key.topic_id, number),
+                at = PartitionId(self.key.topic_id, number)
+                self._growth[number] = self._source.seen_by(at, self.settings.unsynced).watch(
+                    at,
                     self.bounds(number).tail,
                     partial(self._grew, number, grown),
                 )
@@ -358,7 +359,8 @@ class LiveQueue:
             if window.seen is not None:
                 window.awaited = range(window.seen, sys.maxsize)
                 at = PartitionId(self.key.topic_id, number)
-                takes_back.append(self._log.watch(at, window.seen, wake))
+                seen_by = self._source.seen_by(at, self.settings.unsynced)
+                takes_back.append(seen_by.watch(at, window.seen, wake))
 
         def unwatch() -> None:
             self._waiting.pop(token, None)
@@ -419,7 +421,7 @@ class LiveQueue:
         tail = self.bounds(number).tail
         try:
             # At the tail there is nothing to read.
-            event = None if reader.offset == tail else reader.take()
+            event = None if reader.offset >= tail else reader.take()
         except OffsetOutOfRange as error:
             if error.offset > error.tail:
                 raise
@@ -511,6 +513,6 @@ class LiveQueue:
 
     def _reader(self, number: int, offset: int) -> PartitionReader:
         at = PartitionId(self.key.topic_id, number)
-        wide = self.settings.uncommitted
-        place = (self.topic.name, at, offset)
-        return PartitionReader(self._source, *place, uncommitted=wide)
+        wide, place = self.settings.uncommitted, (self.topic.name, at, offset)
+        unsynced = self.settings.unsynced
+        return PartitionReader(self._source, *place, uncommitted=wide, unsynced=unsynced)

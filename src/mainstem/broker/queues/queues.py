@@ -331,18 +331,19 @@ class Queues:
         self._registry.look_soon(live)
         if live.settings.has_length:
             self._registry.enforce_limits(live)
-        now_ms = self._now_ms()
+        now_ms, settings = self._now_ms(), live.settings
         while max_events > 0 and max_bytes > 0:
-            plan = Plan()
+            plan: Plan | None = None
             for window, event in live.choose(max_events, max_bytes):
-                expires_ms = expiry_ms(live.settings, event, window)
+                expires_ms = expiry_ms(settings, event, window)
                 if expires_ms is not None and expires_ms <= now_ms:
+                    plan = plan or Plan()
                     plan.expire(event)
                     continue
                 max_events -= 1
                 max_bytes -= len(event.value or b"")
                 yield window, event
-            if not plan.changes or not self._settler.carry_out_or_put_back(live, plan):
+            if plan is None or not self._settler.carry_out_or_put_back(live, plan):
                 return
 
     def acquire_batches(

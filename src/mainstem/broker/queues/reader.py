@@ -9,7 +9,7 @@ from mainstem.broker.transactions.transactions import Transactions
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
 from mainstem.core.records import events, keys
-from mainstem.log.port import Log, PartitionId, Slice
+from mainstem.log.port import Log, PartitionId, Readable, Slice
 
 _READ_BYTES = 64 * 1024
 
@@ -21,14 +21,33 @@ class Source(NamedTuple):
     transactions: Transactions
     cache: BatchCache
 
+    def seen_by(self, at: PartitionId, unsynced: bool) -> Readable:
+        """Return the log as a queue sees a partition.
+
+        ``unsynced``: with events that are not durable yet. But where there are transactions, their
+        order with their markers matters, and a queue sees only what is durable.
+        """
+        if unsynced and not self.transactions.had_any(at):
+            return self.log.written
+        return self.log
+
 
 class PartitionReader:
     """Reads a partition's events; holds at most one slice of the log in memory."""
 
     def __init__(
-        self, source: Source, topic: str, at: PartitionId, offset: int, *, uncommitted: bool = False
+        self,
+        source: Source,
+        topic: str,
+        at: PartitionId,
+        offset: int,
+        *,
+        uncommitted: bool = False,
+        unsynced: bool = False,
     ) -> None:
+        self._source = source
         self._log, self._transactions, self._cache = source
+        self._unsynced = unsynced
         self._topic = topic
         self._at = at
         self._uncommitted = uncommitted
@@ -77,13 +96,25 @@ class PartitionReader:
 
     def read(self, offset: int, max_bytes: int) -> tuple[list[memoryview], int]:
         """Return record batches without aborted ones, and the offset after the last one read."""
-        if self._uncommitted:
+        if self._unsynced and self._source.seen_by(self._at, True) is not self._log:
+            found = self._written(offset, max_bytes)
+        elif self._uncommitted:
             found = Committed(self._log.read(self._at, offset, max_bytes), offset)
         else:
             found = self._transactions.read_committed_at(self._at, offset, max_bytes)
         view = memoryview(found.data.tobytes())
         end = max((read_header(each).last_offset + 1 for each in batches(view)), default=offset)
         return list(visible(view, found.aborted)), max(offset, end)
+
+    def _written(self, offset: int, max_bytes: int) -> Committed:
+        """Read up to what is written; what a transaction has begun meanwhile is left out."""
+        data = self._log.written.read(self._at, offset, max_bytes)
+        # After reading: a transaction is noted under the same lock as its first batch is written.
+        if not self._transactions.has_any(self._at):
+            return Committed(data, offset)
+        if offset >= self._log.bounds(self._at).tail:
+            return Committed(Slice(0), offset)
+        return self._transactions.read_committed_at(self._at, offset, max_bytes)
 
     def again(self, offsets: Iterable[int]) -> dict[int, Event]:
         """Return events that were read before, by offset; deleted ones are left out."""
@@ -117,10 +148,12 @@ class PartitionReader:
         return None if stored is None else next(batches(stored.tobytes()))
 
     def _stored(self, offset: int) -> Slice | None:
-        start, tail = self._log.bounds(self._at)[:2]
+        # Events that were delivered once are read again even if a transaction has begun meanwhile.
+        log = self._log.written if self._unsynced else self._log
+        start, tail = log.bounds(self._at)[:2]
         if not start <= offset < tail:
             return None
-        stored = self._log.read(self._at, offset, 1)
+        stored = log.read(self._at, offset, 1)
         return stored if stored.length else None
 
     def _decoded(self, found: Iterable[memoryview], end: int) -> Iterator[Event]:

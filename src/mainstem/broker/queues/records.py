@@ -49,6 +49,10 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     order: Order = Order.NONE
     uncommitted: bool = False
     """Whether events of open transactions are delivered before their commit or abort."""
+    unsynced: bool = False
+    """Whether events are delivered as soon as they are written, before they are durable: a crash
+    may lose an event that was delivered already, and its settlement.
+    """
     ttl_ms: int | None = None
     """Time to live: an event not delivered this long after it was published expires; none:
     never.

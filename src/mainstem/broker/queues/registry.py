@@ -46,6 +46,8 @@ _Place = tuple[str, str]
 """A queue's name and topic id, in a form that can be sorted."""
 LOOK_MS = 50
 """Minimum time between two checks of a queue's limits."""
+LOOK_SHARE = 20
+"""Checks of limits take at most one in so many milliseconds."""
 RETRY_MS = 1_000
 """Delay before dead letters that could not be written are tried again."""
 Overlay = Callable[[str, QueueSettings], QueueSettings]
@@ -130,6 +132,8 @@ class QueueRegistry:
         self._looks = Deadlines[_Place]()
         """When to check the limits of queues that received events, on the monotonic clock."""
         self._looked_ms: dict[QueueKey, int] = {}
+        self._rested_ms = 0
+        """When the next checks of limits may follow, so that there is time for other work."""
         run = self.fold.run
         stopped = () if run is None else run.unsure
         has_crashed = crashed or (run is not None and run.is_running)
@@ -280,11 +284,15 @@ class QueueRegistry:
                         due[key] = live
                         if deadlines is self._delays:
                             looks.add(key)
+            began_ms = self._monotonic_ms()
             for key, live in due.items():
                 self._used[key] = live
                 self.expire(live)
                 if key in looks:
                     self.enforce_limits(live)
+            if looks:
+                ended_ms = self._monotonic_ms()
+                self._rested_ms = ended_ms + LOOK_SHARE * (ended_ms - began_ms)
 
     def next_wait_ms(self) -> int | None:
         """Return the longest wait before the next ``tick``, in ms; None if there is no deadline."""
@@ -308,7 +316,9 @@ class QueueRegistry:
         while self._grown:
             key = self._grown.pop()
             looked_ms = self._looked_ms.get(key)
-            due_ms = now_ms if looked_ms is None else max(now_ms, looked_ms + LOOK_MS)
+            due_ms = now_ms
+            if looked_ms is not None:
+                due_ms = max(now_ms, looked_ms + LOOK_MS, self._rested_ms)
             place = (key.name, key.topic_id)
             if place not in self._looks:
                 self._looks.set(place, due_ms)

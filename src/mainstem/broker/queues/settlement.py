@@ -175,6 +175,8 @@ class Settler:
         """Write events delivered too often as dead letters; return whether there were any."""
         is_any = False
         for number, window in live.windows.items():
+            if not window.spent:
+                continue
             plan = Plan()
             for offset in sorted(window.spent):
                 reason = window.entries[offset].reason or _NEVER_SETTLED

@@ -41,6 +41,14 @@ class CommittedView:
         ending = self._still_ending(partition, self._log.bounds(partition).tail)
         self.ending[partition] = [*ending, (first_offset, marker_offset)]
 
+    def has_any(self, partition: PartitionId) -> bool:
+        """Tell whether a partition has transactions that ``view`` must look at."""
+        return bool(
+            self._fold.open.get(partition)
+            or partition in self.ending
+            or self._fold.has_aborted(partition)
+        )
+
     def stable(self, partition: PartitionId, tail: int) -> int:
         """Return a partition's last stable offset."""
         stable = tail

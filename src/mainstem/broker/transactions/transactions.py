@@ -295,6 +295,15 @@ class Transactions:
         with self._state.lock:
             return self._view.view(at, offset, data)
 
+    def has_any(self, at: PartitionId) -> bool:
+        """Tell whether a partition has transactions: ongoing, ending, or aborted."""
+        with self._state.lock:
+            return self._view.has_any(at)
+
+    def had_any(self, at: PartitionId) -> bool:
+        """Like ``has_any``, without waiting for a transaction that another thread just begins."""
+        return self._view.has_any(at)
+
     def is_pending(self, group: str, topic: str, partition: int) -> bool:
         """Tell whether an ongoing transaction will commit an offset of a group in a partition."""
         with self._state.lock:

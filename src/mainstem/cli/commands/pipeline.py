@@ -14,8 +14,8 @@ import msgspec
 
 from mainstem.cli.commands.pipeline_check import check
 from mainstem.cli.confirmation import confirm, yes_option
-from mainstem.cli.connection import at_option, is_address, target_of
-from mainstem.cli.exit_codes import Exit, Refused, say
+from mainstem.cli.connection import at_option, server_address
+from mainstem.cli.exit_codes import Exit, say
 from mainstem.cli.help import Group
 from mainstem.cli.pipeline_options import file_argument, name_option, state_option
 from mainstem.cli.pipeline_progress import steps_of
@@ -134,7 +134,7 @@ def run(
         raise click.BadParameter(f"{remote!r} must begin with sc://", param_hint="--remote")
     loaded = load(file, name)
     check_edges(loaded, starting, ending)
-    address = _address(at)
+    address = server_address(at, "pipelines")
     _check_answers(address)
     # Spark's workers import modules beside the pipeline file by name.
     beside = (str(loaded.file.parent), os.environ.get("PYTHONPATH", ""))
@@ -223,21 +223,6 @@ def _settings(given: tuple[str, ...]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _address(at: str | None) -> str:
-    from mainstem.node.data_directory import holder_of  # noqa: PLC0415 - only what is used
-
-    target = target_of(at)
-    if is_address(target):
-        return target
-    holder = holder_of(Path(target)) if Path(target).is_dir() else None
-    if holder and holder.listens:
-        return holder.listens
-    raise Refused(
-        f"pipelines read from a server, and none serves {target}; start one (mainstem serve), or "
-        "give its address with --at HOST:PORT"
-    )
-
-
 def _check_answers(address: str) -> None:
     """Raise Unreachable if no server responds; Spark would take minutes to report that."""
     from mainstem.remote.admin import Admin  # noqa: PLC0415 - slow to load
@@ -288,6 +273,9 @@ def _summary(found: dict[str, TableStatus]) -> None:
                 f"({status.dropped_rows} rows dropped), so a stream, a batch and a replay may "
                 "give different tables"
             )
+        for expected, count in status.expectations.items():
+            if count:
+                say(f"table {name}: {count} events did not fulfil {expected!r}")
         if status.bad:
             say(f"table {name}: {status.bad} bad events, written to the dead letters")
     if chosen(None) == "table":

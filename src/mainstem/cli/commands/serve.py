@@ -98,8 +98,6 @@ def serve(
     start_logging(log_format)
 
     def ready(running: "Running") -> None:
-        # Exclude the objects created so far from garbage collection, as they live on.
-        gc.freeze()
         gc.enable()
         if log_format == "json":
             _logger.info("serving", extra={"fields": _fields(running)})

@@ -12,7 +12,7 @@ from mainstem.client.info import QueuedEvent, QueueInfo
 from mainstem.client.queue_info import queue_info
 from mainstem.core.errors import Failure, InvalidSetting, Unreachable, Unsupported
 from mainstem.core.event import Event, Position
-from mainstem.heads.admin.adapter import MAX_EVENTS
+from mainstem.heads.admin.settings import MAX_EVENTS
 from mainstem.heads.admin_operations import OperationFailed
 from mainstem.heads.web.problem import PROBLEM_TYPE, Problem
 from mainstem.node.queue_peek import PeekedEvent

@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from mainstem.auth import CLUSTER, Action, Auth, Peer, Resource, ResourceKind
 from mainstem.core.errors import MainstemError
 from mainstem.core.event import Position
-from mainstem.heads.admin.query import BadRequest, check_run, fields_of
-from mainstem.heads.admin.session import JSON_TYPE, HttpAnswer
+from mainstem.heads.admin.answer import JSON_TYPE, HttpAnswer
+from mainstem.heads.admin.query import check_run
+from mainstem.heads.admin.settings import MAX_EVENTS
 from mainstem.heads.context import Operations
 from mainstem.heads.web.login import login
-from mainstem.heads.web.problem import STATUSES
+from mainstem.heads.web.problem import STATUSES, Refused
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-MAX_EVENTS = 1_000
-"""Maximum number of events on one page."""
 _OVERVIEW = b"""\
 /livez    200 while the server turns
 /readyz   200 while it can be used, else 503 and why
@@ -43,65 +42,68 @@ class Pages:
         """Tell whether a page exists at this path."""
         return path in _PATHS
 
-    def is_slow(self, target: str) -> bool:
+    def is_slow(self, path: str) -> bool:
         """Tell whether a page may take long, and so must be created outside the event loop."""
-        return target.partition("?")[0] in _GUARDED
+        return path in _GUARDED
 
-    def answer(self, target: str) -> HttpAnswer:
+    def answer(self, path: str, fields: dict[str, str]) -> HttpAnswer:
         """Create a page and return it; may be called from any thread."""
-        path, _, query = target.partition("?")
         match path:
             case "/livez":
                 return HttpAnswer(200, b"ok\n")
             case "/readyz":
                 why = self._operations.not_ready()
-                return HttpAnswer(200, b"ok\n") if why is None else _said(503, why)
+                return HttpAnswer(200, b"ok\n") if why is None else said(503, why)
             case "/metrics":
                 return HttpAnswer(200, self._operations.metrics().encode(), METRICS_TYPE)
             case "/queues" | "/queues/events":
-                return self._of_queues(path, query)
+                return self._of_queues(path, fields)
             case "/connections":
                 return HttpAnswer(200, self._operations.connections(), JSON_TYPE)
             case _:
                 return _overview(path)
 
-    def refusal(self, target: str, peer: Peer, authorization: bytes) -> HttpAnswer | None:
+    def refusal(
+        self, path: str, fields: dict[str, str], peer: Peer, authorization: bytes
+    ) -> HttpAnswer | None:
         """Return the error response if a peer may not see a page, None if it may."""
-        path, _, query = target.partition("?")
         if path not in _GUARDED or self._auth.allows_all:
             return None
         try:
             peer = login(self._auth, peer, authorization)
-            for action, resource in _needs(path, query):
+            for action, resource in _needs(path, fields):
                 self._auth.authorize(peer.principal, action, resource)
-        except BadRequest as error:
-            return _said(error.status, str(error))
+        except Refused as error:
+            return said(error.status, str(error))
         except MainstemError as error:
             return _refused(error)
         return None
 
-    def _of_queues(self, path: str, query: str) -> HttpAnswer:
+    def _of_queues(self, path: str, fields: dict[str, str]) -> HttpAnswer:
         try:
-            fields = fields_of(query)
             check_run(fields, self._run_id)
             if path == "/queues":
                 return HttpAnswer(200, self._operations.queues(), JSON_TYPE)
             asked = _named(fields, "topic"), _named(fields, "queue"), _limit(fields), _after(fields)
             return HttpAnswer(200, self._operations.peek(*asked), JSON_TYPE)
-        except BadRequest as error:
-            return _said(error.status, str(error))
+        except Refused as error:
+            return said(error.status, str(error))
         except MainstemError as error:
             return _refused(error)
 
 
-def _needs(path: str, query: str) -> Iterator[tuple[Action, Resource]]:
+def _needs(path: str, fields: dict[str, str]) -> Iterator[tuple[Action, Resource]]:
     """Yield the permissions that a page needs."""
     if path != "/queues/events":
         yield Action.DESCRIBE, CLUSTER
         return
-    fields = fields_of(query)
     yield Action.READ, Resource(ResourceKind.TOPIC, _named(fields, "topic"))
     yield Action.READ, Resource(ResourceKind.GROUP, _named(fields, "queue"))
+
+
+def said(status: int, why: str) -> HttpAnswer:
+    """Return an error in text."""
+    return HttpAnswer(status, f"{why}\n".encode("utf-8", "replace"))
 
 
 def _overview(path: str) -> HttpAnswer:
@@ -112,9 +114,10 @@ def _overview(path: str) -> HttpAnswer:
 
 def _named(fields: dict[str, str], name: str) -> str:
     if not fields.get(name):
-        raise BadRequest(
+        raise Refused(
+            400,
             f"say which {name}: /queues/events?topic=orders&queue=emails, with %XX for other "
-            "characters than letters and digits"
+            "characters than letters and digits",
         )
     return fields[name]
 
@@ -127,7 +130,7 @@ def _limit(fields: dict[str, str]) -> int:
         or not 1 <= int(text[:10]) <= MAX_EVENTS
         or text[10:]
     ):
-        raise BadRequest(f"limit must be a whole number, 1 to {MAX_EVENTS}, not {text!r:.100}")
+        raise Refused(400, f"limit must be a whole number, 1 to {MAX_EVENTS}, not {text!r:.100}")
     return int(text)
 
 
@@ -136,15 +139,11 @@ def _after(fields: dict[str, str]) -> Position | None:
         return None
     found = _AFTER.fullmatch(fields["after"])
     if found is None:
-        raise BadRequest(
-            f"after must be a partition and an offset, as 0:17, not {fields['after']!r:.100}"
+        raise Refused(
+            400, f"after must be a partition and an offset, as 0:17, not {fields['after']!r:.100}"
         )
     return Position(int(found[1]), int(found[2]))
 
 
 def _refused(error: MainstemError) -> HttpAnswer:
-    return _said(STATUSES[error.failure], str(error))
-
-
-def _said(status: int, why: str) -> HttpAnswer:
-    return HttpAnswer(status, f"{why}\n".encode("utf-8", "replace"))
+    return said(STATUSES[error.failure], str(error))

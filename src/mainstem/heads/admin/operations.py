@@ -1,23 +1,36 @@
 """Operations over HTTP: read-only ones by GET with a query, the others by POST.
 
-The arguments of a POST are a JSON object. ``session.py`` refuses requests that a web page of
-another origin could make.
+The arguments of a POST are a JSON object. A page of another origin can set neither the header
+``X-Requested-By`` nor the content type JSON without the server's consent (CORS), which it never
+gives; so a POST must have both.
 """
 
-import logging
 from collections.abc import Mapping
 
 import msgspec
 
 from mainstem.auth import Auth, Peer
 from mainstem.core.errors import Failure, MainstemError
-from mainstem.heads.admin.query import BadRequest, check_run, fields_of
-from mainstem.heads.admin.session import JSON_TYPE, HttpAnswer, HttpRequest
+from mainstem.heads.admin.answer import JSON_TYPE, HttpAnswer, method_refused, problem_answer
+from mainstem.heads.admin.query import check_run
 from mainstem.heads.admin_operations import Administration
 from mainstem.heads.web.login import login
-from mainstem.heads.web.problem import PROBLEM_TYPE, STATUSES, problem
+from mainstem.heads.web.problem import STATUSES, Refused
 
-_logger = logging.getLogger("mainstem.heads.admin")
+
+class Called(msgspec.Struct, frozen=True):
+    """A request for an operation."""
+
+    method: str
+    path: str
+    fields: dict[str, str]
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    @property
+    def posts(self) -> bool:
+        """Whether the method is POST, which may change something."""
+        return self.method == "POST"
 
 
 class OperationPages:
@@ -28,54 +41,53 @@ class OperationPages:
         self._auth = auth
         self._run_id = run_id
 
-    def is_for(self, request: HttpRequest) -> bool:
-        """Tell whether a request is for an operation rather than a page; every POST is."""
-        return request.posts or self._administration.find(request.path[1:]) is not None
+    def has(self, path: str) -> bool:
+        """Tell whether an operation is offered at this path."""
+        return self._administration.find(path[1:]) is not None
 
-    def answer(self, request: HttpRequest, peer: Peer) -> HttpAnswer:
+    def answer(self, called: Called, peer: Peer) -> HttpAnswer:
         """Run an operation and return its answer; called in any thread except the event loop's."""
-        operation = self._administration.find(request.path[1:])
+        operation = self._administration.find(called.path[1:])
         if operation is None:
             offered = ", ".join(each.name for each in self._administration if each.changes)
-            return _problem(
+            return problem_answer(
                 404,
-                f"no operation {request.path} is offered here; there are: {offered or 'none'}; "
+                f"no operation {called.path} is offered here; there are: {offered or 'none'}; "
                 "what a head offers is there while it is on",
                 Failure.UNSUPPORTED,
             )
-        if operation.changes != request.posts:
-            return method_refused(request, "POST" if operation.changes else "GET, HEAD")
+        if operation.changes != called.posts:
+            allow = "POST" if operation.changes else "GET, HEAD"
+            return method_refused(called.path, called.method, allow)
         try:
-            fields = fields_of(request.query)
-            check_run(fields, self._run_id)
-            given = _body(request) if request.posts else fields
-            peer = login(self._auth, peer, request.authorization)
-            found = operation.run(peer, given, text=not request.posts)
+            check_run(called.fields, self._run_id)
+            given = object_in(called.body) if called.posts else called.fields
+            peer = login(self._auth, peer, called.headers.get("authorization", "").encode())
+            found = operation.run(peer, given, text=not called.posts)
             return HttpAnswer(200, msgspec.json.encode(found), JSON_TYPE)
-        except BadRequest as error:
-            return _problem(error.status, str(error))
+        except Refused as error:
+            return problem_answer(error.status, str(error))
         except MainstemError as error:
-            return _problem(STATUSES[error.failure], str(error), error.failure)
-        except Exception:
-            # This thread belongs to the loop's pool, and the peer must get an answer after any
-            # exception.
-            _logger.exception("operation %s failed", operation.name)
-            return _problem(500, f"{request.path} failed; the server's log says why")
+            return problem_answer(STATUSES[error.failure], str(error), error.failure)
 
 
-def method_refused(request: HttpRequest, allow: str) -> HttpAnswer:
-    """Return the 405 response for a method that a page or operation does not support."""
-    return _problem(405, f"{request.path} answers {allow}, not {request.method}", allow=allow)
+def check_post(headers: Mapping[str, str]) -> None:
+    """Raise Refused for a POST that a page of another origin could send."""
+    if not headers.get("x-requested-by"):
+        reason = "a POST needs the header X-Requested-By, with any value"
+        raise Refused(403, f"{reason}: web pages of other origins cannot send it")
+    check_json(headers)
 
 
-def _body(request: HttpRequest) -> Mapping[str, object]:
+def check_json(headers: Mapping[str, str]) -> None:
+    """Raise Refused if the body is not said to be JSON, which no form can send."""
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON_TYPE:
+        raise Refused(415, "the body must be JSON, with Content-Type: application/json")
+
+
+def object_in(body: bytes) -> dict[str, object]:
+    """Return the JSON object in a body; an empty body is an empty object."""
     try:
-        return msgspec.json.decode(request.body or b"{}", type=dict[str, object])
+        return msgspec.json.decode(body or b"{}", type=dict[str, object])
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadRequest(f"the body must be a JSON object: {error}") from None
-
-
-def _problem(
-    status: int, detail: str, failure: Failure | None = None, allow: str = ""
-) -> HttpAnswer:
-    return HttpAnswer(status, problem(status, detail, failure), PROBLEM_TYPE, allow)
+        raise Refused(400, f"the body must be a JSON object: {error}") from None

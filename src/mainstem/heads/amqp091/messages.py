@@ -22,7 +22,7 @@ _BEFORE_PROPERTIES = 19
 """Size of a content header frame up to the property flags, in bytes."""
 _PART_BYTES = 128 * 1024
 """Size of a body frame as most clients send it: memory counted ahead for an incomplete message."""
-_SETTLE_BYTES = 21
+SETTLE_BYTES = 21
 """Size of a BasicAck, BasicNack or BasicReject frame; no complete message is shorter."""
 
 
@@ -149,7 +149,7 @@ def take_run(  # noqa: C901 - calls are what costs most here
     found: list[tuple[int, Said]] = []
     stop, at = len(data), 0
     head, content, tag_of = codec.HEAD.unpack_from, _CONTENT.unpack_from, TAG.unpack_from
-    while at + _SETTLE_BYTES <= stop:
+    while at + SETTLE_BYTES <= stop:
         kind, number, size = head(data, at)
         end = at + 7 + size
         channel = channels.get(number)

@@ -30,6 +30,9 @@ CHALLENGE = (b"www-authenticate", b'Basic realm="mainstem", charset="UTF-8"')
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
+RETRY = (b"retry-after", b"1")
+"""The header of a response 503: what is overloaded or unavailable may work after some seconds."""
+
 
 class Problem(msgspec.Struct, frozen=True):
     """The JSON body of an error response."""
@@ -68,5 +71,5 @@ def problem_of(
     if isinstance(error, Refused):
         return error.status, problem(error.status, str(error)), error.headers
     status = STATUSES[error.failure]
-    headers = (CHALLENGE,) if status == 401 else ()
+    headers = (CHALLENGE,) if status == 401 else (RETRY,) if status == 503 else ()
     return status, problem(status, str(error), error.failure), headers

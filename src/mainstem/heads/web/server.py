@@ -113,6 +113,7 @@ def serve_app(
     websockets: bool = False,
     samples: Callable[[], Iterable[tuple[Metric, Sample]]] = no_samples,
     tls: "ssl.SSLContext | None" = None,
+    traffic: Traffic | None = None,
 ) -> WebServer:
     """Serve an ASGI app on a bound socket until the returned head is closed."""
     config = Config(
@@ -130,7 +131,7 @@ def serve_app(
         timeout_keep_alive=cast(int, limits.idle_s),
     )
     config.load()
-    shared = Shared(config, limits, origins or Origins(), context.auth, Traffic())
+    shared = Shared(config, limits, origins or Origins(), context.auth, traffic or Traffic())
 
     def connect() -> "HttpConnection | _Refusal":
         # ``shared.open`` lacks those whose connection_made was not called yet.

@@ -14,17 +14,20 @@ Call = Callable[[MainstemError | None], None]
 class Commit:
     """A future that the committing thread settles once; any number of threads may wait for it."""
 
-    __slots__ = ("_calls", "_check_wait", "_error", "_hand_over", "_lock", "done")
+    __slots__ = ("_calls", "_check_wait", "_error", "_hand_over", "_hasten", "_lock", "done")
 
     def __init__(
         self,
         hand_over: Callable[[], None] | None = None,
         check_wait: Callable[[], None] | None = None,
+        hasten: Callable[[], None] | None = None,
     ) -> None:
         self._lock = threading.Lock()
         self._hand_over = hand_over
         self._check_wait = check_wait
         """Called before waiting; raises in the event loop thread, which makes the commit itself."""
+        self._hasten = hasten
+        """Called when somebody waits, as the commit may be delayed while nobody does."""
         self._calls: list[Call] = []
         self._error: MainstemError | None = None
         self.done = False
@@ -54,10 +57,13 @@ class Commit:
     def then(self, call: Call) -> None:
         """Call ``call`` when done: at once in this thread, or later in the committing thread."""
         with self._lock:
-            if not self.done:
+            waits = not self.done
+            if waits:
                 self._calls.append(call)
-                return
-        call(self._error)
+        if not waits:
+            call(self._error)
+        elif self._hasten is not None:
+            self._hasten()
 
     def hand_over(self) -> None:
         """Write the append to the page cache: it then survives kill -9, but not yet a power cut."""

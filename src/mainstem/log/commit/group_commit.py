@@ -48,9 +48,12 @@ class Group:
     """Appends that become durable, and visible, together."""
 
     def __init__(
-        self, hand_over: Callable[[], None], check_wait: Callable[[], None] | None = None
+        self,
+        hand_over: Callable[[], None],
+        check_wait: Callable[[], None] | None = None,
+        hasten: Callable[[], None] | None = None,
     ) -> None:
-        self.commit = Commit(hand_over, check_wait)
+        self.commit = Commit(hand_over, check_wait, hasten)
         self.empty = True
         """Whether nobody waits for the group: it has no appends, or only lazy ones."""
         self.lazy = False
@@ -129,7 +132,7 @@ class Committer:
 
     def new_group(self) -> Group:
         """Return an empty group."""
-        return Group(self._hand_over, self._check_wait)
+        return Group(self._hand_over, self._check_wait, self._hasten)
 
     def gather(self, *, lazy: bool = False) -> Group:
         """Return the current group, and have it committed: soon, or (``lazy``) a little later.
@@ -146,6 +149,18 @@ class Committer:
             # The thread commits after LAZY_S, unless another thread does before.
             self._work.notify()
         return group
+
+    def hasten(self) -> None:
+        """Have lazy appends committed soon, as somebody waits for them; under the lock."""
+        if self.group.lazy and self.group.empty:
+            self.group.empty = False
+            self.summon()
+
+    def _hasten(self) -> None:
+        # Without the lock first: nearly always the group is already being committed.
+        if self.group.lazy and self.group.empty:
+            with self._lock:
+                self.hasten()
 
     @property
     def is_quick(self) -> bool:
@@ -300,8 +315,7 @@ def _reveal(group: Group) -> list[Wake]:
     """Make a group visible by moving the partitions' tails; return the watches to call."""
     wakes: list[Wake] = []
     for partition, (tail, segment, position) in group.tails.items():
-        partition.reveal_at(tail, segment, position)
-        wakes += partition.watches.due(tail)
+        wakes += partition.reveal_at(tail, segment, position)
     for memory, tail in group.memory_tails.items():
         wakes += memory.advance(tail)
     return wakes

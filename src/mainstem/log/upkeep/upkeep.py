@@ -1,12 +1,14 @@
 """Background upkeep of the log: retention, thinning, compaction, checkpoints, deleted files.
 
 One thread makes a round every ``upkeep_ms``. A failure in one partition does not stop the others; a
-failed checkpoint, thinning or compaction is retried with exponential backoff.
+failed checkpoint, thinning or compaction is retried with exponential backoff. A round looks at the
+partitions that have changed, and in turn at some of the others, so that thousands of idle
+partitions cost no more than a few.
 """
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 from mainstem.core.errors import MainstemError
 from mainstem.log.commit.checkpoint import Checkpoints
@@ -23,6 +25,8 @@ from mainstem.log.upkeep.segment_changes import SegmentChanges
 from mainstem.log.upkeep.segment_swap import SegmentSwap
 from mainstem.log.upkeep.thinning import Thinner
 
+IDLE_AT_ONCE = 1_000
+"""At most this many partitions that have not changed are looked at in one round."""
 _CHECKPOINT = "checkpoint"
 
 _logger = logging.getLogger("mainstem.log")
@@ -54,6 +58,8 @@ class Upkeep:
         self._backoff = Backoff()
         """Delays the retries of expensive work: checkpoints, and rewriting a partition's segments.
         """
+        self._turn = 0
+        """Which of the partitions that have not changed is looked at next."""
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.last_error: MainstemError | None = None
@@ -91,7 +97,7 @@ class Upkeep:
         self._checkpoints.make()
 
     def tick(self) -> None:
-        """Do all due work; a failure in one partition does not stop the others.
+        """Do all due work of all partitions; a failure in one partition does not stop the others.
 
         Compacting all partitions may take long. Between two of them a checkpoint is made if one
         became due, and the round ends early if the log is being closed.
@@ -101,9 +107,20 @@ class Upkeep:
     def _round(self, *, at_once: bool) -> None:
         with self._ticking:
             self._backoff.begin_round(at_once=at_once)
-            self._tick()
+            self._tick(self._chosen(every=at_once))
 
-    def _tick(self) -> None:
+    def _chosen(self, *, every: bool) -> Collection[Partition]:
+        """Return the partitions that a round looks at: with ``every``, all."""
+        with self._lock:
+            partitions = list(self._partitions.values())
+        if every or len(partitions) <= IDLE_AT_ONCE:
+            return partitions
+        first = self._turn if self._turn < len(partitions) else 0
+        self._turn = first + IDLE_AT_ONCE
+        changed = [each for each in partitions if each.tail != each.upkept]
+        return dict.fromkeys(partitions[first : self._turn] + changed)
+
+    def _tick(self, partitions: Iterable[Partition]) -> None:
         try:
             self._files.check_there()
         except OSError as error:
@@ -112,8 +129,6 @@ class Upkeep:
         now_ms = self._now_ms()
         failed: Exception | None = None
         stuck: Exception | None = None
-        with self._lock:
-            partitions = list(self._partitions.values())
         for partition in partitions:
             if self._stopping.is_set():
                 break
@@ -146,24 +161,36 @@ class Upkeep:
 
     def _maintain(self, partition: Partition, now_ms: int) -> None:
         settings = partition.settings
+        # Before its work, during which more can happen to the partition.
+        partition.upkept = partition.tail
         if isinstance(partition, MemoryPartition):
             if settings.expire_ms is not None:
+                # Notes the time and the tail in every round.
+                partition.upkept = None
                 with self._lock:
                     partition.expire(now_ms)
             return
-        if settings.close_ms or settings.expire_ms or settings.expire_bytes:
-            self._retention.apply(partition, now_ms)
-        if self._backoff.rests(partition.id):
-            return
-        if settings.compact or partition.needed is not None:
-            try:
-                self._thinner.thin(partition)
-                if settings.compact:
-                    self._compactor.compact(partition, now_ms)
-            except Exception:
-                self._backoff.failed(partition.id)
-                raise
-            self._backoff.forget(partition.id)
+        try:
+            if settings.close_ms or settings.expire_ms or settings.expire_bytes:
+                self._retention.apply(partition, now_ms)
+            if self._backoff.rests(partition.id):
+                partition.upkept = None
+            elif settings.compact or partition.needed is not None:
+                self._rewrite(partition, now_ms)
+        except Exception:
+            partition.upkept = None
+            raise
+
+    def _rewrite(self, partition: DiskPartition, now_ms: int) -> None:
+        """Thin and compact a partition, as its settings say."""
+        try:
+            self._thinner.thin(partition)
+            if partition.settings.compact:
+                self._compactor.compact(partition, now_ms)
+        except Exception:
+            self._backoff.failed(partition.id)
+            raise
+        self._backoff.forget(partition.id)
 
     def _try_tick(self) -> None:
         try:

@@ -21,7 +21,15 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from mainstem.pipelines.bad_events.dead_letters import DeadLetterWriter
 from mainstem.pipelines.definitions.table import INFER, Source, Table
-from mainstem.pipelines.planning.decoding import BAD, EVENT, decoded, decoded_once, with_skipped
+from mainstem.pipelines.planning.decoding import (
+    BAD,
+    DROPPED,
+    EVENT,
+    decoded,
+    decoded_once,
+    failed_expectation,
+    with_skipped,
+)
 from mainstem.pipelines.planning.planner import observation
 from mainstem.pipelines.spark.progress import Batch, Offsets, has_ended, topic_offsets
 from mainstem.pipelines.spark.retry import with_retries
@@ -29,10 +37,12 @@ from mainstem.pipelines.state.table_state import StateDirectory, TableStatus
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
-    """How many events of a batch were bad, and how many late."""
+    """How many events of a batch were bad, late or left out."""
 
     bad: int = 0
     late: int = 0
+    left_out: int = 0
+    expectations: dict[str, int] = {}
 
 
 class Audit:
@@ -65,8 +75,7 @@ class Audit:
             watermark=_time(batch.watermark_ms),
             state_rows=batch.state_rows,
             state_bytes=batch.state_bytes,
-            bad=status.bad + found.bad,
-            late=status.late + found.late,
+            **_added(status, found),
             dropped_rows=status.dropped_rows + batch.dropped_rows,
             audited=batch.number,
             offsets=status.offsets | batch.ends,
@@ -99,8 +108,7 @@ class Audit:
                 status,
                 batch=number,
                 events=status.events + read,
-                bad=status.bad + found.bad,
-                late=status.late + found.late,
+                **_added(status, found),
                 audited=number,
                 offsets=status.offsets | ends,
             )
@@ -118,7 +126,8 @@ class Audit:
         return with_retries(lambda: self._read_again(starts, ends, watermark_ms))
 
     def _read_again(self, starts: Offsets, ends: Offsets, watermark_ms: int) -> BatchCounts:
-        bad = late = 0
+        bad = late = left_out = 0
+        failed: dict[str, int] = {}
         for source in self._table.sources:
             if source.name not in ends:
                 continue
@@ -126,13 +135,26 @@ class Audit:
                 decoded(self._events(source, starts, ends), self._with_schema(source))
             )
             rows = with_skipped(rows, self._state_dir.skipped_events().get(source.name, {}))
+            if source.expectations:
+                found = self._failed(rows, source)
+                failed |= {each.name: found[each.name] for each in source.expectations}
+                left_out += sum(
+                    found[each.name] for each in source.expectations if each.on_fail == "drop"
+                )
             if self._table.bad == "dead":
-                wrong = rows.where(f"{BAD} is not null").select(f"{EVENT}.*", BAD)
+                wrong = rows.where(f"{BAD} is not null").where(~F.col(BAD).startswith(DROPPED))
+                wrong = wrong.select(f"{EVENT}.*", BAD)
                 bad += self._dead_letters.write(wrong, source.name, ends[source.name])
             if source.watermark and watermark_ms:
                 at = F.unix_millis(F.col(f"`{source.watermark[0]}`"))
                 late += rows.where(f"{BAD} is null").where(at <= watermark_ms).count()
-        return BatchCounts(bad, late)
+        return BatchCounts(bad, late, left_out, failed)
+
+    def _failed(self, rows: DataFrame, source: Source) -> dict[str, int]:
+        """Return how many events did not fulfil each expectation of a source."""
+        reasons = rows.where(f"{BAD} is not null").groupBy(BAD).count().collect()
+        counts = {row[BAD]: row["count"] for row in reasons}
+        return {each.name: counts.get(failed_expectation(each), 0) for each in source.expectations}
 
     def _events(self, source: Source, starts: Offsets, ends: Offsets) -> DataFrame:
         name = source.name
@@ -146,6 +168,20 @@ class Audit:
         if source.schema != INFER:
             return source
         return msgspec.structs.replace(source, schema=self._state_dir.schemas()[source.name])
+
+
+def _added(status: TableStatus, found: BatchCounts) -> dict[str, object]:
+    """Return the status's counters after a batch."""
+    names = status.expectations | found.expectations
+    return {
+        "bad": status.bad + found.bad,
+        "late": status.late + found.late,
+        "left_out": status.left_out + found.left_out,
+        "expectations": {
+            name: status.expectations.get(name, 0) + found.expectations.get(name, 0)
+            for name in names
+        },
+    }
 
 
 def batch_entry(text: str) -> tuple[int, Offsets]:

@@ -152,6 +152,16 @@ def _check_table(each: Table, before: Sequence[Table], file: Path) -> None:
     ):
         raise InvalidDefinition(f"{where} names a source twice, which is ambiguous in SQL")
     _check_arguments(each, where)
+    wanted = [one.name for source in each.sources for one in source.expectations]
+    if len(set(wanted)) < len(wanted):
+        raise InvalidDefinition(f"{where} has two expectations of one name; rename one (name=...)")
+    if each.bad == "stop" and any(
+        one.on_fail == "dead" for source in each.sources for one in source.expectations
+    ):
+        raise InvalidDefinition(
+            f"{where} has bad='stop', so no event becomes a dead letter; say on_fail='stop' or "
+            "'drop' in p.expect"
+        )
     if each.output == "update" and not each.sink.key:
         raise InvalidDefinition(
             f"{where}: output='update' needs a sink with a key, such as "
@@ -183,6 +193,11 @@ def _check_source(source: Source, table_above: Table | None, where: str) -> None
             f"{where}: epoch {source.epoch!r} is unknown; use one of {', '.join(EPOCHS)}"
         )
     if table_above is not None:
+        if source.expectations:
+            raise InvalidDefinition(
+                f"{where}: {source.name!r} is a table of this file; expect what it must fulfil of "
+                "the events that it reads"
+            )
         if source.schema is not None or source.format != "json" or source.registry:
             raise InvalidDefinition(
                 f"{where}: {source.name!r} is a table of this file and has a schema already; "

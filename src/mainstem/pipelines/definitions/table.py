@@ -13,6 +13,7 @@ from mainstem.pipelines.definitions.discovery import (
     call_site,
     record_definition,
 )
+from mainstem.pipelines.definitions.expectations import Expectation, expectations_of
 from mainstem.pipelines.errors import InvalidDefinition
 from mainstem.pipelines.sinks.port import Sink
 
@@ -48,6 +49,8 @@ class Source(msgspec.Struct, frozen=True):
     """The unit of numbers in JSON timestamp columns, counted since 1970."""
     decimals: Decimals = "precise"
     """How change events hold decimals, unless an event has its schema."""
+    expectations: tuple[Expectation, ...] = ()
+    """What its rows must fulfil; only of a topic."""
 
 
 Sources = str | Source | Sequence[str | Source]
@@ -104,9 +107,19 @@ def events(
     registry: str | None = None,
     with_event: bool = False,
     epoch: Epoch = "seconds",
+    expect: Sequence[Expectation] = (),
 ) -> Source:
     """Define one source of a table that has several."""
-    return Source(topic, schema, format, watermark, registry, with_event, epoch)
+    return Source(
+        topic,
+        schema,
+        format,
+        watermark,
+        registry,
+        with_event,
+        epoch,
+        expectations=tuple(expect),
+    )
 
 
 def changes(
@@ -117,6 +130,7 @@ def changes(
     with_event: bool = False,
     epoch: Epoch = "microseconds",
     decimals: Decimals = "precise",
+    expect: Sequence[Expectation] = (),
 ) -> Source:
     """Define a source of a database table's changes, in Debezium's envelope.
 
@@ -124,7 +138,14 @@ def changes(
     ``after``, ``committed_at``, ``position``, ``transaction`` and ``unavailable``.
     """
     return Source(
-        topic, schema, "changes", watermark, with_event=with_event, epoch=epoch, decimals=decimals
+        topic,
+        schema,
+        "changes",
+        watermark,
+        with_event=with_event,
+        epoch=epoch,
+        decimals=decimals,
+        expectations=tuple(expect),
     )
 
 
@@ -159,7 +180,7 @@ def table(
         kept = _checked_sink(called, sink)
         result = Table(
             name=called,
-            sources=_sources(called, source, plain),
+            sources=_expecting(called, _sources(called, source, plain), expectations_of(query)),
             query=query,
             sink=kept,
             output=output or _usual_output(kept),
@@ -234,6 +255,21 @@ def _sources(table_name: str, given: Sources | None, plain: Source) -> tuple[Sou
         )
     several = (given,) if isinstance(given, Source) else tuple(given)
     return tuple(Source(each) if isinstance(each, str) else each for each in several)
+
+
+def _expecting(
+    table_name: str, sources: tuple[Source, ...], expected: tuple[Expectation, ...]
+) -> tuple[Source, ...]:
+    """Add the expectations that decorate a function to its only source."""
+    if not expected:
+        return sources
+    if len(sources) != 1:
+        raise InvalidDefinition(
+            f"table {table_name!r} has {len(sources)} sources: say of which one you expect "
+            "something: p.events(topic, ..., expect=[p.expect(...)])"
+        )
+    both = (*sources[0].expectations, *expected)
+    return (msgspec.structs.replace(sources[0], expectations=both),)
 
 
 def _usual_output(sink: Sink) -> Literal["append", "update"]:

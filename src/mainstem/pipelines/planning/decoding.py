@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.sql.types import StringType, StructField, StructType
 
+from mainstem.pipelines.definitions.expectations import Expectation
 from mainstem.pipelines.definitions.table import INFER, Epoch, Source
 from mainstem.pipelines.errors import InvalidDefinition
 from mainstem.pipelines.format.tasks import END_PARTITION
@@ -30,6 +31,8 @@ from mainstem.pipelines.planning.schemas import json_columns
 BAD, EVENT = "__bad", "__event"
 LOG_TIME = "_timestamp"
 """Name of the watermark column that stands for the event's timestamp in the log."""
+DROPPED, STOPPING = "dropped: ", "stopped: "
+"""Prefixes of the reason of events that are left out, or that stop the table."""
 END_OF_TIME = "9000-01-01 00:00:00"
 """Upper limit of event times; the row that marks the end of the input has a later time."""
 _RAW = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -60,7 +63,7 @@ def decoded(raw: DataFrame, source: Source) -> DataFrame:
             )
         case "raw":
             rows = event.select(f"{EVENT}.*", F.lit(None).cast("string").alias(BAD), EVENT)
-    return _checked_time(_with_event(rows, source), source)
+    return _expected(_checked_time(_with_event(rows, source), source), source)
 
 
 def with_skipped(rows: DataFrame, skips: Mapping[str, Mapping[str, str]]) -> DataFrame:
@@ -93,8 +96,11 @@ def good_rows(rows: DataFrame) -> DataFrame:
     return rows.where(f"{BAD} is null").drop(BAD, EVENT)
 
 
-def failing_at_bad(rows: DataFrame) -> DataFrame:
-    """Return the rows; reading them raises an error that names the first bad event."""
+def failing_at_bad(rows: DataFrame, *, only_expected: bool = False) -> DataFrame:
+    """Return the rows; reading them raises an error that names the first bad event.
+
+    ``only_expected``: only for events that must stop the table because of an expectation.
+    """
     told = F.raise_error(
         F.format_string(
             "bad event: %s; topic %s, partition %d, offset %d",
@@ -102,7 +108,9 @@ def failing_at_bad(rows: DataFrame) -> DataFrame:
             *(F.col(f"{EVENT}.{name}") for name in ("topic", "partition", "offset")),
         )
     ).cast("string")
-    return rows.withColumn(BAD, F.when(F.col(BAD).isNotNull(), told))
+    bad = F.col(BAD)
+    failing = bad.startswith(STOPPING) if only_expected else ~bad.startswith(DROPPED)
+    return rows.withColumn(BAD, F.when(failing, told).otherwise(bad))
 
 
 def _from_json(event: DataFrame, source: Source) -> DataFrame:
@@ -201,6 +209,24 @@ def _with_event(rows: DataFrame, source: Source) -> DataFrame:
     if source.watermark is not None and source.watermark[0] == LOG_TIME:
         rows = rows.withColumn(LOG_TIME, F.col(f"{EVENT}.timestamp"))
     return rows
+
+
+def _expected(rows: DataFrame, source: Source) -> DataFrame:
+    """Mark the events of rows that do not fulfil an expectation as bad."""
+    if not source.expectations:
+        return rows
+    is_end = F.col(f"{EVENT}.partition") == END_PARTITION
+    reason = F.when(is_end, None).when(F.col(BAD).isNotNull(), F.col(BAD))
+    for each in source.expectations:
+        holds = F.coalesce(F.expr(each.condition).cast("boolean"), F.lit(False))
+        reason = reason.when(~holds, failed_expectation(each))
+    return rows.withColumn(BAD, reason)
+
+
+def failed_expectation(expectation: Expectation) -> str:
+    """Return the reason why events that do not fulfil an expectation are bad."""
+    prefix = {"dead": "", "drop": DROPPED, "stop": STOPPING}[expectation.on_fail]
+    return f"{prefix}expectation failed: {expectation.name}"
 
 
 def _checked_time(rows: DataFrame, source: Source) -> DataFrame:

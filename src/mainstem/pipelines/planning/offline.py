@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from mainstem.pipelines.definitions.table import INFER, Pipeline, Source, Table
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
 from mainstem.pipelines.format.schema import COLUMNS
-from mainstem.pipelines.planning.decoding import BAD, EVENT, decoded, good_rows
+from mainstem.pipelines.planning.decoding import BAD, DROPPED, EVENT, decoded, good_rows
 from mainstem.pipelines.planning.planner import Bounds, Planner, observation
 from mainstem.pipelines.planning.schemas import inferred
 from mainstem.pipelines.spark.error_messages import cause_of
@@ -95,7 +95,7 @@ class OfflinePlanner:
             schema = inferred(sample, f"source {source.name!r}")
             source = msgspec.structs.replace(source, schema=schema)
         rows = decoded(frame, source)
-        wrong = rows.where(f"{BAD} is not null").select(BAD, f"{EVENT}.offset").first()
+        wrong = rows.where(~F.col(BAD).startswith(DROPPED)).select(BAD, f"{EVENT}.offset").first()
         if wrong is not None:
             raise PipelineFailed(
                 f"event {wrong['offset']} of {source.name!r} is bad: {wrong[BAD]}: "

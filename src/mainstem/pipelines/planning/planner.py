@@ -212,7 +212,11 @@ class Planner:
         if table.bad == "dead":
             rows = with_skipped(rows, state_dir.skipped_events().get(source.name, {}))
         rows = rows.observe(observation(number), *_figures(rows, source, bad=True))
-        return good_rows(failing_at_bad(rows) if table.bad == "stop" else rows)
+        if table.bad == "stop":
+            rows = failing_at_bad(rows)
+        elif any(each.on_fail == "stop" for each in source.expectations):
+            rows = failing_at_bad(rows, only_expected=True)
+        return good_rows(rows)
 
     def _options(self, table: Table, source: Source) -> dict[str, str]:
         options = {

@@ -132,6 +132,11 @@ class TableRun:
             address=self._request.address,
             sink=self.table.sink.place,
             failure=None,
+            expectations={
+                each.name: before.expectations.get(each.name, 0) if before else 0
+                for source in self.table.sources
+                for each in source.expectations
+            },
         )
         self._state_dir.error.unlink(missing_ok=True)
         self._audit = Audit(

@@ -8,6 +8,8 @@ from mainstem.pipelines.sinks.directories import is_local
 from mainstem.pipelines.sinks.parquet import ParquetSink
 from mainstem.pipelines.sinks.port import Sink
 from mainstem.pipelines.sinks.postgres import PostgresSink
+from mainstem.pipelines.sinks.redis import RedisSink
+from mainstem.pipelines.sinks.search import SearchSink
 from mainstem.pipelines.sinks.sqlite import SqliteSink
 from mainstem.pipelines.sinks.topic import TopicSink
 
@@ -15,13 +17,15 @@ from mainstem.pipelines.sinks.topic import TopicSink
 def identity(sink: Sink) -> Hashable | None:
     """Return a value that is equal for sinks of the same place; None if shared or unknown."""
     match sink:
-        case DeltaSink(path=path) | ParquetSink(path=path):
+        case DeltaSink(path=path) | ParquetSink(path=path) | SearchSink(path=path):
             return ("directory", _real(path))
         case SqliteSink(path=path, table=table):
             # SQLite's table names are case-insensitive.
             return ("sqlite", _real(path), table.lower())
         case PostgresSink(dsn=dsn, table=table):
             return ("postgres", _database(dsn), table)
+        case RedisSink(url=url, prefix=prefix):
+            return ("redis", url, prefix)
         case TopicSink(topic=topic, address=address):
             return ("topic", address, topic)
     return None

@@ -62,6 +62,10 @@ class TableStatus(msgspec.Struct, frozen=True):
     """Number of events that could not be decoded, or on which the table's query failed."""
     late: int = 0
     """Number of events whose time was not after the watermark of their batch."""
+    left_out: int = 0
+    """Number of events left out by expectations with ``on_fail="drop"``."""
+    expectations: dict[str, int] = {}
+    """Number of events that did not fulfil an expectation, by its name; all with a number."""
     dropped_rows: int = 0
     """Number of rows that Spark's operators dropped as late; an event may give none or several."""
     audited: int = -1

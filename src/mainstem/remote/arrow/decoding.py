@@ -34,6 +34,7 @@ Part = bytes | memoryview
 _LATEST_MS = (2**63 - 1) // 1000
 _SPARE = bytes(16)
 """Padding, so that a varint that is cut off at the end can be read; the cut is detected later."""
+ALL = frozenset(ARROW.names)
 AT_ONCE_BYTES = 4 << 20
 """Bytes decoded at once: enough for numpy to be fast, little enough for memory."""
 
@@ -45,22 +46,28 @@ class Columns(msgspec.Struct, frozen=True):
     timestamps_ms: Numbers
     appended: Numbers
     """For each record: 1 if the log set the timestamp, 0 if the producer did."""
-    keys: pa.Array
-    values: pa.Array
-    headers: pa.Array
+    keys: pa.Array | None
+    values: pa.Array | None
+    headers: pa.Array | None
 
 
 def record_batches(
-    batches: Iterable[memoryview], topic: str, partition: int, start: int, end: int
+    batches: Iterable[memoryview],
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    columns: frozenset[str] = ALL,
 ) -> Iterator[pa.RecordBatch]:
     """Return the events in an offset range as Arrow batches of some megabytes each."""
     for heads, parts in _unpacked(batches, start, end):
-        found = _decoded(heads, parts)
+        found = _decoded(heads, parts, columns)
         if found is None:
             continue
         first, last = np.searchsorted(found.offsets, [start, end])
         if first < last:
-            yield _table(found, topic, partition).slice(first, last - first)
+            table = _table(found, topic, partition, columns)
+            yield table.slice(first, last - first)
 
 
 def _unpacked(
@@ -84,35 +91,46 @@ def _unpacked(
         yield heads, parts
 
 
-def _decoded(heads: list[BatchHeader], parts: list[Part]) -> Columns | None:
+def _decoded(
+    heads: list[BatchHeader], parts: list[Part], columns: frozenset[str]
+) -> Columns | None:
     """Decode the records of batches into columns; None if there are no records."""
     data = b"".join((*parts, _SPARE))
     starts, at = array("q"), 0
     for header, part in zip(heads, parts, strict=True):
         add_starts(header, data, at, at + len(part), starts)
         at += len(part)
-    return _columns(heads, parts, data, np.frombuffer(starts, np.int64)) if starts else None
+    if not starts:
+        return None
+    return _columns(heads, parts, data, np.frombuffer(starts, np.int64), columns)
 
 
-def _table(found: Columns, topic: str, partition: int) -> pa.RecordBatch:
+def _table(found: Columns, topic: str, partition: int, names: frozenset[str]) -> pa.RecordBatch:
     count = len(found.offsets)
     # Without a time, or one that does not fit into Spark's microseconds.
     timeless = (found.timestamps_ms < 0) | (found.timestamps_ms > _LATEST_MS)
     stamps = pa.array(found.timestamps_ms * 1000, mask=timeless if timeless.any() else None)
-    columns = [
-        found.keys,
-        found.values,
-        pa.repeat(pa.scalar(topic, pa.string()), count),
-        pa.repeat(pa.scalar(partition, pa.int32()), count),
-        pa.array(found.offsets),
-        stamps.view(ARROW.field("timestamp").type),
-        pa.array(found.appended.astype(np.int32)),
-        found.headers,
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=ARROW)
+    columns = {
+        "key": found.keys,
+        "value": found.values,
+        "topic": pa.repeat(pa.scalar(topic, pa.string()), count),
+        "partition": pa.repeat(pa.scalar(partition, pa.int32()), count),
+        "offset": pa.array(found.offsets),
+        "timestamp": stamps.view(ARROW.field("timestamp").type),
+        "timestampType": pa.array(found.appended.astype(np.int32)),
+        "headers": found.headers,
+    }
+    schema = ARROW if names is ALL else pa.schema([each for each in ARROW if each.name in names])
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def _columns(heads: list[BatchHeader], parts: list[Part], data: bytes, starts: Numbers) -> Columns:
+def _columns(
+    heads: list[BatchHeader],
+    parts: list[Part],
+    data: bytes,
+    starts: Numbers,
+    names: frozenset[str],
+) -> Columns:
     raw = np.frombuffer(data, np.uint8)
     counts = [header.count for header in heads]
 
@@ -149,13 +167,16 @@ def _columns(heads: list[BatchHeader], parts: list[Part], data: bytes, starts: N
     pieces = pa.Array.from_buffers(
         pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)]
     )
+    headers = None
+    if "headers" in names:
+        headers = _no_headers(len(starts)) if plain.all() else _headers(heads, parts)
     return Columns(
         offsets,
         stamps,
         appended,
-        _cut(pieces, 0, key_size),
-        _cut(pieces, 2, value_size),
-        _headers(heads, parts) if not plain.all() else _no_headers(len(starts)),
+        _cut(pieces, 0, key_size) if "key" in names else None,
+        _cut(pieces, 2, value_size) if "value" in names else None,
+        headers,
     )
 
 

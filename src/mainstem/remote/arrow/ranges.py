@@ -14,8 +14,11 @@ from mainstem.core.transaction_markers import is_commit
 from mainstem.remote.arrow.decoding import record_batches
 from mainstem.remote.arrow.librdkafka import consume
 from mainstem.remote.arrow.range import Range
+from mainstem.remote.arrow.schema import ARROW
 from mainstem.remote.cluster import Cluster
 from mainstem.remote.fetch import Fetched, fetch
+
+_LIBRDKAFKA_ROWS = 10_000
 
 
 def read_range(cluster: Cluster, wanted: Range, batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -31,6 +34,20 @@ def fetch_range(cluster: Cluster, wanted: Range, batch_rows: int) -> Iterator[pa
         for found in record_batches(batches, topic, partition, wanted.start, wanted.end):
             for first in range(0, found.num_rows, batch_rows):
                 yield found.slice(first, batch_rows)
+
+
+def read_columns(
+    cluster: Cluster, wanted: Range, columns: frozenset[str]
+) -> Iterator[pa.RecordBatch]:
+    """Read some columns of an offset range, in batches as large as they come."""
+    if not cluster.is_plain:
+        names = [name for name in ARROW.names if name in columns]
+        for found in consume(cluster, wanted, _LIBRDKAFKA_ROWS):
+            yield found.select(names)
+        return
+    topic, partition, start, end = wanted.topic, wanted.partition, wanted.start, wanted.end
+    for fetched in fetch(cluster, (topic, partition), start, end):
+        yield from record_batches(committed(fetched), topic, partition, start, end, columns)
 
 
 def committed(fetched: Fetched) -> Iterator[memoryview]:

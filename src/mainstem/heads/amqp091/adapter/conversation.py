@@ -15,7 +15,7 @@ from mainstem.heads.amqp091.adapter.publishing.publisher import Publisher
 from mainstem.heads.amqp091.adapter.service import Service
 from mainstem.heads.amqp091.codec import method_frame
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
-from mainstem.heads.amqp091.messages import Publish
+from mainstem.heads.amqp091.messages import SETTLE_BYTES, Publish, Said
 from mainstem.heads.amqp091.methods import Bare, BasicPublish, Ids, Method
 from mainstem.heads.amqp091.session import RUN_BYTES, Login, ProtocolHeader, Request, Session
 from mainstem.heads.conversation import Answer, Later, Outbox, Piece
@@ -25,6 +25,10 @@ from mainstem.heads.settlements import RETRY_MS
 _logger = logging.getLogger("mainstem.heads.amqp091")
 
 MIN_RUN_BYTES = 4 * 1024
+RUN_PARTS = 4
+"""The number of runs that are appended together, while they have few messages."""
+RUN_MESSAGES = 400
+"""With so many messages a run is long enough to share the cost of an append."""
 QUICK_S = 0.05
 """If a run of frames was handled in less time, the next run may be larger (``RUN_BYTES``). Other
 connections wait while a run is handled.
@@ -74,6 +78,9 @@ class AmqpConversation:
 
     def handle(self, frame: memoryview) -> Answer | Later:
         """Carry out the request in a frame."""
+        if len(frame) == SETTLE_BYTES and (run := self.handle_run(frame)) is not None:
+            # A single acknowledgement, which a client with a small prefetch limit sends.
+            return run[0]
         try:
             received = self.session.receive(frame)
             if received is not None:
@@ -90,6 +97,21 @@ class AmqpConversation:
         if not size:
             return None
         began = time.monotonic()
+        self._carry_out_run(received)
+        count, most = len(received), self._run_bytes * RUN_PARTS
+        # Many messages, however large, share an append to each of their queues.
+        while count < RUN_MESSAGES and size < min(len(view), most):
+            received, more = self.session.receive_run(view[size : size + self._run_bytes])
+            if not more:
+                break
+            self._carry_out_run(received)
+            count, size = count + len(received), size + more
+        waits = self.publisher.flush()
+        is_quick = time.monotonic() - began < QUICK_S
+        self._run_bytes = RUN_BYTES if is_quick else MIN_RUN_BYTES
+        return waits or (), size
+
+    def _carry_out_run(self, received: Sequence[tuple[int, Said]]) -> None:
         for number, said in received:
             channel = self._channels.get(number)
             if channel is None:
@@ -105,10 +127,6 @@ class AmqpConversation:
                 self.refuse(error.about(*ids), number)
                 if error.is_hard:
                     break
-        waits = self.publisher.flush()
-        is_quick = time.monotonic() - began < QUICK_S
-        self._run_bytes = RUN_BYTES if is_quick else MIN_RUN_BYTES
-        return waits or (), size
 
     def deadline(self) -> int | None:
         """Return when a heartbeat must be sent, or when the client times out."""

@@ -8,7 +8,7 @@ confirmed after the last. Methods that must see earlier messages of the connecti
 message count of a queue) wait until everything published before is durable.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +25,7 @@ from mainstem.broker.door import (
     TopicEvents,
 )
 from mainstem.core.errors import Failure, MainstemError, StorageFull
-from mainstem.core.event import Event
+from mainstem.core.event import Event, Headers
 from mainstem.heads.amqp091 import codec
 from mainstem.heads.amqp091.adapter.failures import refusal
 from mainstem.heads.amqp091.adapter.messages import headers_of
@@ -67,6 +67,8 @@ _FINAL = frozenset(
 """Errors that a retry of the publish would repeat; they close the channel instead of a BasicNack.
 """
 _EXPIRY_DIGITS = 15
+_KNOWN_ROUTES, _KNOWN_BYTES = 200, 400
+"""Limits on the routes that a connection remembers: their number, and the size of each."""
 _PLACE_BYTES = 1000
 """Estimated bytes per message and queue in addition to the body."""
 PORTION_BYTES = 2 * 1024 * 1024
@@ -99,11 +101,24 @@ class Routed(NamedTuple):
         )
 
 
+class _KnownRoute(NamedTuple):
+    """Where messages of one route and the same properties go."""
+
+    names: Collection[str]
+    """The names of the queues, as the topology remembers them until it changes."""
+    queues: Sequence[DeclaredQueue]
+    headers: Headers
+    places: Sequence[tuple[str, int]]
+    waits: bool
+
+
 class Publisher:
     """Appends the messages that one connection publishes."""
 
     def __init__(self, connection: "AmqpConversation") -> None:
         self._connection = connection
+        self._known: dict[tuple[bytes, bytes], _KnownRoute] = {}
+        """Routes of the messages published last, by route and properties as received."""
         self._pending: list[Routed] = []
         self._pending_bytes = 0
         self._later: Later | None = None
@@ -128,6 +143,10 @@ class Publisher:
         """
         connection = self._connection
         target, properties = message.target, message.properties
+        if (known := self._known_route(target.route, properties)) is not None:
+            connection.service.counts.published += 1
+            event = Event(message.body, None, known.headers)
+            return Routed(channel, number, event, known.places, known.waits)
         said = decode_properties(properties)
         connection.check_user_id(said.user_id)
         if said.expiration is not None:
@@ -152,7 +171,42 @@ class Publisher:
         level = said.priority or 0
         places = [(each.place[0], min(level, each.most_priority)) for each in queues]
         waits = said.delivery_mode == PERSISTENT or bool(delayed)
+        if not said.headers and said.expiration is None and properties is message.properties:
+            self._know_route(target.route, properties, queues, event.headers, places, waits)
         return Routed(channel, number, event, places, waits, delayed)
+
+    def _known_route(self, route: bytes, properties: bytes) -> "_KnownRoute | None":
+        """Return where messages of this route and these properties go, if nothing has changed."""
+        known = self._known.get((route, properties))
+        if known is None:
+            return None
+        service, vhost = self._connection.service, self._connection.vhost
+        if service.topology.remembered_route(vhost, route) is not known.names:
+            return None
+        for queue in known.queues:
+            if service.queues.get(vhost, queue.name) is not queue:
+                return None
+        return known
+
+    def _know_route(
+        self,
+        route: bytes,
+        properties: bytes,
+        queues: Sequence[DeclaredQueue],
+        headers: Headers,
+        places: Sequence[tuple[str, int]],
+        waits: bool,
+    ) -> None:
+        """Remember where a message went, unless each message must be looked at by itself."""
+        names = self._connection.service.topology.remembered_route(self._connection.vhost, route)
+        is_whole = names is not None and len(names) == len(queues)
+        if names is None or not is_whole or len(route) + len(properties) > _KNOWN_BYTES:
+            return
+        if any(each.refuses for each in queues):
+            return
+        if len(self._known) >= _KNOWN_ROUTES:
+            self._known.clear()
+        self._known[route, properties] = _KnownRoute(names, queues, headers, places, waits)
 
     def _targets(
         self, message: Publish, said: Properties, properties: bytes
@@ -352,7 +406,9 @@ class Publisher:
         delayed = _delayed(pending)
         if len(entries) == 1 and not delayed:
             topic, events, partition = entries[0]
-            published = door.try_publish(topic, events, partition, held)
+            # A queue delivers events before they are durable, and no client waits for these.
+            lazy = not any(each.waits for each in pending)
+            published = door.try_publish(topic, events, partition, held, lazy=lazy)
             if isinstance(published, HeldPublish):
                 return published
             found, all_runs = published.durable, [published]

@@ -89,6 +89,7 @@ class DeclaredQueue:
             dead_letters=False,
             dead_letter_route=self._dead_letter_route,
             max_unsettled=MAX_UNSETTLED,
+            unsynced=True,
             order=Order.PRIORITY if self.most_priority else Order.NONE,
             ttl_ms=said.message_ttl_ms,
             ttl_header=EXPIRATION,

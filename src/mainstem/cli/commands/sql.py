@@ -1,0 +1,124 @@
+"""``mainstem sql``: asks about the events of topics in SQL."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from mainstem.cli.connection import at_option, server_address
+from mainstem.cli.exit_codes import say
+from mainstem.cli.help import Command
+from mainstem.cli.units import SECONDS, parse_bytes
+
+if TYPE_CHECKING:
+    from mainstem.sql.query import Query
+    from mainstem.sql.snapshot import Snapshot
+
+_TIMEOUT_S = 30.0
+
+
+def _bytes(_context: click.Context, _parameter: click.Parameter, text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command(
+    cls=Command,
+    epilog="""
+    mainstem sql 'select user, sum(amount) from orders group by user'
+    mainstem sql 'select * from orders where _timestamp > now() - interval 1 hour'
+    mainstem sql 'select o.id, c.name from orders o join customers c on o.customer = c._key'
+    mainstem sql --as-of SNAPSHOT 'select count(*) from orders'     as it was then
+    mainstem sql 'describe orders'                                  columns and types
+    """,
+)
+@click.argument("query")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "jsonl", "csv", "arrow"]),
+    help="json: one document; jsonl: one line for each row; arrow: an Arrow IPC stream.  "
+    "[default: table on a terminal, jsonl in a pipe]",
+)
+@click.option(
+    "--as-of",
+    metavar="SNAPSHOT",
+    help="Read the events of this snapshot, as printed with an earlier result.",
+)
+@click.option("--rows", type=click.IntRange(1), help="Refuse a result with more rows.")
+@click.option("--time", "seconds", type=SECONDS, metavar="SECONDS", help="Stop after this time.")
+@click.option(
+    "--memory",
+    callback=_bytes,
+    default="1GiB",
+    show_default=True,
+    metavar="BYTES",
+    help="Memory for the query, such as 512MiB.",
+)
+@click.option(
+    "--sample",
+    default="1000",
+    show_default=True,
+    metavar="N|all",
+    help="How many of the newest events of a partition tell which fields there are.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print the result and errors only.")
+@at_option
+def sql(
+    *,
+    query: str,
+    form: str | None,
+    as_of: str | None,
+    rows: int | None,
+    seconds: float | None,
+    memory: int,
+    sample: str,
+    quiet: bool,
+    at: str | None,
+) -> None:
+    """Ask about the events of topics in SQL.
+
+    A topic is a table; the fields of its JSON values are columns, and so are _key, _value,
+    _headers, _partition, _offset and _timestamp. The snapshot that is printed with a result names
+    the events that were read: with --as-of it gives the same answer again.
+    """
+    from mainstem.sql.requirements import check_installed  # noqa: PLC0415 - only what is used
+
+    check_installed()
+    from mainstem.remote.cluster import Cluster  # noqa: PLC0415 - slow to load
+    from mainstem.sql.evaluation import Limits  # noqa: PLC0415
+    from mainstem.sql.query import Query  # noqa: PLC0415
+    from mainstem.sql.snapshot import parse  # noqa: PLC0415
+
+    given = None if as_of is None else parse(as_of)
+    cluster = Cluster(server_address(at, "queries"), timeout_s=_TIMEOUT_S, settings={})
+    cluster.check_reachable()
+    limits = Limits(memory_bytes=memory, seconds=seconds, rows=rows)
+    with Query(cluster, query, limits=limits, sample=_sampled(sample)) as asked:
+        snapshot = asked.snapshot() if given is None else given
+        if given is not None:
+            asked.check(given)
+        _answer(asked, snapshot, form, quiet=quiet)
+
+
+def _answer(asked: "Query", snapshot: "Snapshot", form: str | None, *, quiet: bool) -> None:
+    from mainstem.cli.result_output import print_result  # noqa: PLC0415 - needs pyarrow
+
+    result = asked.run(snapshot)
+    print_result(result.schema, result.batches, form)
+    sys.stdout.flush()
+    if not quiet:
+        for notice in asked.notices:
+            say(notice)
+        if snapshot.topics:
+            click.echo(f"snapshot: {snapshot}", err=True)
+
+
+def _sampled(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise click.UsageError(f"--sample is a number of events, or all, not {text!r}")
+    return int(text)

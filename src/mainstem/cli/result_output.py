@@ -1,0 +1,139 @@
+"""Prints Arrow batches: as a table, JSON, CSV or an Arrow stream."""
+
+import base64
+import csv
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from itertools import chain
+from uuid import UUID
+
+import click
+import msgspec
+import pyarrow as pa
+
+from mainstem.cli.terminal_escapes import shown, shown_json
+
+_AT_ONCE = 1000
+
+
+def print_result(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: str | None) -> None:
+    """Print a result; without a format, a table on a terminal, and JSON lines in a pipe."""
+    form = form or ("table" if sys.stdout.isatty() else "jsonl")
+    match form:
+        case "arrow":
+            _print_arrow(schema, batches)
+        case "csv":
+            _print_csv(schema.names, _rows(batches))
+        case "json":
+            rows = [dict(zip(schema.names, row, strict=True)) for row in _rows(batches)]
+            _write(msgspec.json.encode(rows, enc_hook=plain) + b"\n")
+        case "jsonl":
+            for row in _rows(batches):
+                _write(json_line(schema.names, row))
+        case _:
+            click.echo(table(schema, list(_rows(batches))))
+
+
+def json_line(names: list[str], row: tuple[object, ...]) -> bytes:
+    """Return a row as one line of JSON."""
+    found = dict(zip(names, row, strict=True))
+    return msgspec.json.encode(found, enc_hook=plain) + b"\n"
+
+
+def table(schema: pa.Schema, rows: list[tuple[object, ...]]) -> str:
+    """Return rows as aligned columns, numbers to the right, and their count."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    right = [_is_number(field.type) for field in schema]
+    titles = [shown(name) for name in schema.names]
+    columns = zip(titles, *cells, strict=True)
+    widths = [max(map(len, column)) for column in columns]
+    lines = [
+        "  ".join(
+            text.rjust(width) if is_right else text.ljust(width)
+            for text, width, is_right in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in (titles, *cells)
+    ]
+    count = "1 row" if len(rows) == 1 else f"{len(rows):,} rows"
+    return "\n".join([*lines, f"({count})"])
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
+    for batch in batches:
+        for first in range(0, batch.num_rows, _AT_ONCE):
+            part = batch.slice(first, _AT_ONCE)
+            yield from zip(*(column.to_pylist() for column in part.columns), strict=True)
+
+
+def _print_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    if sys.stdout.isatty():
+        raise click.UsageError("an Arrow stream is not for a terminal: write it to a file or pipe")
+    with pa.ipc.new_stream(sys.stdout.buffer, schema) as out:
+        for batch in batches:
+            out.write_batch(batch)
+
+
+def _print_csv(names: list[str], rows: Iterable[tuple[object, ...]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for row in chain([names], rows):
+        writer.writerow("" if each is None else _text(each) for each in row)
+        _write(text.getvalue().encode(errors="replace"))
+        text.seek(0)
+        text.truncate()
+
+
+def _write(data: bytes) -> None:
+    if sys.stdout.isatty():
+        sys.stdout.write(shown_json(data).decode())
+    else:
+        sys.stdout.buffer.write(data)
+
+
+def plain(value: object) -> object:
+    """Return a value that JSON has no type for as one that it has."""
+    match value:
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case bytes():
+            return _decoded(value)
+    return str(value)
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else shown(_text(value))
+
+
+_TEXT: dict[type, Callable[[object], str]] = {
+    bool: lambda value: "true" if value else "false",
+    float: repr,
+    bytes: lambda value: _decoded(value if isinstance(value, bytes) else b""),
+}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime):
+        moment = value.astimezone(UTC) if value.tzinfo else value
+        return moment.isoformat(sep=" ").replace("+00:00", "Z")
+    if isinstance(value, dict | list | tuple):
+        return msgspec.json.encode(value, enc_hook=plain).decode()
+    if isinstance(value, str | int | date | time | Decimal | UUID) and not isinstance(value, bool):
+        return str(value)
+    return _TEXT.get(type(value), str)(value)
+
+
+def _decoded(value: bytes) -> str:
+    """Return bytes as text, or as base64 if they are not UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(value).decode()
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )

@@ -1,0 +1,80 @@
+"""The admin port as an ASGI app: pages, operations by name, and the API."""
+
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+
+from mainstem.heads.admin.adapter import Pages, said
+from mainstem.heads.admin.answer import HttpAnswer, method_refused, response_of
+from mainstem.heads.admin.operations import Called, OperationPages, check_post
+from mainstem.heads.admin.query import fields_of
+from mainstem.heads.admin.settings import MAX_BODY_BYTES
+from mainstem.heads.web.body import read_body
+from mainstem.heads.web.login import peer_of
+from mainstem.heads.web.origin import Origins
+from mainstem.heads.web.problem import Refused
+from mainstem.heads.web.threads import OncePerKey, in_thread
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+ORIGINS = Origins(hostless=frozenset(("/livez", "/readyz")))
+"""Load balancers probe with HTTP/1.0, without a Host header: allow that for health only."""
+
+
+def admin_app(pages: Pages, operations: OperationPages) -> "ASGIApp":
+    """Return the app of the admin port."""
+    app = _AdminApp(pages, operations)
+    return Router([Route("/{path:path}", app.answer, methods=["GET", "POST"])])
+
+
+class _AdminApp:
+    """Answers requests; what takes long is done in threads."""
+
+    def __init__(self, pages: Pages, operations: OperationPages) -> None:
+        self._pages, self._operations = pages, operations
+        self._made = OncePerKey[HttpAnswer]()
+        """A slow page that several peers request at the same time is created once."""
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a request for a page or an operation."""
+        path, posts = request.url.path, request.method == "POST"
+        if posts and self._pages.has(path):
+            return response_of(method_refused(path, request.method, "GET, HEAD"))
+        if posts:
+            check_post(request.headers)
+        if posts or self._operations.has(path):
+            return await self._operate(request, path)
+        return response_of(await self._page(request, path))
+
+    async def _operate(self, request: Request, path: str) -> Response:
+        called = Called(
+            request.method,
+            path,
+            _fields(request),
+            request.headers,
+            await read_body(request.scope, request.receive, MAX_BODY_BYTES),
+        )
+        peer = peer_of(request.scope)
+        return response_of(await in_thread(lambda: self._operations.answer(called, peer)))
+
+    async def _page(self, request: Request, path: str) -> HttpAnswer:
+        if not self._pages.is_slow(path):
+            return self._pages.answer(path, {})
+        try:
+            fields = _fields(request)
+        except Refused as error:
+            return said(error.status, str(error))
+        authorization = request.headers.get("authorization", "").encode()
+        refusal = self._pages.refusal(path, fields, peer_of(request.scope), authorization)
+        if refusal is not None:
+            return refusal
+        return await self._made.run(str(request.url), lambda: self._pages.answer(path, fields))
+
+
+def _fields(request: Request) -> dict[str, str]:
+    query: QueryParams = request.query_params
+    return fields_of(query.multi_items())

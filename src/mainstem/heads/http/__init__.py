@@ -1,0 +1,21 @@
+"""Events over plain HTTP: publish, read, wait for and share them by any HTTP client."""
+
+from mainstem.heads.addresses import Address
+from mainstem.heads.head import Head, starts_in
+from mainstem.heads.http.metrics import METRICS
+from mainstem.heads.http.settings import HttpSettings
+
+HEAD = Head(
+    name="http",
+    title="HTTP",
+    settings=HttpSettings(),
+    start=starts_in("mainstem.heads.http.head"),
+    serves="Address for HTTP clients: publish and read events, queues, groups.",
+    connect="http://{at}   (GET and POST /topics/TOPIC/events; /openapi.json)",
+    examples=(
+        "curl http://{at}/topics/orders/events --json '{\"id\": 1}'",
+        "curl 'http://{at}/topics/orders/events?from=earliest'",
+    ),
+    auto=Address("127.0.0.1", 8080),
+    metrics=METRICS,
+)

@@ -1,0 +1,8 @@
+"""The HTTP head and the broker: each request becomes operations of the door.
+
+| HTTP | mainstem |
+|---|---|
+| ``POST /topics/T/events`` | publish, all events of a request in one append |
+| ``GET /topics/T/events`` | read a range of events, or follow the topic |
+| position (``0:12,1:5``) | the next offset to read in each partition |
+"""

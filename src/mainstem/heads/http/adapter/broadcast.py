@@ -1,0 +1,193 @@
+"""Reads and encodes the events of a topic once for all clients that follow it.
+
+How this works: a client follows a topic from a position on: the next offset in each partition. The
+events behind a position are read and encoded in portions, and a portion is kept under the position
+where it begins. So clients at the same position share it: those at the tail always are, and so are
+those that began together. A client that is behind reads portions of its own. A client holds nothing
+but its position, and the portion that is being sent to it.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from mainstem.core.errors import MainstemError, OffsetOutOfRange
+from mainstem.core.event import Event
+from mainstem.heads.context import HeadContext
+from mainstem.heads.http.filters import matching
+from mainstem.heads.http.formats.event_json import event_json
+
+if TYPE_CHECKING:
+    from mainstem.broker.door import Feed
+
+PORTION_EVENTS = 256
+PORTION_BYTES = 16 * 1024
+"""Maximum keys and values of a portion; it has at least one event. A client that does not read has
+about so much in memory, besides what its connection buffers.
+"""
+KEPT_BYTES = 8 * 1024 * 1024
+"""Maximum bytes of the portions that are kept for other clients, for one broadcast."""
+
+Call = Callable[[], None]
+Place = tuple[int, ...]
+"""The next offset in each partition of a broadcast."""
+
+
+class Followed(NamedTuple):
+    """What clients follow: those that follow the same share a broadcast."""
+
+    topic: str
+    partitions: tuple[int, ...] | None
+    """None: all, also those that are added later."""
+    key: str | None = None
+    filters: tuple[str, ...] = ()
+
+
+class Portion(NamedTuple):
+    """Some events, encoded as Server-Sent Events."""
+
+    data: bytes
+    events: int
+    behind: Place
+    """The position behind the events."""
+    missed: int = 0
+    """How many offsets retention deleted before them."""
+
+
+class Broadcast:
+    """The events of a topic for all clients that follow it; used in the event loop's thread."""
+
+    def __init__(self, context: HeadContext, followed: Followed) -> None:
+        self._context, self._followed = context, followed
+        self.error: MainstemError | None = None
+        """Why nothing can be read any more."""
+        self._matches = matching(followed.key, followed.filters)
+        self._feeds: list[Feed] = []
+        self.partitions: list[int] = []
+        self.waiting: dict[Call, None] = {}
+        """Called once when there may be more events, or ``error`` is set."""
+        self._watches: dict[int, Call] = {}
+        """Watches of partitions in which there is nothing more now."""
+        self._kept: OrderedDict[Place, Portion] = OrderedDict()
+        self._kept_bytes = 0
+        self._end: Place | None = None
+        """The position behind which nothing was found; None once there may be more."""
+        self._turn = 0
+        self.look()
+
+    def look(self) -> None:
+        """Follow partitions that were added to the topic, from their start."""
+        door, (topic, chosen, *_) = self._context.broker, self._followed
+        try:
+            numbers = range(len(door.topic(topic).partitions)) if chosen is None else chosen
+            for number in numbers[len(self._feeds) :]:
+                self._feeds.append(door.follow(topic, number, door.bounds(topic, number).start))
+                self.partitions.append(number)
+        except MainstemError as error:
+            self._fail(error)
+        self._tell()
+
+    def portion(self, place: Place) -> Portion | None:
+        """Return the events behind a position, None if there are none now.
+
+        Raises the error because of which nothing can be read any more.
+        """
+        if self.error is not None:
+            raise self.error
+        if place == self._end:
+            return None
+        kept = self._kept.get(place)
+        if kept is not None:
+            return kept
+        whole = place + (0,) * (len(self._feeds) - len(place))
+        found = self._read(whole)
+        if found is not None:
+            self._keep(place, found)
+        return found
+
+    def when_more(self, call: Call) -> None:
+        """Call ``call`` once, when there may be events behind the position that has none now."""
+        self.waiting[call] = None
+
+    def written(self, place: Place) -> str:
+        """Return a position as text."""
+        return ",".join(f"{n}:{at}" for n, at in zip(self.partitions, place, strict=False))
+
+    def close(self) -> None:
+        """Stop watching the topic."""
+        watches, self._watches = self._watches, {}
+        for cancel in watches.values():
+            cancel()
+
+    def _read(self, place: Place) -> Portion | None:
+        for _ in self._feeds:
+            self._turn = (self._turn + 1) % len(self._feeds)
+            at = self._turn
+            try:
+                events, missed = self._take(at, place[at])
+            except MainstemError as error:
+                self._fail(error)
+                raise
+            offset = self._feeds[at].offset
+            if events or offset != place[at]:
+                behind = (*place[:at], offset, *place[at + 1 :])
+                return self._encoded(events, behind, at, missed)
+            if at not in self._watches:
+                # Now, while the feed knows up to where it has seen that there is nothing.
+                self._watches[at] = self._feeds[at].watch(self._waker(at))
+        self._end = place
+        return None
+
+    def _waker(self, at: int) -> Call:
+        def woken() -> None:
+            self._watches.pop(at, None)
+            self._tell()
+
+        return lambda: self._context.on_loop(woken)
+
+    def _take(self, at: int, offset: int) -> tuple[list[Event], int]:
+        feed = self._feeds[at]
+        if feed.offset != offset:
+            feed.seek(offset)
+        try:
+            return feed.take(PORTION_EVENTS, PORTION_BYTES), 0
+        except OffsetOutOfRange as error:
+            if error.offset < error.start:
+                feed.seek(error.start)
+                return feed.take(PORTION_EVENTS, PORTION_BYTES), error.start - error.offset
+            # The partition was truncated, or the position is made up: go on at its end.
+            self._kept.clear()
+            self._kept_bytes = 0
+            feed.seek(error.tail)
+            return feed.take(PORTION_EVENTS, PORTION_BYTES), 0
+
+    def _encoded(self, events: Sequence[Event], behind: Place, at: int, missed: int) -> Portion:
+        if self._matches is not None:
+            events = [event for event in events if self._matches(event)]
+        texts = [f"{n}:{place}" for n, place in zip(self.partitions, behind, strict=True)]
+        before = ",".join([*texts[:at], f"{self.partitions[at]}:"]).encode()
+        after = ",".join(["", *texts[at + 1 :]]).encode()
+        data = b"".join(
+            [
+                b"id: %b%d%b\ndata: %b\n\n" % (before, each.offset + 1, after, event_json(each))
+                for each in events
+            ]
+        )
+        return Portion(data, len(events), behind, missed)
+
+    def _keep(self, place: Place, portion: Portion) -> None:
+        self._kept[place] = portion
+        self._kept_bytes += len(portion.data)
+        while self._kept_bytes > KEPT_BYTES or len(self._kept) > PORTION_EVENTS:
+            _, old = self._kept.popitem(last=False)
+            self._kept_bytes -= len(old.data)
+
+    def _fail(self, error: MainstemError) -> None:
+        self.error = error
+        self._context.on_loop(self._tell)
+
+    def _tell(self) -> None:
+        self._end = None
+        waiting, self.waiting = self.waiting, {}
+        for call in waiting:
+            call()

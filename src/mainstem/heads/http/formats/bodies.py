@@ -1,0 +1,132 @@
+"""The events that the body of a request describes, by its media type.
+
+| media type | events |
+|---|---|
+| ``application/json``, ``…+json`` | one: any JSON value |
+| ``application/x-ndjson``, ``application/jsonl`` | one per line: any JSON value |
+| ``application/vnd.mainstem.events+json`` | one per line, with its key and headers, as read |
+| ``multipart/…`` | one per part, by the part's own media type |
+| any other | one: the bytes of the body |
+"""
+
+from collections.abc import Iterator, Mapping
+from email.message import Message
+
+import msgspec
+
+from mainstem.core.errors import InvalidEvent
+from mainstem.core.event import Event
+from mainstem.heads.http.formats import parts
+from mainstem.heads.http.formats.event_json import checked_json, read_event
+from mainstem.heads.http.formats.labels import CONTENT_TYPE, Labels
+from mainstem.heads.web.problem import Refused
+
+JSON = "application/json"
+NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonl")
+EVENTS = "application/vnd.mainstem.events+json"
+BYTES = "application/octet-stream"
+FORM = "application/x-www-form-urlencoded"
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """The events of a request, and the partition to which they go, None: by key or in turn."""
+
+    events: list[Event]
+    partition: int | None = None
+
+
+def media_type(content_type: str) -> tuple[str, Mapping[str, str]]:
+    """Return the media type in a Content-Type header, and its parameters."""
+    if ";" not in content_type:
+        return content_type.strip().lower(), {}
+    message = Message()
+    message["content-type"] = content_type
+    options = message.get_params() or []
+    return message.get_content_type(), {name.lower(): value for name, value in options[1:]}
+
+
+def events_of(content_type: str, body: bytes, labels: Labels, max_events: int) -> Parsed:
+    """Return the events of a request; raises InvalidEvent, Refused."""
+    if labels.deleted:
+        if body:
+            raise InvalidEvent("deleted=true publishes an event without a value: send no body")
+        return Parsed([labels.event(None)], labels.partition)
+    kind, options = media_type(content_type or JSON)
+    if kind in NDJSON:
+        found = [labels.event(checked_json(line)) for line in _lines(body, max_events)]
+        return Parsed(found, labels.partition)
+    if kind == EVENTS:
+        return _described(body, labels, max_events)
+    if kind.startswith("multipart/"):
+        every = parts.split(body, options.get("boundary", ""), max_events)
+        return Parsed([_of_part(part, labels) for part in every], labels.partition)
+    return Parsed([_single(kind, content_type, body, labels)], labels.partition)
+
+
+def _single(kind: str, content_type: str, body: bytes, labels: Labels) -> Event:
+    if kind == JSON:
+        return labels.event(checked_json(body))
+    if kind == FORM:
+        raise Refused(
+            415,
+            f"a form ({FORM}, which curl -d sends unless told otherwise) is no event: "
+            "set the Content-Type, such as application/json",
+        )
+    named = (CONTENT_TYPE, content_type.encode("latin-1", "replace"))
+    if kind.endswith("+json"):
+        return labels.event(checked_json(body), named)
+    if kind == BYTES:
+        return labels.event(body)
+    return labels.event(body, named)
+
+
+def _of_part(part: parts.Part, labels: Labels) -> Event:
+    kind, _ = media_type(part.content_type or "text/plain")
+    own = Labels(
+        labels.key if part.key is None else part.key,
+        labels.headers + part.headers,
+        None,
+        labels.timestamp_ms,
+    )
+    return _single(kind, part.content_type or "text/plain", part.body, own)
+
+
+def _described(body: bytes, labels: Labels, max_events: int) -> Parsed:
+    found: list[Event] = []
+    partitions: set[int | None] = set()
+    for line in _lines(body, max_events):
+        event, partition = read_event(line)
+        found.append(labels.added_to(event))
+        partitions.add(partition)
+    if labels.partition is not None:
+        return Parsed(found, labels.partition)
+    if len(partitions) > 1:
+        raise InvalidEvent(
+            "the events of one request name several partitions: send one request for each, or "
+            "leave out the partition, and the keys choose it"
+        )
+    return Parsed(found, *partitions)
+
+
+def _lines(body: bytes, max_events: int) -> Iterator[bytes]:
+    """Yield the lines of a body that are not blank."""
+    count = start = 0
+    while start < len(body):
+        end = body.find(b"\n", start)
+        end = len(body) if end < 0 else end
+        line = body[start:end].strip()
+        start = end + 1
+        if line:
+            count += 1
+            if count > max_events:
+                raise too_many(max_events)
+            yield line
+    if not count:
+        raise InvalidEvent("the body has no events")
+
+
+def too_many(max_events: int) -> Refused:
+    """Return the refusal of a request with too many events."""
+    return Refused(
+        413, f"a request may have up to {max_events} events (http.max_events): send several"
+    )

@@ -1,0 +1,195 @@
+"""A cache in Redis: one key per row, with the row as JSON.
+
+How this works: a script in Redis, which nothing can interrupt, checks the mark and writes the rows
+of a batch; so a driver that was considered dead cannot write over a newer batch. A batch of many
+rows is written in several calls, and its mark with the last one: after a crash the batch is written
+again, and gives the same rows. ``PREFIX__mainstem`` has the columns and the marks,
+``PREFIX__versions`` the versions of rows, also of deleted ones, if there is ``latest=``.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.sinks.port import Mark, Sink
+from mainstem.pipelines.sinks.statements import text_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+    from redis import Redis
+
+Row = dict[str, object]
+
+_ROWS_PER_CALL = 1_000
+_COLUMNS = "columns"
+_WRITE = """
+local batch = tonumber(ARGV[2])
+local written = tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '-1')
+if written >= batch then return 0 end
+for number = 3, #KEYS do
+  local at = (number - 3) * 2 + 4
+  local value, version = ARGV[at], ARGV[at + 1]
+  local newer = true
+  if version ~= '' then
+    local known = redis.call('HGET', KEYS[2], KEYS[number])
+    newer = not known or version > known
+    if newer then redis.call('HSET', KEYS[2], KEYS[number], version) end
+  end
+  if newer and value ~= '' then redis.call('SET', KEYS[number], value) end
+  if newer and value == '' then redis.call('DEL', KEYS[number]) end
+end
+if ARGV[3] == 'last' then redis.call('HSET', KEYS[1], ARGV[1], batch) end
+return 1
+"""
+
+
+class _Write(msgspec.Struct, frozen=True):
+    """What becomes of one key: a new value, or "" if it is deleted."""
+
+    key: str
+    value: str
+    version: str
+
+
+class RedisSink(msgspec.Struct, frozen=True):
+    """Keys ``PREFIX:KEY`` of a Redis server; a row replaces the row with the same key."""
+
+    url: str
+    prefix: str
+    key: tuple[str, ...] = ()
+    latest: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """The keys, for messages; shows no password."""
+        return f"Redis keys {self.prefix}:*"
+
+    def check(self, columns: "StructType") -> None:
+        """Raise InvalidDefinition if the server cannot be used, or if the columns differ."""
+        from mainstem.pipelines.sinks.collecting import check_columns  # noqa: PLC0415
+
+        if not self.key:
+            raise InvalidDefinition(f"{self.place}: a cache needs key=, the columns of its keys")
+        check_columns(columns, self.key, self.latest, self.place)
+        for name in self.latest:
+            if columns[name].dataType.typeName() not in ("string", "timestamp", "date"):
+                raise InvalidDefinition(
+                    f"{self.place}: versions are compared as text; name a string, a time or a "
+                    f"date in latest=, not {name!r}"
+                )
+        wanted = columns.simpleString()
+        with self._opened() as base:
+            base.hsetnx(self._meta, _COLUMNS, wanted)
+            found = _text(base.hget(self._meta, _COLUMNS))
+        if found != wanted:
+            raise InvalidDefinition(
+                f"{self.place} have the columns {found[7:-1]}, but the definition gives "
+                f"{wanted[7:-1]}; replay into a new prefix (--replay --into NAME) and swap"
+            )
+
+    def write(self, rows: "DataFrame", mark: Mark) -> bool:
+        """Write the rows, and the mark with the last of them."""
+        from mainstem.pipelines.sinks.collecting import collected, split  # noqa: PLC0415
+
+        with self._opened() as base:
+            written = _text(base.hget(self._meta, mark.pipeline))
+            if written and int(written) >= mark.batch:
+                return False
+            found = split(collected(rows, self.key, self.latest))
+            stored, deleted = found.stored.to_pylist(), found.deleted.to_pylist()
+            writes = [self._write(row, text_of(row)) for row in stored]
+            writes += [self._write(row, "") for row in deleted]
+            if not writes:
+                return True
+            script = base.register_script(_WRITE)
+            calls = list(_parts(writes))
+            for number, part in enumerate(calls, 1):
+                values = [text for each in part for text in (each.value, each.version)]
+                last = "last" if number == len(calls) else ""
+                script(
+                    [self._meta, self._versions, *(each.key for each in part)],
+                    [mark.pipeline, mark.batch, last, *values],
+                )
+        return True
+
+    def _write(self, row: Row, value: str) -> _Write:
+        parts = [row[name] for name in self.key]
+        name = ":".join(each if isinstance(each, str) else text_of(each) for each in parts)
+        version = [row[name] for name in self.latest]
+        texts = [each if isinstance(each, str) else text_of(each) for each in version]
+        return _Write(f"{self.prefix}:{name}", value, "\x00".join(texts))
+
+    def read(self) -> "pa.Table | None":
+        """Return all rows, with values as JSON has them."""
+        import pyarrow as pa  # noqa: PLC0415 - slow to load
+
+        with self._opened() as base:
+            if not base.exists(self._meta):
+                return None
+            values = [base.get(name) for name in self._row_keys(base)]
+        rows = [msgspec.json.decode(cast("bytes", each)) for each in values if each is not None]
+        return pa.Table.from_pylist(rows)
+
+    def beside(self, name: str) -> Sink:
+        """Return the sink of a copy, with another prefix."""
+        return msgspec.structs.replace(self, prefix=f"{self.prefix}.{name}")
+
+    def swap(self, name: str) -> None:
+        """Replace the rows by those of the copy at once; the old rows get another prefix."""
+        copy = msgspec.structs.replace(self, prefix=f"{self.prefix}.{name}")
+        old = msgspec.structs.replace(self, prefix=f"{self.prefix}.before-{name}")
+        with self._opened() as base:
+            if not base.exists(copy._meta):
+                return
+            # One transaction, so that readers see all old rows or all new ones.
+            with base.pipeline(transaction=True) as moves:
+                for source, target in ((self, old), (copy, self)):
+                    for each in (*source._row_keys(base), *source._own_keys(base)):
+                        moves.rename(each, f"{target.prefix}{each.removeprefix(source.prefix)}")
+                moves.execute()
+
+    @property
+    def _meta(self) -> str:
+        return f"{self.prefix}__mainstem"
+
+    @property
+    def _versions(self) -> str:
+        return f"{self.prefix}__versions"
+
+    def _own_keys(self, base: "Redis") -> list[str]:
+        return [each for each in (self._meta, self._versions) if base.exists(each)]
+
+    def _row_keys(self, base: "Redis") -> list[str]:
+        pattern = "".join(f"\\{each}" if each in "*?[]^\\" else each for each in self.prefix)
+        found = base.scan_iter(match=f"{pattern}:*", count=_ROWS_PER_CALL)
+        # A key may be returned more than once.
+        return sorted({_text(each) for each in found})
+
+    def _opened(self) -> "Redis":
+        try:
+            import redis  # noqa: PLC0415 - an extra
+        except ImportError:
+            raise InvalidDefinition(
+                "p.redis needs the package redis: pip install 'mainstem[redis]'"
+            ) from None
+        try:
+            base = redis.Redis.from_url(self.url, socket_connect_timeout=10, protocol=2)
+            base.ping()
+        except (redis.RedisError, ValueError) as error:
+            raise InvalidDefinition(f"{self.place} cannot be reached: {error}") from None
+        return base
+
+
+def _parts(writes: Sequence[_Write]) -> Iterator[list[_Write]]:
+    rest = iter(writes)
+    while part := list(islice(rest, _ROWS_PER_CALL)):
+        yield part
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else ""

@@ -1,0 +1,7 @@
+"""SQL over the log: DuckDB over Arrow batches that are read through the Kafka protocol.
+
+``query.py`` is a query: it parses, reads and evaluates. ``worker.py`` is the process with DuckDB.
+``statement.py`` finds what a query refers to, ``pushdown.py`` which offsets its filters need,
+``fields.py`` the columns of JSON values. ``snapshot.py`` names what a query read; ``changes.py``
+evaluates again as events come.
+"""

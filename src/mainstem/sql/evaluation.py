@@ -1,0 +1,225 @@
+"""One worker: starts it, parses and evaluates queries in it, holds it to its limits."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+
+import msgspec
+import pyarrow as pa
+
+from mainstem.core.errors import MainstemError
+from mainstem.sql.errors import InvalidQuery, LimitReached, QueryFailed
+from mainstem.sql.events import NotText, Prefetched
+from mainstem.sql.messages import (
+    NO_BLOB,
+    Batch,
+    Channel,
+    Columns,
+    Done,
+    End,
+    Failed,
+    Message,
+    Next,
+    Parse,
+    Parsed,
+    Rows,
+    Run,
+    Scan,
+    View,
+)
+
+MIB = 1 << 20
+_ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "TMPDIR")
+_END_S = 5.0
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What a query may use."""
+
+    memory_bytes: int = 1024 * MIB
+    """Memory of DuckDB, which keeps nothing on disk."""
+    seconds: float | None = None
+    """Time of one evaluation; none: as long as it takes."""
+    rows: int | None = None
+    """Rows of the result; none: as many as there are."""
+    threads: int = 2
+
+
+class Misfit(Exception):
+    """The events do not have the types that the sample had; no row was returned."""
+
+
+ReadScan = Callable[[Scan], Iterator[pa.RecordBatch]]
+
+
+class Evaluation:
+    """A worker and its queries; closed after an error, as the worker may be anywhere in a query."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        ours, theirs = socket.socketpair()
+        self._socket, self._channel = ours, Channel(ours)
+        self._deadline: float | None = None
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "mainstem.sql.worker", str(theirs.fileno())),
+                    *(str(limits.memory_bytes), str(limits.threads)),
+                ],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL if not os.environ.get("MAINSTEM_DEBUG") else None,
+                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+                # Ctrl-C ends the command, and that ends the worker.
+                start_new_session=True,
+            )
+
+    @property
+    def worker_pid(self) -> int:
+        """The process id of the worker."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """End the worker."""
+        self._socket.close()
+        self._process.kill()
+        self._process.wait(_END_S)
+
+    def parse(self, sql: str) -> Parsed:
+        """Return what a query refers to; raises InvalidQuery."""
+        self._begin()
+        self._send(Parse(sql))
+        answer, _ = self._receive()
+        if isinstance(answer, Failed):
+            raise InvalidQuery(answer.text)
+        assert isinstance(answer, Parsed)
+        return answer
+
+    def run(
+        self, sql: str, views: list[View], read: ReadScan
+    ) -> Generator[pa.Schema | pa.RecordBatch]:
+        """Evaluate a query: yields the result's schema, then its batches.
+
+        Raises Misfit before the first batch, QueryFailed, LimitReached, or what ``read`` raises.
+        """
+        self._begin()
+        scans: dict[int, Prefetched] = {}
+        trouble: list[Exception] = []
+        rows, schema = 0, None
+        self._send(Run(sql, views))
+        try:
+            while True:
+                message, blob = self._receive()
+                match message:
+                    case Scan():
+                        scans[message.number] = Prefetched(read(message))
+                    case Next():
+                        self._answer(scans[message.number], trouble)
+                    case Columns():
+                        schema = pa.ipc.read_schema(pa.py_buffer(blob))
+                        yield schema
+                    case Rows():
+                        batch = pa.ipc.read_record_batch(pa.py_buffer(blob), schema)
+                        rows += batch.num_rows
+                        self._check_rows(rows)
+                        yield batch
+                    case Done() | Failed():
+                        self._check_end(message, trouble, begun=rows > 0)
+                        return
+        finally:
+            for scan in scans.values():
+                scan.close()
+
+    def _answer(self, scan: Prefetched, trouble: list[Exception]) -> None:
+        try:
+            batch = scan.next()
+        except (MainstemError, NotText, pa.ArrowException) as error:
+            trouble.append(error)
+            self._send(Failed("failed", "the scan failed"))
+            return
+        if batch is None:
+            self._send(End())
+        else:
+            self._send(Batch(), memoryview(batch.serialize()))
+
+    def _check_rows(self, rows: int) -> None:
+        if self._limits.rows is not None and rows > self._limits.rows:
+            raise LimitReached(
+                f"the result has more than {self._limits.rows:,} rows; add a LIMIT, or a filter, "
+                "or allow more (--rows)"
+            )
+
+    def _check_end(self, end: Done | Failed, trouble: list[Exception], *, begun: bool) -> None:
+        """Raise what went wrong, if anything did."""
+        for error in trouble:
+            if not isinstance(error, NotText):
+                raise error
+        misfit = bool(trouble) or (isinstance(end, Failed) and end.kind == "misfit")
+        if misfit and not begun:
+            raise Misfit(end.text if isinstance(end, Failed) else "")
+        if misfit:
+            raise QueryFailed(
+                "an event does not have the types that the sample had "
+                f"({end.text if isinstance(end, Failed) else 'it is not UTF-8'}); look at all "
+                "events first (--sample all)"
+            )
+        if isinstance(end, Failed):
+            raise self._error(end)
+
+    def _error(self, end: Failed) -> MainstemError:
+        match end.kind:
+            case "memory":
+                return self._too_large()
+            case "invalid":
+                return InvalidQuery(end.text)
+        return QueryFailed(end.text)
+
+    def _too_large(self) -> LimitReached:
+        return LimitReached(
+            f"the query needs more than {self._limits.memory_bytes // MIB:,} MiB of memory; allow "
+            "more (--memory), or read fewer events or columns"
+        )
+
+    # The channel
+
+    def _begin(self) -> None:
+        seconds = self._limits.seconds
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+
+    def _send(self, message: Message, blob: memoryview = NO_BLOB) -> None:
+        try:
+            self._socket.settimeout(self._left())
+            self._channel.send(message, blob)
+        except (OSError, EOFError) as error:
+            raise self._ended(error) from None
+
+    def _receive(self) -> tuple[Message, memoryview]:
+        try:
+            self._socket.settimeout(self._left())
+            return self._channel.receive()
+        except (OSError, EOFError) as error:
+            raise self._ended(error) from None
+
+    def _left(self) -> float | None:
+        if self._deadline is None:
+            return None
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def _ended(self, error: Exception) -> MainstemError:
+        if isinstance(error, TimeoutError):
+            return LimitReached(
+                f"the query was not done within {self._limits.seconds:g} s; allow more (--time), "
+                "or read fewer events"
+            )
+        code = self._process.wait(_END_S)
+        if code in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGKILL):
+            return self._too_large()
+        return QueryFailed(f"the worker of the query ended unexpectedly (exit code {code})")

@@ -1,0 +1,145 @@
+"""Messages between a query's process and its worker, over one socket.
+
+How this works: the worker leads. It is told to parse or to run a query, and while it runs, it asks
+for the batches of its scans, one by one, and sends result batches. A frame is a message and, for
+some, a blob of Arrow IPC bytes. Whoever does not receive stops the sender: that is the only
+backpressure.
+"""
+
+import socket
+from struct import Struct
+from typing import Literal
+
+import msgspec
+
+_HEAD = Struct(">IQ")
+NO_BLOB = memoryview(b"")
+
+
+class Parse(msgspec.Struct, frozen=True, tag=True):
+    """To the worker: parse this query."""
+
+    sql: str
+
+
+class Parsed(msgspec.Struct, frozen=True, tag=True):
+    """What a query refers to."""
+
+    tables: list[list[str]]
+    """Every table as written, in its parts: ``["sample", "views"]``."""
+    words: list[str]
+    """All names and texts in the query, in lower case: every column that it uses is among them."""
+    star: bool
+    """Whether the query uses all columns of a table."""
+    dotted: list[str]
+    """Names that are followed by a dot and another name, in lower case."""
+    appends: bool
+    """Whether new events only add rows to the result."""
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A range of offsets in one partition."""
+
+    partition: int
+    start: int
+    end: int
+
+
+class View(msgspec.Struct, frozen=True):
+    """A table of the query: the columns it scans, and the SELECT that makes its columns of them."""
+
+    path: list[str]
+    select: str
+    """With ``{scan}`` for the scan."""
+    schema: bytes
+    """The Arrow schema of the scan."""
+    spans: list[Span]
+
+
+class Run(msgspec.Struct, frozen=True, tag=True):
+    """To the worker: evaluate a query."""
+
+    sql: str
+    views: list[View]
+
+
+class Scan(msgspec.Struct, frozen=True, tag=True):
+    """A scan begins: which columns and ranges of a view it needs."""
+
+    number: int
+    view: int
+    columns: list[str]
+    spans: list[Span]
+    from_ms: int | None
+    """No event before this time is needed."""
+
+
+class Next(msgspec.Struct, frozen=True, tag=True):
+    """The next batch of a scan, please."""
+
+    number: int
+
+
+class Batch(msgspec.Struct, frozen=True, tag=True):
+    """To the worker: a batch of a scan, in the blob."""
+
+
+class End(msgspec.Struct, frozen=True, tag=True):
+    """To the worker: a scan has no more batches."""
+
+
+class Broken(msgspec.Struct, frozen=True, tag=True):
+    """To the worker: a scan has failed."""
+
+
+class Columns(msgspec.Struct, frozen=True, tag=True):
+    """The schema of the result, in the blob."""
+
+
+class Rows(msgspec.Struct, frozen=True, tag=True):
+    """A batch of the result, in the blob."""
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """The result is complete."""
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """The query cannot be parsed or evaluated."""
+
+    kind: Literal["invalid", "failed", "memory", "misfit"]
+    text: str
+
+
+Message = Parse | Parsed | Run | Scan | Next | Batch | End | Broken | Columns | Rows | Done | Failed
+_decoder = msgspec.msgpack.Decoder(Message)
+
+
+class Channel:
+    """Sends and receives messages over a socket; not thread-safe."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+
+    def send(self, message: Message, blob: memoryview = NO_BLOB) -> None:
+        """Send a message; blocks while the other side does not receive."""
+        encoded = msgspec.msgpack.encode(message)
+        self._socket.sendall(_HEAD.pack(len(encoded), len(blob)) + encoded)
+        if blob:
+            self._socket.sendall(blob)
+
+    def receive(self) -> tuple[Message, memoryview]:
+        """Wait for a message; raises EOFError if the other side has ended."""
+        size, blob_size = _HEAD.unpack(self._exactly(_HEAD.size))
+        message: Message = _decoder.decode(self._exactly(size))
+        return message, self._exactly(blob_size)
+
+    def _exactly(self, size: int) -> memoryview:
+        view = memoryview(bytearray(size))
+        position = 0
+        while position < size:
+            count = self._socket.recv_into(view[position:])
+            if not count:
+                raise EOFError
+            position += count
+        return view

@@ -1,0 +1,229 @@
+"""A query over topics: parsed once, evaluated over one snapshot or several.
+
+How this works: the worker says which tables a query names, and these are looked up. A snapshot
+fixes the offsets to read. A sample of each topic tells its fields. Then the worker evaluates the
+query and asks for the events of its scans. If an event does not fit the sample, all events of the
+snapshot are looked at, and the query is evaluated again: nothing has been returned yet.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+import pyarrow as pa
+
+from mainstem.core.errors import OffsetOutOfRange, UnknownTopic
+from mainstem.remote.admin import Admin, Described
+from mainstem.remote.cluster import Cluster
+from mainstem.sql import events
+from mainstem.sql.errors import InvalidQuery, SnapshotGone
+from mainstem.sql.evaluation import Evaluation, Limits, Misfit
+from mainstem.sql.messages import Scan, Span
+from mainstem.sql.snapshot import ID_LENGTH, Snapshot, TopicSnapshot
+from mainstem.sql.tables import Topic
+
+_SAMPLE = pa.schema([(events.KEY, pa.binary()), (events.VALUE, pa.binary())])
+_SAMPLE_PARTITIONS = 16
+SAMPLE_EVENTS = 1000
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The result of one evaluation."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    """Read once, and while no other evaluation runs; raises what goes wrong on the way."""
+
+
+class Query:
+    """A query and its worker; to be closed."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        sql: str,
+        *,
+        limits: Limits,
+        sample: int | None = SAMPLE_EVENTS,
+    ) -> None:
+        self._cluster, self._sql, self._sample = cluster, sql, sample
+        self.notices: list[str] = []
+        """What a user should know of the result, one sentence each."""
+        self._admin = Admin(cluster)
+        self._evaluation = Evaluation(limits)
+        try:
+            self._parsed = self._evaluation.parse(sql)
+            self._topics = self._found()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> "Query":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker and the connections."""
+        self._evaluation.close()
+        self._admin.close()
+
+    @property
+    def appends(self) -> bool:
+        """Whether new events only add rows to the result."""
+        return self._parsed.appends
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that the query reads."""
+        return sorted({each.name for each in self._topics})
+
+    def snapshot(self) -> Snapshot:
+        """Return a snapshot of all events that are committed now."""
+        described = self._admin.describe(self.topics)
+        places = [
+            (name, number)
+            for name in self.topics
+            for number in range(self._known(described, name).partitions)
+        ]
+        bounds = self._admin.bounds(places, committed=True)
+        spans: dict[str, list[Span]] = {name: [] for name in self.topics}
+        for (name, number), found in sorted(bounds.items()):
+            # The start may pass the committed end of a partition while it is being trimmed.
+            spans[name].append(Span(number, min(found.start, found.tail), found.tail))
+        return Snapshot(
+            {
+                name: TopicSnapshot(described[name].id[:ID_LENGTH], tuple(each))
+                for name, each in spans.items()
+            }
+        )
+
+    def check(self, snapshot: Snapshot) -> None:
+        """Raise SnapshotGone if a given snapshot cannot be read any more, and why."""
+        now = self.snapshot()
+        for name in self.topics:
+            given, there = snapshot.topics.get(name), now.topics[name]
+            if given is None:
+                raise InvalidQuery(f"the snapshot has no topic {name}, which the query reads")
+            if given.id != there.id:
+                raise SnapshotGone(f"topic {name} was deleted and created again since the snapshot")
+            bounds = {span.partition: span for span in there.spans}
+            for span in given.spans:
+                kept = bounds.get(span.partition)
+                if kept is None or (span.start < kept.start and span.start < span.end):
+                    first = "none" if kept is None else kept.start
+                    raise SnapshotGone(
+                        f"the snapshot begins at offset {span.start} of partition "
+                        f"{span.partition} of topic {name}, and the first one kept is {first}"
+                    )
+                if span.end > kept.end:
+                    raise SnapshotGone(
+                        f"the snapshot ends at offset {span.end} of partition {span.partition} of "
+                        f"topic {name}, which ends at {kept.end}"
+                    )
+
+    def run(self, snapshot: Snapshot, *, of: Snapshot | None = None) -> Result:
+        """Evaluate the query over a snapshot, or over a part (``of`` is then the whole)."""
+        for topic in self._topics:
+            if not topic.learned:
+                self._learn(topic, of or snapshot, self._sample)
+        try:
+            return self._run(snapshot)
+        except Misfit as misfit:
+            text = str(misfit)
+        except InvalidQuery as error:
+            if "not found in FROM" not in str(error):
+                raise
+            known = [f"{each.name} has {', '.join(each.columns)}" for each in self._topics]
+            raise InvalidQuery(f"{error}; {'; '.join(known)}") from None
+        wrong = [each for each in self._topics if not each.whole]
+        if not wrong:
+            raise InvalidQuery(text)
+        for topic in wrong:
+            self._learn(topic, of or snapshot, None)
+        try:
+            return self._run(snapshot)
+        except Misfit as misfit:
+            raise InvalidQuery(str(misfit)) from None
+
+    def _run(self, snapshot: Snapshot) -> Result:
+        views = [each.view(self._parsed, snapshot.topics[each.name].spans) for each in self._topics]
+        found = self._evaluation.run(self._sql, views, self._read)
+        schema = next(found)
+        # The first batch tells whether the events fit.
+        first = next(found, None)
+        return Result(schema, self._rest(first, found))
+
+    def _rest(
+        self, first: pa.RecordBatch | None, rest: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        if first is not None:
+            yield first
+            yield from rest
+
+    def _read(self, scan: Scan) -> Iterator[pa.RecordBatch]:
+        topic = self._topics[scan.view]
+        spans = scan.spans
+        if scan.from_ms is not None:
+            spans = events.since(self._admin, topic.name, spans, scan.from_ms)
+        schema = pa.schema([topic.schema.field(name) for name in scan.columns])
+        yield from self._kept(topic.name, events.read(self._cluster, topic.name, spans, schema))
+
+    def _kept(self, topic: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except OffsetOutOfRange as error:
+            raise SnapshotGone(
+                f"events of topic {topic} were deleted while they were read: {error}"
+            ) from None
+
+    # Topics
+
+    def _found(self) -> list[Topic]:
+        """Return the topics that the query names; raises UnknownTopic."""
+        known = self._admin.partitions()
+        by_case: dict[str, list[str]] = {}
+        for name in known:
+            by_case.setdefault(name.lower(), []).append(name)
+        return [Topic(_resolved(path, known, by_case), path) for path in self._parsed.tables]
+
+    def _learn(self, topic: Topic, snapshot: Snapshot, sample: int | None) -> None:
+        spans = snapshot.topics[topic.name].spans
+        chosen = spans if sample is None else _sampled(spans, sample)
+        batches = self._kept(topic.name, events.read(self._cluster, topic.name, chosen, _SAMPLE))
+        topic.learn(batches, whole=sample is None)
+        if topic.whole and topic.has_fields and topic.values.others:
+            self.notices.append(
+                f"{topic.values.others:,} events of {topic.name} are not JSON objects: their "
+                "fields are null (_value has what they are)"
+            )
+
+    def _known(self, described: Mapping[str, Described], name: str) -> Described:
+        if name not in described:
+            raise UnknownTopic(name)
+        return described[name]
+
+
+def _resolved(path: list[str], known: Mapping[str, int], by_case: Mapping[str, list[str]]) -> str:
+    name = ".".join(path)
+    if len(path) > 2:
+        raise InvalidQuery(f'write a name with several dots as "{name}"')
+    if name in known:
+        return name
+    alike = by_case.get(name.lower(), [])
+    if len(alike) > 1:
+        raise InvalidQuery(f"{name} could be {' or '.join(sorted(alike))}: write the name exactly")
+    if not alike:
+        raise UnknownTopic(name)
+    return alike[0]
+
+
+def _sampled(spans: tuple[Span, ...], count: int) -> list[Span]:
+    """Return the last events of some partitions, and a few of the first."""
+    filled = sorted(spans, key=lambda span: span.end - span.start, reverse=True)
+    chosen = []
+    for span in filled[:_SAMPLE_PARTITIONS]:
+        late = max(span.start, span.end - count)
+        early = min(late, span.start + count // 5)
+        chosen += [Span(span.partition, span.start, early), Span(span.partition, late, span.end)]
+    return [span for span in chosen if span.start < span.end]

@@ -1,0 +1,95 @@
+"""The tables of a query: topics as views with metadata and field columns."""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from mainstem.sql import events, fields
+from mainstem.sql.fields import Values
+from mainstem.sql.messages import Parsed, Span, View
+
+_SHOWN = (events.KEY, "_partition", "_offset", "_timestamp")
+"""The metadata columns that ``*`` stands for, after the fields."""
+
+
+class Topic:
+    """A topic in a query, and what is known of its values."""
+
+    def __init__(self, name: str, path: list[str]) -> None:
+        self.name, self.path = name, path
+        self.values = Values()
+        self._bytes: set[str] = set()
+        self._has_fields = self._learned = False
+        self.whole = False
+        """Whether all events of the snapshot have been looked at, and not only a sample."""
+
+    @property
+    def learned(self) -> bool:
+        """Whether any events have been looked at."""
+        return self._learned
+
+    def learn(self, batches: Iterable[pa.RecordBatch], *, whole: bool = False) -> None:
+        """Look at events (``_key`` and ``_value`` as bytes), instead of those before."""
+        self.values, self._bytes = Values(), set()
+        for batch in batches:
+            keys, values = (batch.column(name).to_pylist() for name in (events.KEY, events.VALUE))
+            for name, found in ((events.KEY, keys), (events.VALUE, values)):
+                if not all(map(_is_text, found)):
+                    self._bytes.add(name)
+            self.values.learn(values)
+        self.whole, self._learned = whole, True
+        self._has_fields = self._has_fields or self.values.are_objects
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether the fields of JSON objects are columns."""
+        return self._has_fields
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its scans."""
+        return events.schema(frozenset((events.KEY, events.VALUE)) - self._bytes)
+
+    def view(self, query: Parsed, spans: Iterable[Span]) -> View:
+        """Return the view that has the columns in use."""
+        words = frozenset(query.words)
+        metadata = [name for name in events.METADATA if name in words]
+        if query.star:
+            shown = _SHOWN if self.has_fields else (events.VALUE, *_SHOWN)
+            metadata = [*shown, *(name for name in metadata if name not in shown)]
+        schema = memoryview(self.schema.serialize()).tobytes()
+        return View(self.path, self._select(query, words, metadata), schema, list(spans))
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all columns."""
+        return [*(self.values.fields if self.has_fields else ()), *events.METADATA]
+
+    def _select(self, query: Parsed, words: frozenset[str], metadata: list[str]) -> str:
+        plain = ", ".join(metadata)
+        known = self.values.fields if self.has_fields else {}
+        columns = fields.columns(
+            {name: kind for name, kind in known.items() if name.lower() not in events.METADATA},
+            lambda name: query.star or name in words,
+            frozenset(query.dotted),
+        )
+        if not columns.expressions:
+            return f"SELECT {plain or '_offset'} FROM {{scan}}"
+        text = "TRY(decode(_value))" if events.VALUE in self._bytes else events.VALUE
+        found = fields.extraction(columns.paths, text, checked=self.values.invalid > 0)
+        shown = ", ".join(
+            f"{expression} AS {fields.quoted(name)}"
+            for name, expression in columns.expressions.items()
+        )
+        inner = ", ".join([*metadata, f"{found} AS _fields"])
+        return f"SELECT {', '.join([shown, *metadata])} FROM (SELECT {inner} FROM {{scan}})"
+
+
+def _is_text(value: bytes | None) -> bool:
+    if value is None:
+        return True
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,231 @@
+"""The worker: a process that evaluates queries, and can reach neither files nor the network.
+
+How this works: DuckDB runs with all access to files, extensions and settings off; and once it has
+started, the process can open no descriptor any more (RLIMIT_NOFILE), whatever the query makes it
+do. Events come over the socket that it was started with. A table of the query is a view over a
+``Scanned``, which DuckDB treats as an Arrow dataset: it asks it for some columns of the rows for
+which a filter is true.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from mainstem.sql.errors import InvalidQuery
+from mainstem.sql.fields import MISFIT, quoted
+from mainstem.sql.messages import (
+    Batch,
+    Channel,
+    Columns,
+    Done,
+    Failed,
+    Next,
+    Parse,
+    Parsed,
+    Rows,
+    Run,
+    Scan,
+    View,
+)
+from mainstem.sql.pushdown import from_ms, needed
+from mainstem.sql.statement import parsed
+
+SPARE_BYTES = 1 << 30
+"""Memory beside DuckDB's own: Python, Arrow, batches under way, stacks of threads."""
+_RESULT_ROWS = 50_000
+_MISFITS = (MISFIT, "Could not convert string", "Malformed JSON", "Expected ARRAY")
+_PR_SET_PDEATHSIG = 1
+_SETTINGS = ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true")
+
+
+class Scans:
+    """Asks for the batches of scans, for all threads of DuckDB and Arrow."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel, self._lock = channel, threading.Lock()
+        self._begun = 0
+
+    def read(self, view: int, schema: pa.Schema, scan: Scan) -> Iterator[pa.RecordBatch]:
+        """Begin a scan, and yield its batches."""
+        with self._lock:
+            self._begun += 1
+            number = self._begun
+            self._channel.send(Scan(number, view, scan.columns, scan.spans, scan.from_ms))
+        while True:
+            with self._lock:
+                self._channel.send(Next(number))
+                answer, blob = self._channel.receive()
+            if isinstance(answer, Failed):
+                # It fails the query; the other side knows the reason.
+                raise OSError(answer.text)
+            if not isinstance(answer, Batch):
+                return
+            yield pa.ipc.read_record_batch(pa.py_buffer(blob), schema)
+
+    def send_rows(self, blob: memoryview) -> None:
+        """Send a batch of the result."""
+        with self._lock:
+            self._channel.send(Rows(), blob)
+
+
+class Scanned(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
+    """A table that is read through the channel, as an Arrow dataset."""
+
+    def __init__(self, view: View, number: int, scans: Scans) -> None:
+        self._view, self._number, self._scans = view, number, scans
+        self._schema = pa.ipc.read_schema(pa.py_buffer(view.schema))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that can be scanned."""
+        return self._schema
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: ds.Expression | None = None,  # noqa: A002 - Arrow's name
+        **_: object,
+    ) -> ds.Scanner:
+        """Return the rows for which the filter is true; reads only what these can be in."""
+        asked = str(filter)
+        wanted = [
+            name
+            for name in self._schema.names
+            if columns is None or name in columns or name in asked
+        ]
+        schema = pa.schema([self._schema.field(name) for name in wanted])
+        scan = Scan(
+            0,
+            self._number,
+            wanted,
+            needed(self._view.spans, filter, self._schema),
+            from_ms(filter, self._schema) if self._view.spans else None,
+        )
+        batches = self._scans.read(self._number, schema, scan)
+        return ds.Scanner.from_batches(batches, schema=schema, columns=columns, filter=filter)
+
+
+class Worker:
+    """Parses and evaluates queries, one at a time."""
+
+    def __init__(self, channel: Channel, memory_bytes: int, threads: int) -> None:
+        self._channel = channel
+        self._database = duckdb.connect(
+            ":memory:",
+            config={
+                "memory_limit": f"{memory_bytes // (1 << 20)}MiB",
+                "threads": threads,
+                "temp_directory": "",
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                "allow_community_extensions": False,
+                "python_enable_replacements": False,
+                "preserve_insertion_order": True,
+            },
+        )
+        aggregates = self._database.execute(
+            "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = "
+            "'aggregate'"
+        ).fetchall()
+        self._aggregates = {str(name).lower() for (name,) in aggregates}
+        for setting in _SETTINGS:
+            self._database.execute(f"SET {setting}").fetchall()
+
+    def serve(self) -> None:
+        """Answer until the other side ends."""
+        while True:
+            try:
+                asked, _ = self._channel.receive()
+            except EOFError:
+                return
+            try:
+                if isinstance(asked, Parse):
+                    self._channel.send(self._parse(asked.sql))
+                elif isinstance(asked, Run):
+                    self._run(asked)
+                    self._channel.send(Done())
+            except (InvalidQuery, RecursionError) as error:
+                text = str(error) if isinstance(error, InvalidQuery) else "it is nested too deeply"
+                self._channel.send(Failed("invalid", text))
+            except (duckdb.Error, pa.ArrowException, MemoryError, OSError) as error:
+                self._channel.send(_failed(error))
+
+    def _parse(self, sql: str) -> Parsed:
+        tree = self._database.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]
+        return parsed(json.loads(tree), self._aggregates)
+
+    def _run(self, asked: Run) -> None:
+        scans = Scans(self._channel)
+        for number, view in enumerate(asked.views):
+            self._define(view, f"_scan_{number}", Scanned(view, number, scans))
+        # Not execute(), which would collect the whole result before its first batch.
+        result = self._database.sql(asked.sql)
+        if result is None:
+            raise InvalidQuery("the query has no result")
+        try:
+            reader = result.to_arrow_reader(_RESULT_ROWS)
+            self._channel.send(Columns(), memoryview(reader.schema.serialize()))
+            for batch in reader:
+                if batch.num_rows:
+                    scans.send_rows(memoryview(batch.serialize()))
+            del reader
+        finally:
+            self._database.abort()
+
+    def _define(self, view: View, scan: str, scanned: Scanned) -> None:
+        for schema in view.path[:-1]:
+            self._database.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}").fetchall()
+        self._database.register(scan, scanned)
+        target = ".".join(quoted(part) for part in view.path)
+        body = view.select.replace("{scan}", quoted(scan))
+        self._database.execute(f"CREATE OR REPLACE VIEW {target} AS {body}").fetchall()
+
+
+def _failed(error: Exception) -> Failed:
+    text = " ".join(str(error).split("\n\nLINE")[0].split("\nLINE")[0].split())
+    if isinstance(error, duckdb.OutOfMemoryException | MemoryError):
+        return Failed("memory", text)
+    if isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException):
+        return Failed("invalid", text)
+    return Failed("misfit" if any(each in text for each in _MISFITS) else "failed", text)
+
+
+def _confine(memory_bytes: int) -> None:
+    """Take from this process what it does not need any more: new descriptors, most memory."""
+    open_now = len(list(Path("/proc/self/fd").iterdir()))
+    # Fill the holes, so that there is no number left below the limit.
+    while (filler := os.open(os.devnull, os.O_RDWR)) < open_now:
+        pass
+    resource.setrlimit(resource.RLIMIT_NOFILE, (filler + 1, filler + 1))
+    resource.setrlimit(resource.RLIMIT_NPROC, resource.getrlimit(resource.RLIMIT_NPROC))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes + SPARE_BYTES,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def main(descriptor: str, memory_bytes: str, threads: str) -> None:
+    """Serve queries on the socket of this descriptor."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # However the other side ends, this process ends too.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    channel = Channel(socket.socket(fileno=int(descriptor)))
+    worker = Worker(channel, int(memory_bytes), int(threads))
+    _confine(int(memory_bytes))
+    worker.serve()
+    # DuckDB reports objects that are left at the end of the interpreter.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
