@@ -18,8 +18,9 @@ def test_the_lines_of_the_guide_work() -> None:
     assert blocks
 
     async def scenario(server: Started, _client: Client) -> None:
-        for line in "".join(blocks).splitlines():
-            said = line.replace("localhost:8080", str(server.running.address))
+        # The lines of a block share a shell, as they share variables.
+        for block in blocks:
+            said = "set -e\n" + block.replace("localhost:8080", str(server.running.address))
             # --json came with curl 7.82.
             said = said.replace("--json ", "-H 'Content-Type: application/json' --data ")
             said = said.replace("curl ", "curl --fail-with-body -sS --max-time 60 ")
@@ -27,6 +28,6 @@ def test_the_lines_of_the_guide_work() -> None:
                 said, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
             )
             shown, _ = await running.communicate()
-            assert running.returncode == 0, f"{line}\n{shown.decode()}"
+            assert running.returncode == 0, f"{block}\n{shown.decode()}"
 
     serve(scenario)

@@ -68,7 +68,7 @@ async def _follow(server: Process, address: str, url: str) -> None:
             for each in slow:
                 each.sendall(ASK.replace(b"orders/events", b"backlog/events?from=earliest"))
             await asyncio.gather(*(each.begin() for each in readers))
-            while server.metric("mainstem_http_streams") < CLIENTS + SLOW:
+            while server.metric("mainstem_http_streams") < CLIENTS + SLOW:  # noqa: ASYNC110 - it is another process
                 await asyncio.sleep(0)
             server.forget_peak()
             before = server.memory_mb()
@@ -76,7 +76,7 @@ async def _follow(server: Process, address: str, url: str) -> None:
             (await client.post(url, content=lines, headers=LINES)).raise_for_status()
 
             found = await asyncio.gather(*(each.values(EVENTS) for each in readers))
-            while server.metric("mainstem_http_slow_clients_total") < SLOW:
+            while server.metric("mainstem_http_slow_clients_total") < SLOW:  # noqa: ASYNC110 - it is another process
                 await asyncio.sleep(0)
 
             assert found == [list(range(EVENTS))] * CLIENTS

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import Route, Router
 
+from mainstem.heads.http.adapter import dead_letters, groups, queues, settling
 from mainstem.heads.http.adapter.publishing import publish
 from mainstem.heads.http.adapter.reading import read
 from mainstem.heads.http.adapter.service import Service
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from mainstem.heads.http.adapter.event_stream import EventStream
+
+QUEUE = "/topics/{topic}/queues/{queue}"
 
 Endpoint = Callable[[Service, "Request"], Awaitable["Response | EventStream"]]
 
@@ -31,5 +34,16 @@ def app_of(service: Service) -> Router:
         [
             route("/topics/{topic}/events", "POST", publish),
             route("/topics/{topic}/events", "GET", read),
+            route("/topics/{topic}/groups/{group}", "GET", groups.show),
+            route("/topics/{topic}/groups/{group}", "PUT", groups.commit),
+            route("/groups/{group}", "DELETE", groups.delete),
+            route(QUEUE, "PUT", queues.create),
+            route(QUEUE, "GET", queues.show),
+            route(QUEUE, "DELETE", queues.delete),
+            route(f"{QUEUE}/leases", "POST", queues.lease),
+            route(f"{QUEUE}/settlements", "POST", settling.settle_many),
+            route(f"{QUEUE}/deliveries/{{delivery}}/{{action}}", "POST", settling.settle_one),
+            route("/topics/{topic}/dead-letters", "GET", dead_letters.letters),
+            route("/topics/{topic}/dead-letters/redrive", "POST", dead_letters.redrive),
         ]
     )

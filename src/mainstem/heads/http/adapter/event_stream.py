@@ -18,12 +18,12 @@ import msgspec
 from mainstem.broker.door import Door
 from mainstem.core.errors import InvalidSetting, MainstemError
 from mainstem.heads.http.adapter.broadcast import Broadcast, Followed, Place
-from mainstem.heads.http.adapter.selection import partitions_of
+from mainstem.heads.http.adapter.selection import first_of, partitions_of
 from mainstem.heads.http.adapter.service import Service, topic_of
 from mainstem.heads.http.adapter.streams import Sending
 from mainstem.heads.http.adapter.waits import Wait, waiting
 from mainstem.heads.http.filters import matching
-from mainstem.heads.http.positions import LATEST, starts
+from mainstem.heads.http.positions import EARLIEST, LATEST, starts
 from mainstem.heads.parked import Over
 from mainstem.heads.web.login import peer_of
 from mainstem.heads.web.problem import problem_of
@@ -145,8 +145,12 @@ def stream(service: Service, door: Door, request: "Request") -> EventStream:
         if name in query:
             raise InvalidSetting(f"{name} is for reading a range; a stream has no end")
     partitions = partitions_of(door, topic, request)
-    place = request.headers.get("last-event-id") or query.get("from", LATEST)
-    first = starts(door, topic, place, partitions)
+    place = request.headers.get("last-event-id")
+    if place:
+        first = starts(door, topic, place, partitions)
+    else:
+        default = EARLIEST if "group" in query else LATEST
+        first = first_of(door, request, query.get("from", default), partitions)
     for number, offset in first.items():
         # This checks the permission to read; the broadcast is shared.
         door.follow(topic, number, offset)

@@ -35,8 +35,9 @@ async def read(service: Service, request: "Request") -> Response | EventStream:
     if MEDIA_TYPE in accept:
         return stream(service, door, request)
     shown = form(accept)
-    wants_to_wait = "wait_s" in request.query_params
-    asked = selection(service, door, request, LATEST if wants_to_wait else EARLIEST)
+    query = request.query_params
+    from_now = "wait_s" in query and "group" not in query
+    asked = selection(service, door, request, LATEST if from_now else EARLIEST)
     reader = TopicReader(door, asked.topic, asked.starts, asked.ends)
     events = await _collect(reader, asked)
     if not events and asked.wait_ms and not reader.is_done:

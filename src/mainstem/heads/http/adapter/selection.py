@@ -6,6 +6,7 @@ import msgspec
 
 from mainstem.broker.door import Door
 from mainstem.core.errors import InvalidSetting, UnknownPartition
+from mainstem.heads.http.adapter.groups import committed
 from mainstem.heads.http.adapter.service import Service, topic_of
 from mainstem.heads.http.filters import Matches, matching
 from mainstem.heads.http.positions import starts
@@ -53,6 +54,16 @@ def partitions_of(door: Door, topic: str, request: "Request") -> list[int]:
     return list(chosen)
 
 
+def first_of(door: Door, request: "Request", said: str, partitions: list[int]) -> dict[int, int]:
+    """Return where a request starts to read: where its group has read to, or else at ``said``."""
+    topic, group = topic_of(request), request.query_params.get("group")
+    if group is None:
+        return starts(door, topic, said, partitions)
+    known = committed(door, topic, group, partitions)
+    rest = [number for number in partitions if number not in known]
+    return known | (starts(door, topic, said, rest) if rest else {})
+
+
 def selection(service: Service, door: Door, request: "Request", default: str) -> Selection:
     """Return which events a request asks for; ``default``: where to start if it does not say."""
     topic = topic_of(request)
@@ -61,7 +72,7 @@ def selection(service: Service, door: Door, request: "Request", default: str) ->
     until = query.get("to")
     return Selection(
         topic,
-        starts(door, topic, query.get("from", default), partitions),
+        first_of(door, request, query.get("from", default), partitions),
         None if until is None else starts(door, topic, until, partitions),
         matching(query.get("key"), query.getlist("filter")),
         number(request, "limit", DEFAULT_LIMIT, service.settings.max_events, 1),
