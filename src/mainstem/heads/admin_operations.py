@@ -1,10 +1,11 @@
 """Operations that heads and the node offer on the admin port, by name.
 
-How this works: an operation has a name such as ``exchanges/bind``, an argument type, and a
-function. The function checks the peer's permissions, waits until its changes are durable, and
-returns a value that can be encoded as JSON. It is called in a thread, never in the event loop's
-(``HeadContext.from_thread`` runs code in the loop). It knows nothing of HTTP, and the admin head
-knows operations only by name.
+How this works: an operation has a name such as ``exchanges/bind``, an argument type, an answer
+type, and a function. The function checks the peer's permissions, waits until its changes are
+durable, and returns a value that can be encoded as JSON. It is called in a thread, never in the
+event loop's (``HeadContext.from_thread`` runs code in the loop). It knows nothing of HTTP, and the
+admin head knows operations only by name. From its ``route``, the admin head makes an address of the
+API, its JSON schema and its documentation.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +36,19 @@ class Operation(msgspec.Struct, frozen=True):
     changes: bool
     """Whether the operation may change something."""
     run: Run
+    arguments: type[msgspec.Struct]
+    answer: object
+    """The type of the answer; None if there is none."""
+    summary: str
+    """What it does, in one sentence."""
+    method: str
+    path: tuple[str, ...]
+    """The segments of its path in the API; ``{topic}`` stands for the argument ``topic``."""
+
+    @property
+    def path_arguments(self) -> frozenset[str]:
+        """The names of the arguments that are segments of the path."""
+        return frozenset(each[1:-1] for each in self.path if each.startswith("{"))
 
 
 class OperationFailed(MainstemError):
@@ -43,6 +57,10 @@ class OperationFailed(MainstemError):
     def __init__(self, failure: Failure, why: str) -> None:
         super().__init__(why)
         self.failure = failure  # type: ignore[misc]  # each has its own
+
+
+class NoArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The arguments of an operation that has none."""
 
 
 class Administration:
@@ -58,8 +76,15 @@ class Administration:
         call: Callable[[Peer, Arguments], object],
         *,
         changes: bool,
+        route: str = "",
+        answer: object = object,
+        summary: str = "",
     ) -> None:
-        """Register an operation, in place of an earlier one of the same name."""
+        """Register an operation, in place of an earlier one of the same name.
+
+        ``route``: its method and path in the API, such as ``DELETE topics/{topic}``; otherwise its
+        name, with POST or GET. ``summary``: otherwise the first line of the argument type.
+        """
 
         def run(peer: Peer, given: Mapping[str, object], *, text: bool) -> object:
             try:
@@ -68,11 +93,39 @@ class Administration:
                 raise InvalidSetting(f"{name} cannot be called like this: {error}") from None
             return call(peer, converted)
 
-        self._operations[name] = Operation(name, changes, run)
+        method, _, path = (route or f"{'POST' if changes else 'GET'} {name}").partition(" ")
+        said = summary or (arguments.__doc__ or name).strip().partition("\n")[0]
+        segments = tuple(path.split("/"))
+        self._operations[name] = Operation(
+            name, changes, run, arguments, answer, said, method, segments
+        )
 
     def find(self, name: str) -> Operation | None:
         """Return the operation of this name, None if it is not registered."""
         return self._operations.get(name)
 
+    def at(self, path: tuple[str, ...]) -> list[tuple[Operation, dict[str, str]]]:
+        """Return the operations at a path of the API, with the arguments that the path holds."""
+        found = [
+            (each, arguments)
+            for each in self._operations.copy().values()
+            if (arguments := _arguments(each.path, path)) is not None
+        ]
+        # ``queues/purge`` comes before ``queues/{topic}``.
+        fewest = min((len(arguments) for _, arguments in found), default=0)
+        return [each for each in found if len(each[1]) == fewest]
+
     def __iter__(self) -> Iterator[Operation]:
-        return iter(sorted(self._operations.values(), key=lambda each: each.name))
+        return iter(sorted(self._operations.copy().values(), key=lambda each: each.name))
+
+
+def _arguments(template: tuple[str, ...], path: tuple[str, ...]) -> dict[str, str] | None:
+    if len(template) != len(path):
+        return None
+    found: dict[str, str] = {}
+    for wanted, given in zip(template, path, strict=True):
+        if wanted.startswith("{"):
+            found[wanted[1:-1]] = given
+        elif wanted != given:
+            return None
+    return found

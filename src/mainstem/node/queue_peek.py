@@ -52,7 +52,7 @@ class QueuePeek:
                 room -= _size(each.event)
                 if room < 0 and found:
                     break
-                found.append(_peeked(each.event, each.deliveries, each.owner))
+                found.append(peeked(each.event, each.deliveries, each.owner))
                 after = each.event.position
             if not piece:
                 break
@@ -64,7 +64,8 @@ def _size(event: Event) -> int:
     return len(event.key or b"") + len(event.value or b"") + headers + _EVENT_BYTES
 
 
-def _peeked(event: Event, deliveries: int, owner: str | None) -> PeekedEvent:
+def peeked(event: Event, deliveries: int, owner: str | None) -> PeekedEvent:
+    """Return an unsettled event as it is shown."""
     return PeekedEvent(
         event.partition,
         event.offset,

@@ -21,6 +21,7 @@ from mainstem.heads.addresses import LOOPBACK, Address, address_of, parse_addres
 from mainstem.heads.context import HeadContext
 from mainstem.heads.head import Head, RunningHead
 from mainstem.node.admin_queries import AdminQueries
+from mainstem.node.api.offer import offer_operations
 from mainstem.node.broker_clock import BrokerClock
 from mainstem.node.config import Config
 from mainstem.node.connector_operations import NodeConnectors
@@ -28,7 +29,6 @@ from mainstem.node.garbage import long_lived_left_out
 from mainstem.node.health import Health, Phase
 from mainstem.node.loop_committer import LoopCommitter
 from mainstem.node.node import Node, open_node, time_of_day_ms
-from mainstem.node.queue_operations import offer_queue_operations
 
 MEMORY = ":memory:"
 AUTO = "auto"
@@ -109,7 +109,7 @@ async def running(
         if node.committer is not None:
             stack.callback(LoopCommitter(node.committer, asyncio.get_running_loop()).stop)
         context.broker, context.defaults = node.broker, node.defaults
-        offer_queue_operations(context)
+        stack.callback(offer_operations(context, operations).stop)
         clock = BrokerClock(node.broker)
         stack.callback(clock.stop)
         for head, listener in bound.items():

@@ -22,7 +22,7 @@ from mainstem.core.errors import (
 )
 from mainstem.core.event import Position
 from mainstem.core.names import check_group
-from mainstem.node.queue_operations import MOVE, PURGE, Moved, MoveEvents, Purged, PurgeQueue
+from mainstem.node.api.queues import MOVE, PURGE, Moved, MoveEvents, Purged, PurgeQueue
 from mainstem.remote.admin import Admin
 from mainstem.remote.admin_address import AdminPort, admin_port
 from mainstem.remote.share_groups import (

@@ -9,6 +9,7 @@ from starlette.routing import Route, Router
 
 from mainstem.heads.admin.adapter import Pages, said
 from mainstem.heads.admin.answer import HttpAnswer, method_refused, response_of
+from mainstem.heads.admin.api import METHODS, PREFIX, Api
 from mainstem.heads.admin.operations import Called, OperationPages, check_post
 from mainstem.heads.admin.query import fields_of
 from mainstem.heads.admin.settings import MAX_BODY_BYTES
@@ -25,17 +26,22 @@ ORIGINS = Origins(hostless=frozenset(("/livez", "/readyz")))
 """Load balancers probe with HTTP/1.0, without a Host header: allow that for health only."""
 
 
-def admin_app(pages: Pages, operations: OperationPages) -> "ASGIApp":
+def admin_app(pages: Pages, operations: OperationPages, api: Api) -> "ASGIApp":
     """Return the app of the admin port."""
-    app = _AdminApp(pages, operations)
-    return Router([Route("/{path:path}", app.answer, methods=["GET", "POST"])])
+    app = _AdminApp(pages, operations, api)
+    return Router(
+        [
+            Route(f"{PREFIX}{{path:path}}", app.call, methods=METHODS),
+            Route("/{path:path}", app.answer, methods=["GET", "POST"]),
+        ]
+    )
 
 
 class _AdminApp:
     """Answers requests; what takes long is done in threads."""
 
-    def __init__(self, pages: Pages, operations: OperationPages) -> None:
-        self._pages, self._operations = pages, operations
+    def __init__(self, pages: Pages, operations: OperationPages, api: Api) -> None:
+        self._pages, self._operations, self._api = pages, operations, api
         self._made = OncePerKey[HttpAnswer]()
         """A slow page that several peers request at the same time is created once."""
 
@@ -50,14 +56,14 @@ class _AdminApp:
             return await self._operate(request, path)
         return response_of(await self._page(request, path))
 
+    async def call(self, request: Request) -> Response:
+        """Answer a request below ``/api/v1``."""
+        called = await _called(request, request.scope["raw_path"].decode("ascii"))
+        peer = peer_of(request.scope)
+        return response_of(await in_thread(lambda: self._api.answer(called, peer)))
+
     async def _operate(self, request: Request, path: str) -> Response:
-        called = Called(
-            request.method,
-            path,
-            _fields(request),
-            request.headers,
-            await read_body(request.scope, request.receive, MAX_BODY_BYTES),
-        )
+        called = await _called(request, path)
         peer = peer_of(request.scope)
         return response_of(await in_thread(lambda: self._operations.answer(called, peer)))
 
@@ -73,6 +79,11 @@ class _AdminApp:
         if refusal is not None:
             return refusal
         return await self._made.run(str(request.url), lambda: self._pages.answer(path, fields))
+
+
+async def _called(request: Request, path: str) -> Called:
+    body = await read_body(request.scope, request.receive, MAX_BODY_BYTES)
+    return Called(request.method, path, _fields(request), request.headers, body)
 
 
 def _fields(request: Request) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from mainstem import __version__
 from mainstem.heads.admin.settings import MAX_BODY_BYTES, AdminSettings
 from mainstem.heads.context import HeadContext
 from mainstem.heads.web.limits import WebLimits
@@ -27,6 +28,7 @@ async def start(
 def _load(context: HeadContext, settings: AdminSettings, listener: "socket.socket") -> Begin:
     # Slow to import, so only when somebody has connected.
     from mainstem.heads.admin.adapter import Pages  # noqa: PLC0415
+    from mainstem.heads.admin.api import Api  # noqa: PLC0415
     from mainstem.heads.admin.app import ORIGINS, admin_app  # noqa: PLC0415
     from mainstem.heads.admin.operations import OperationPages  # noqa: PLC0415
     from mainstem.heads.web.server import serve_app  # noqa: PLC0415
@@ -42,6 +44,7 @@ def _load(context: HeadContext, settings: AdminSettings, listener: "socket.socke
         app = admin_app(
             Pages(context.operations, context.run_id, context.auth),
             OperationPages(context.administration, context.auth, context.run_id),
+            Api(context.administration, context.auth, context.run_id, __version__),
         )
         return serve_app(context, app, listener, limits, ORIGINS, traffic=traffic)
 

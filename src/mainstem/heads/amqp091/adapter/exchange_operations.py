@@ -35,21 +35,21 @@ _FAILURES = {
 
 
 class ListExchanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments for listing exchanges."""
+    """List exchanges."""
 
     vhost: str | None = None
     """The virtual host whose exchanges are listed; None for those of all virtual hosts."""
 
 
 class ShowExchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments for showing an exchange."""
+    """Show an exchange with its bindings."""
 
     name: str
     vhost: str = DEFAULT_VHOST
 
 
 class ChangeBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments for binding a queue or an exchange to an exchange, or for unbinding it."""
+    """Bind a queue or an exchange to an exchange, or unbind it."""
 
     exchange: str
     destination: str
@@ -115,10 +115,11 @@ class ExchangeOperations:
     def offer(self) -> None:
         """Register all operations on exchanges with the admin port."""
         topology, offer = self._topology, self._context.administration.offer
-        offer(LIST, ListExchanges, self.list, changes=False)
-        offer(SHOW, ShowExchange, self.show, changes=False)
-        offer(BIND, ChangeBinding, partial(self._change, topology.bind), changes=True)
-        offer(UNBIND, ChangeBinding, partial(self._change, topology.unbind), changes=True)
+        offer(LIST, ListExchanges, self.list, changes=False, answer=list[ExchangeInfo])
+        offer(SHOW, ShowExchange, self.show, changes=False, answer=ExchangeDetails)
+        bind, unbind = partial(self._change, topology.bind), partial(self._change, topology.unbind)
+        offer(BIND, ChangeBinding, bind, changes=True, answer=Changed)
+        offer(UNBIND, ChangeBinding, unbind, changes=True, answer=Changed)
 
     def list(self, peer: Peer, asked: ListExchanges) -> Sequence[ExchangeInfo]:
         """Return all exchanges that the peer may describe."""

@@ -1,0 +1,128 @@
+"""Operations on consumer groups: list, show, seek with preview, delete."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from mainstem.auth import Peer
+from mainstem.broker.door import Door, GroupState
+from mainstem.core.errors import GroupIsLive, UnknownGroup
+from mainstem.core.names import check_group
+from mainstem.heads.admin_operations import NoArguments
+from mainstem.heads.context import HeadContext
+from mainstem.node.api.positions import SENTENCE, Place, numbers_of, offset_at
+
+
+class NameGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Name a group."""
+
+    group: str
+
+
+class SeekGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Set the committed offsets of a group without members, or preview that."""
+
+    group: str
+    topic: str
+    to: Annotated[Place, Meta(description=SENTENCE)]
+    partition: Annotated[int | None, Meta(description="One partition; otherwise all.")] = None
+    dry_run: Annotated[bool, Meta(description="Whether to change nothing, and only tell.")] = False
+
+
+class SeekResult(msgspec.Struct, frozen=True):
+    """What a seek does in one partition."""
+
+    topic: str
+    partition: int
+    was: int | None
+    """The committed offset before; None if there was none."""
+    cursor: int
+    tail: int
+    lag: int
+
+
+class GroupOperations:
+    """Operations on groups, through the door of the peer that asks."""
+
+    def __init__(self, context: HeadContext) -> None:
+        self._context = context
+
+    def offer(self) -> None:
+        """Register the operations."""
+        offer = self._context.administration.offer
+        offer(
+            "groups/list",
+            NoArguments,
+            self.every,
+            changes=False,
+            route="GET groups",
+            answer=list[GroupState],
+            summary="List groups with their members and lag.",
+        )
+        offer(
+            "groups/show",
+            NameGroup,
+            self.show,
+            changes=False,
+            route="GET groups/{group}",
+            answer=GroupState,
+            summary="Show the members and the lag of a group.",
+        )
+        offer(
+            "groups/seek",
+            SeekGroup,
+            self.seek,
+            changes=True,
+            route="POST groups/{group}/seek",
+            answer=list[SeekResult],
+        )
+        offer(
+            "groups/delete",
+            NameGroup,
+            self.delete,
+            changes=True,
+            route="DELETE groups/{group}",
+            answer=None,
+            summary="Delete the committed offsets of a group without members.",
+        )
+
+    def every(self, peer: Peer, _: NoArguments) -> list[GroupState]:
+        """Return the groups that the peer may describe."""
+        return list(self._context.door(peer).groups())
+
+    def show(self, peer: Peer, asked: NameGroup) -> GroupState:
+        """Return one group."""
+        return self._context.door(peer).group(asked.group)
+
+    def seek(self, peer: Peer, asked: SeekGroup) -> list[SeekResult]:
+        """Set offsets, or tell what that would do."""
+        door = self._context.door(peer)
+        check_group(asked.group)
+        _check_not_live(door, asked.group)
+        numbers = numbers_of(door, asked.topic, asked.partition)
+        places = [(asked.topic, each) for each in numbers]
+        offsets = {place: offset_at(door, *place, asked.to) for place in places}
+        committed = {place: door.cursor(asked.group, *place) for place in places}
+        if not asked.dry_run:
+            door.seek(asked.group, offsets).wait()
+        return [
+            SeekResult(*place, None if was is None else was.offset, offsets[place], tail, lag)
+            for place, was in committed.items()
+            for tail in (door.bounds(*place).tail,)
+            for lag in (max(0, tail - offsets[place]),)
+        ]
+
+    def delete(self, peer: Peer, asked: NameGroup) -> None:
+        """Delete a group's committed offsets."""
+        self._context.door(peer).delete_group(asked.group).wait()
+
+
+def _check_not_live(door: Door, name: str) -> None:
+    """Raise the error that a seek raises for a group with members, also for a preview."""
+    try:
+        members = len(door.group(name).members)
+    except UnknownGroup:
+        return
+    if members:
+        raise GroupIsLive(name, f"{members} members", "moved")

@@ -1,0 +1,22 @@
+"""Registers all operations of the node with the admin port."""
+
+from mainstem.heads.context import HeadContext
+from mainstem.node.admin_queries import AdminQueries
+from mainstem.node.api.dead_letters import DeadLetterOperations
+from mainstem.node.api.groups import GroupOperations
+from mainstem.node.api.overview import OverviewOperations
+from mainstem.node.api.queues import QueueOperations
+from mainstem.node.api.topics import TopicOperations
+from mainstem.node.metrics_history import MetricsHistory
+
+
+def offer_operations(context: HeadContext, queries: AdminQueries) -> MetricsHistory:
+    """Register the operations; called when the log is open. Return what the caller must stop."""
+    history = MetricsHistory(queries.heads, context.now_ms)
+    history.start()
+    TopicOperations(context).offer()
+    GroupOperations(context).offer()
+    QueueOperations(context).offer()
+    DeadLetterOperations(context).offer()
+    OverviewOperations(context, queries, history).offer()
+    return history

@@ -1,0 +1,219 @@
+"""Operations on queues: list, show, create, alter, delete, peek, purge, move."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from mainstem.auth import Peer
+from mainstem.broker.door import QueueSettings, QueueState, Unsettled
+from mainstem.core.errors import InvalidSetting
+from mainstem.core.event import Position
+from mainstem.heads.admin_operations import NoArguments
+from mainstem.heads.context import HeadContext
+from mainstem.node.api.positions import SENTENCE, Place, numbers_of, offset_at
+from mainstem.node.queue_move import MAX_EVENTS, move_events
+from mainstem.node.queue_peek import PeekedEvent, peeked
+
+PURGE, MOVE = "queues/purge", "queues/move"
+MAX_PEEKED = 1_000
+Limit = Annotated[int, Meta(ge=1, le=MAX_PEEKED, description="Maximum number of events.")]
+After = Annotated[
+    str,
+    Meta(
+        description="Only events after this partition and offset, as 0:17.",
+        pattern=r"^([0-9]{1,10}:[0-9]{1,19})?$",
+    ),
+]
+
+
+class NameQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Name a queue of a topic."""
+
+    topic: str
+    queue: str
+
+
+class PutQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Create a queue, or change settings of an existing one."""
+
+    topic: str
+    queue: str
+    settings: Annotated[
+        dict[str, object],
+        Meta(description="Settings by name; the others keep their values, or have the defaults."),
+    ] = {}
+    start: Annotated[Place, Meta(description=f"Where a new queue starts: {SENTENCE}")] = "earliest"
+
+
+class SeekQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Set the position of a queue, forward or back; deliveries in flight become stale."""
+
+    topic: str
+    queue: str
+    to: Annotated[Place, Meta(description=SENTENCE)]
+    partition: Annotated[int | None, Meta(description="One partition; otherwise all.")] = None
+
+
+class PeekQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Show the first unsettled events of a queue, without delivering them."""
+
+    topic: str
+    queue: str
+    limit: Limit = 10
+    after: After = ""
+
+
+class PurgeQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Settle all waiting events of a queue."""
+
+    topic: str
+    queue: str
+
+
+class Purged(msgspec.Struct, frozen=True):
+    """Result of a purge: the number of settled events."""
+
+    purged: int
+
+
+class MoveEvents(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Move the first waiting events of a queue to another topic, in one append."""
+
+    topic: str
+    queue: str
+    to: Annotated[str, Meta(description="The destination topic.")]
+    limit: Annotated[int, Meta(ge=1, description="Maximum number of events.")] = MAX_EVENTS
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """Result of a move: the number of moved events; more may be waiting."""
+
+    moved: int
+
+
+class QueueOperations:
+    """Operations on queues, through the door of the peer that asks."""
+
+    def __init__(self, context: HeadContext) -> None:
+        self._context = context
+
+    def offer(self) -> None:
+        """Register the operations."""
+        offer, at = self._context.administration.offer, "queues/{topic}/{queue}"
+        offer(
+            "queues/list",
+            NoArguments,
+            self.every,
+            changes=False,
+            route="GET queues",
+            answer=list[QueueState],
+            summary="List queues and share groups with their state.",
+        )
+        offer(
+            "queues/show",
+            NameQueue,
+            self.show,
+            changes=False,
+            route=f"GET {at}",
+            answer=QueueState,
+            summary="Show the settings and the state of a queue.",
+        )
+        offer(
+            "queues/put",
+            PutQueue,
+            self.put,
+            changes=True,
+            route=f"PUT {at}",
+            answer=QueueState,
+        )
+        offer(
+            "queues/delete",
+            NameQueue,
+            self.delete,
+            changes=True,
+            route=f"DELETE {at}",
+            answer=None,
+            summary="Delete a queue; its events stay in the topic.",
+        )
+        offer(
+            "queues/peek",
+            PeekQueue,
+            self.peek,
+            changes=False,
+            route=f"GET {at}/events",
+            answer=list[PeekedEvent],
+        )
+        offer(
+            "queues/seek",
+            SeekQueue,
+            self.seek,
+            changes=True,
+            route=f"POST {at}/seek",
+            answer=QueueState,
+        )
+        offer(PURGE, PurgeQueue, self.purge, changes=True, route=f"POST {at}/purge", answer=Purged)
+        offer(MOVE, MoveEvents, self.move, changes=True, route=f"POST {at}/move", answer=Moved)
+
+    def every(self, peer: Peer, _: NoArguments) -> list[QueueState]:
+        """Return the queues that the peer may describe."""
+        return list(self._context.door(peer).queues.every())
+
+    def show(self, peer: Peer, asked: NameQueue) -> QueueState:
+        """Return one queue."""
+        return self._context.door(peer).queues.show(asked.topic, asked.queue)
+
+    def put(self, peer: Peer, asked: PutQueue) -> QueueState:
+        """Create a queue, or change its settings."""
+        door = self._context.door(peer)
+        was = door.queues.created_with(asked.topic, asked.queue)
+        settings = _altered(was or QueueSettings(), asked.settings)
+        starts = {}
+        if was is None:
+            numbers = numbers_of(door, asked.topic, None)
+            starts = {each: offset_at(door, asked.topic, each, asked.start) for each in numbers}
+        if settings != was:
+            door.queues.create(asked.topic, asked.queue, settings, starts).wait()
+        return door.queues.show(asked.topic, asked.queue)
+
+    def delete(self, peer: Peer, asked: NameQueue) -> None:
+        """Delete a queue."""
+        self._context.door(peer).queues.delete(asked.topic, asked.queue).wait()
+
+    def peek(self, peer: Peer, asked: PeekQueue) -> list[PeekedEvent]:
+        """Return unsettled events."""
+        door = self._context.door(peer)
+        partition, _, offset = asked.after.partition(":")
+        after = Position(int(partition), int(offset)) if asked.after else None
+        found: list[Unsettled] = door.queues.peek(asked.topic, asked.queue, asked.limit, after)
+        return [peeked(each.event, each.deliveries, each.owner) for each in found]
+
+    def seek(self, peer: Peer, asked: SeekQueue) -> QueueState:
+        """Set the offsets of a queue."""
+        door = self._context.door(peer)
+        numbers = numbers_of(door, asked.topic, asked.partition)
+        offsets = {each: offset_at(door, asked.topic, each, asked.to) for each in numbers}
+        door.queues.seek(asked.topic, asked.queue, offsets).wait()
+        return door.queues.show(asked.topic, asked.queue)
+
+    def purge(self, peer: Peer, asked: PurgeQueue) -> Purged:
+        """Settle what waits."""
+        count, durable = self._context.door(peer).queues.purge(asked.topic, asked.queue)
+        durable.wait()
+        return Purged(count)
+
+    def move(self, peer: Peer, asked: MoveEvents) -> Moved:
+        """Move what waits."""
+        door, now_ms = self._context.door(peer), self._context.now_ms
+        return Moved(move_events(door, asked.topic, asked.queue, asked.to, asked.limit, now_ms))
+
+
+def _altered(was: QueueSettings, changes: dict[str, object]) -> QueueSettings:
+    known = QueueSettings.__struct_fields__
+    if unknown := sorted(set(changes) - set(known)):
+        raise InvalidSetting(f"no setting {unknown[0]!r:.100}; there are {', '.join(known)}")
+    merged = {name: getattr(was, name) for name in known} | changes
+    try:
+        return msgspec.convert(merged, QueueSettings)
+    except msgspec.ValidationError as error:
+        raise InvalidSetting(str(error)) from None

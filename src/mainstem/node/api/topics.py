@@ -1,0 +1,184 @@
+"""Operations on topics: list, show, create, alter, delete, trim."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from mainstem.auth import Peer
+from mainstem.broker.door import Door, Topic
+from mainstem.core.topic_settings import TopicSettings
+from mainstem.heads.context import HeadContext
+from mainstem.node.api.positions import SENTENCE, Place, numbers_of, offset_at
+
+Settings = Annotated[
+    dict[str, object],
+    Meta(description="Settings by name, as in docs/reference/topics.md; the others keep theirs."),
+]
+
+
+class PartitionState(msgspec.Struct, frozen=True):
+    """A partition of a topic."""
+
+    partition: int
+    start: int
+    tail: int
+    end: int
+    size_bytes: int | None
+    epoch: int
+
+
+class TopicState(msgspec.Struct, frozen=True):
+    """A topic: its settings, partitions and overload counters."""
+
+    name: str
+    id: str
+    settings: dict[str, object]
+    """All settings, also those with default values."""
+    partitions: list[PartitionState]
+    counters: dict[str, int]
+
+
+class ListTopics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """List topics."""
+
+    pattern: Annotated[str, Meta(description="A name, or a pattern such as orders.*")] = "*"
+    internal: Annotated[bool, Meta(description="Whether internal topics are listed, too.")] = False
+
+
+class NameTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Name a topic."""
+
+    topic: str
+
+
+class CreateTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Create a topic; settings that are not given have the server's defaults."""
+
+    topic: str
+    settings: Settings = {}
+
+
+class AlterTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Change settings of a topic; its number of partitions can only grow."""
+
+    topic: str
+    settings: Settings
+
+
+class TrimTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Delete the events of a topic before a place."""
+
+    topic: str
+    before: Annotated[Place, Meta(description=SENTENCE)]
+    partition: Annotated[int | None, Meta(description="One partition; otherwise all.")] = None
+
+
+class TopicOperations:
+    """Operations on topics, through the door of the peer that asks."""
+
+    def __init__(self, context: HeadContext) -> None:
+        self._context = context
+
+    def offer(self) -> None:
+        """Register the operations."""
+        offer = self._context.administration.offer
+        show = TopicState
+        offer(
+            "topics/list",
+            ListTopics,
+            self.every,
+            changes=False,
+            route="GET topics",
+            answer=list[TopicState],
+        )
+        offer(
+            "topics/show",
+            NameTopic,
+            self.show,
+            changes=False,
+            route="GET topics/{topic}",
+            answer=show,
+            summary="Show the settings and partitions of a topic.",
+        )
+        offer(
+            "topics/create",
+            CreateTopic,
+            self.create,
+            changes=True,
+            route="POST topics",
+            answer=show,
+        )
+        offer(
+            "topics/alter",
+            AlterTopic,
+            self.alter,
+            changes=True,
+            route="PATCH topics/{topic}",
+            answer=show,
+        )
+        offer(
+            "topics/delete",
+            NameTopic,
+            self.delete,
+            changes=True,
+            route="DELETE topics/{topic}",
+            answer=None,
+            summary="Delete a topic and all its events.",
+        )
+        offer(
+            "topics/trim",
+            TrimTopic,
+            self.trim,
+            changes=True,
+            route="POST topics/{topic}/trim",
+            answer=show,
+        )
+
+    def every(self, peer: Peer, asked: ListTopics) -> list[TopicState]:
+        """Return the topics that match, as far as the peer may describe them."""
+        door = self._context.door(peer)
+        return [_state(door, each) for each in door.topics(asked.pattern, internal=asked.internal)]
+
+    def show(self, peer: Peer, asked: NameTopic) -> TopicState:
+        """Return one topic."""
+        door = self._context.door(peer)
+        return _state(door, door.topic(asked.topic))
+
+    def create(self, peer: Peer, asked: CreateTopic) -> TopicState:
+        """Create a topic; return it when it is durable."""
+        door = self._context.door(peer)
+        settings = self._context.defaults.altered(**asked.settings)
+        done = door.create_topic(asked.topic, settings)
+        done.durable.wait()
+        return _state(door, done.topic)
+
+    def alter(self, peer: Peer, asked: AlterTopic) -> TopicState:
+        """Change settings; return the topic when they are durable."""
+        door = self._context.door(peer)
+        done = door.alter_topic(asked.topic, **asked.settings)
+        done.durable.wait()
+        return _state(door, done.topic)
+
+    def delete(self, peer: Peer, asked: NameTopic) -> None:
+        """Delete a topic; return when that is durable."""
+        self._context.door(peer).delete_topic(asked.topic).wait()
+
+    def trim(self, peer: Peer, asked: TrimTopic) -> TopicState:
+        """Delete events; all partitions are checked before the first is trimmed."""
+        door = self._context.door(peer)
+        numbers = numbers_of(door, asked.topic, asked.partition)
+        offsets = {each: offset_at(door, asked.topic, each, asked.before) for each in numbers}
+        for number, offset in offsets.items():
+            door.trim(asked.topic, number, offset)
+        return _state(door, door.topic(asked.topic))
+
+
+def _state(door: Door, topic: Topic) -> TopicState:
+    parts = [
+        PartitionState(at.number, found.start, found.tail, found.end, found.size_bytes, found.epoch)
+        for at in topic.partitions
+        for found in (door.bounds(topic.name, at.number),)
+    ]
+    settings = {name: getattr(topic.settings, name) for name in TopicSettings.__struct_fields__}
+    return TopicState(topic.name, topic.id, settings, parts, door.counters(topic.name))
