@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import cast
 
 import msgspec
@@ -162,15 +162,18 @@ async def started(
     *,
     buffer_bytes: int = 0,
     broker: Broker | None = None,
+    prepare: Callable[[Broker], None] | None = None,
 ) -> AsyncIterator[Started]:
     """Run a head until the block ends; ``buffer_bytes``: send buffer of its connections.
 
-    ``broker``: one on which the head has run before.
+    ``broker``: one on which the head has run before. ``prepare``: called with it before the start.
     """
     if broker is None:
         broker = new_broker()
         broker.create_topic(TOPIC)
         broker.queues.create(TOPIC, TOPIC)
+    if prepare is not None:
+        prepare(broker)
     context = context_on(broker, Clock(), auth=auth)
     chosen = settings or head.settings
     with head.bind(chosen, Address("127.0.0.1", 0)) as listener, nothing_unexpected():

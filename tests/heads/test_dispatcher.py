@@ -187,6 +187,30 @@ def test_who_is_paused_is_given_nothing_until_it_resumes(room: Room) -> None:
     assert (ann.got, len(bob.got)) == ([b"4"], 3)
 
 
+def test_who_pauses_itself_instead_of_taking_is_asked_again_when_it_resumes(room: Room) -> None:
+    asked: list[int] = []
+    allowed = False
+
+    def take(limit: int) -> int:
+        asked.append(limit)
+        if allowed:
+            return len(room.desk.queues.acquire("orders", "emails", "ann", max_events=limit))
+        consumer.pause()
+        return 0
+
+    consumer = room.dispatcher.consume("orders", "emails", take, gone=lambda _: None, credit=None)
+    room.desk.publish(b"1")
+    room.run()
+    assert len(asked) == 1
+
+    allowed = True
+    consumer.resume()
+    room.run()
+
+    assert len(asked) > 1
+    assert room.desk.queues.show("orders", "emails").owners == {"ann": 1}
+
+
 def test_what_one_gives_back_another_is_given(room: Room) -> None:
     ann, bob = room.taker("ann", 1), room.taker("bob", 1)
     room.desk.publish(b"1")

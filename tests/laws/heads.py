@@ -4,10 +4,12 @@ A new head adds one entry to ``SPOKEN``, by its name. A field of a law that does
 out, and ``not_applicable`` says why; a test compares both.
 """
 
+import base64
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -43,6 +45,10 @@ from mainstem.heads.statsd.settings import StatsdSettings
 from mainstem.heads.stomp.codec import Frame, FrameScanner, Version, encode
 from mainstem.heads.stomp.settings import StompSettings
 from mainstem.heads.web.limits import WebLimits
+from mainstem.heads.webhooks.endpoints import Payload, SigningSecret
+from mainstem.heads.webhooks.payloads import message as webhook_message
+from mainstem.heads.webhooks.settings import WebhooksSettings
+from mainstem.heads.webhooks.sources import Scheme, Source
 from mainstem.kafka_protocol.api import Api
 from mainstem.kafka_protocol.client_codec import decode_response
 from mainstem.kafka_protocol.error_codes import Code
@@ -101,6 +107,8 @@ class Spoken:
     there_and_back: Callable[[Any], object]
     """and what is left of one that was encoded and decoded."""
 
+    prepare: Callable[[Broker], None] | None = None
+    """What must be defined before a peer speaks."""
     stream: bytes | None = None
     """Several requests of one conversation: Law.CUTTING."""
     answers: Callable[[bytes], object] = bytes
@@ -516,12 +524,95 @@ _HTTP = Spoken(
 )
 
 
+# Webhooks
+
+
+def _hook(token: str, message_id: str = "") -> bytes:
+    """Send a webhook; those with one id are one message."""
+    lines = [
+        "POST /hooks/shop HTTP/1.1",
+        "Host: localhost",
+        f"X-Token: {token}",
+        *([f"X-Id: {message_id}"] if message_id else []),
+        "Content-Length: 2",
+        "",
+        "{}",
+    ]
+    return "\r\n".join(lines).encode()
+
+
+_TOKEN = "correct-horse-battery"
+_HOOK = _hook(_TOKEN)
+
+
+def _define_source(broker: Broker) -> None:
+    source = Source(
+        name="shop",
+        topic=TOPIC,
+        scheme=Scheme.TOKEN,
+        secrets=(SigningSecret("file:token"),),
+        header="x-token",
+        id_header="x-id",
+    )
+    broker.definitions.open("webhooks").set("source", "shop", msgspec.json.encode(source))
+
+
+def _envelope_there_and_back(message: Event) -> Event:
+    sent = webhook_message(Payload.ENVELOPE, "t", [message], batch=False)
+    found = msgspec.json.decode(sent.body)
+    key = found.get("key")
+    return Event(
+        base64.b64decode(found["base64"]) if "base64" in found else found["text"].encode(),
+        None if key is None else key.encode(),
+        tuple((name, value.encode()) for name, value in found["headers"].items()),
+        topic=found["topic"],
+        partition=found["partition"],
+        offset=found["offset"],
+    )
+
+
+_WEBHOOKS = Spoken(
+    settings=WebhooksSettings(secrets=str(Path(__file__).parents[1] / "heads/webhooks/secrets")),
+    prepare=_define_source,
+    # Short, as it is cut at every place.
+    stream=_hook(_TOKEN, "1") + _hook(_TOKEN, "1"),
+    answers=_http_answers,
+    ask=_HOOK,
+    told=_http_status,
+    done=204,
+    denied=403,
+    unauthenticated=401,
+    publishes=True,
+    messages=st.builds(
+        Event,
+        _WORD.map(lambda word: f"/{word}".encode()) | st.binary(max_size=50).map(b"\xff".__add__),
+        st.none() | _WORD.map(str.encode),
+        st.dictionaries(_WORD, _WORD.map(str.encode), min_size=1).map(
+            lambda headers: tuple(headers.items())
+        ),
+        topic=_WORD,
+        partition=st.integers(0, 10),
+        offset=st.integers(0, 2**53),
+    ),
+    there_and_back=_envelope_there_and_back,
+    limit=WebLimits().max_head_bytes,
+    claims=_http_claims,
+    login=_hook("wrong"),
+    unread=_HOOK * 1_000,
+    not_applicable={
+        Law.SETTLING: "what endpoints are sent is settled by their answers, not by connections",
+        Law.WAITING: "no request waits for anything but the disk",
+    },
+)
+
+
 SPOKEN: dict[str, Spoken] = {
     "kafka": _KAFKA,
     "stomp": _STOMP,
     "amqp": _AMQP,
     "statsd": _STATSD,
     "http": _HTTP,
+    "webhooks": _WEBHOOKS,
     "admin": _ADMIN,
 }
 

@@ -113,7 +113,7 @@ def held(head: Head, entry: Spoken, pieces: list[bytes]) -> tuple[object, object
 
 async def conversation(head: Head, entry: Spoken, pieces: list[bytes]) -> tuple[object, object]:
     """Return what is answered to a stream that comes in pieces, and what it published."""
-    async with started(head, entry.settings) as server:
+    async with started(head, entry.settings, prepare=entry.prepare) as server:
         return entry.answers(await server.talk(*pieces)), server.published()
 
 
@@ -152,7 +152,7 @@ def test_random_bytes_give_a_protocol_error_or_nothing(head: Head, data: st.Data
     sent = data.draw(noise(entry))
 
     async def scenario() -> None:
-        async with started(head, entry.settings) as server:
+        async with started(head, entry.settings, prepare=entry.prepare) as server:
             with little_memory():
                 await server.talk(sent)
             assert entry.told(await server.talk(entry.ask), server.running) == entry.done
@@ -167,7 +167,7 @@ def test_a_frame_over_the_limit_is_refused_before_it_is_allocated(head: Head) ->
     largest, over = entry.claims(entry.limit), entry.claims(entry.limit + 1)
 
     async def scenario() -> None:
-        async with started(head, entry.settings) as server:
+        async with started(head, entry.settings, prepare=entry.prepare) as server:
             patient, greedy = await server.peer(), await server.peer()
             with little_memory():
                 await patient.say(largest)
@@ -269,7 +269,7 @@ def asked(head: Head, entry: Spoken, said: bytes, auth: Auth) -> tuple[object, l
     found: list[tuple[object, list[bytes | None]]] = []
 
     async def scenario() -> None:
-        async with started(head, entry.settings, auth) as server:
+        async with started(head, entry.settings, auth, prepare=entry.prepare) as server:
             heard = await server.talk(said)
             # What came is carried out by now, or is when it drains.
             await server.running.drain(DRAIN_S, asyncio.Event())
@@ -289,7 +289,7 @@ def test_closing_a_connection_gives_unsettled_deliveries_back(head: Head) -> Non
     assert take is not None
 
     async def scenario() -> None:
-        async with started(head, entry.settings) as server:
+        async with started(head, entry.settings, prepare=entry.prepare) as server:
             server.broker.publish(TOPIC, [Event(b"value")])
             for _ in range(2):
                 peer = await server.peer()
@@ -313,7 +313,7 @@ def test_draining_ends_every_session_in_time(head: Head) -> None:
     entry = spoken(head)
 
     async def scenario() -> None:
-        async with started(head, entry.settings) as server:
+        async with started(head, entry.settings, prepare=entry.prepare) as server:
             silent = await server.peer(hangs_up=False)
             halfway = await server.peer(hangs_up=False)
             await halfway.say(entry.ask[: len(entry.ask) // 2])
@@ -338,7 +338,7 @@ def test_who_waits_is_answered_when_the_server_drains(head: Head) -> None:
     assert wait is not None
 
     async def scenario() -> None:
-        async with started(head, entry.settings) as server:
+        async with started(head, entry.settings, prepare=entry.prepare) as server:
             peer = await server.peer(hangs_up=False)
             await peer.say(wait)
             await heard(peer, entry.wait_begins)
@@ -360,7 +360,9 @@ def test_draining_does_not_wait_for_who_does_not_read(head: Head) -> None:
     assert unread is not None
 
     async def scenario() -> None:
-        async with started(head, entry.settings, buffer_bytes=4096) as server:
+        async with started(
+            head, entry.settings, buffer_bytes=4096, prepare=entry.prepare
+        ) as server:
             peer = await server.peer()
             peer.stop_reading()
             peer.write(unread)
@@ -379,7 +381,7 @@ def test_what_was_said_before_the_server_drains_is_done(head: Head) -> None:
     entry = spoken(head)
 
     async def scenario() -> None:
-        async with started(head, entry.settings) as server:
+        async with started(head, entry.settings, prepare=entry.prepare) as server:
             peer = await server.peer()
             await peer.say(entry.ask)
 
@@ -405,7 +407,7 @@ def test_a_healthy_peer_beside_misbehaving_ones_is_answered(head: Head) -> None:
     entry = spoken(head)
 
     async def scenario() -> None:
-        async with started(head, entry.settings) as server:
+        async with started(head, entry.settings, prepare=entry.prepare) as server:
             over = asyncio.Event()
             misbehaving = asyncio.create_task(misbehave(server, entry, over))
             try:

@@ -8,7 +8,7 @@ import msgspec
 
 from mainstem.cli.connection import is_address, nothing_at, target_of
 from mainstem.cli.exit_codes import NotFound, Refused
-from mainstem.client.connected.admin_api import NotThere, change_at, read_at
+from mainstem.client.connected.admin_api import NoSuchPage, NotThere, change_at, read_at
 from mainstem.core.errors import Failure
 from mainstem.heads.admin_operations import OperationFailed
 from mainstem.node.data_directory import holder_of
@@ -19,35 +19,39 @@ from mainstem.remote.cluster import Cluster
 T = TypeVar("T")
 _TIMEOUT_S = 5.0
 AMQP = "mainstem serve --amqp 127.0.0.1:5672"
+WEBHOOKS = "mainstem serve --webhooks 127.0.0.1:8090"
 
 
 class ServerAdmin:
     """Calls admin operations of a server; converts their errors to those of the command line."""
 
-    def __init__(self, at: str | None, *, needs: str = AMQP) -> None:
+    def __init__(self, at: str | None, *, needs: str = AMQP, timeout_s: float = _TIMEOUT_S) -> None:
         """``needs``: how to start a server that has the operations, for messages."""
-        self._needs = needs
+        self._needs, self._timeout_s = needs, timeout_s
         self._address = _address_of(target_of(at), needs)
         self._port = _port_of(self._address)
 
     def read(self, operation: str, fields: Mapping[str, str], kind: type[T]) -> T:
         """Call an operation that changes nothing; return its result."""
         try:
-            return read_at(self._port, _TIMEOUT_S, operation, fields, kind)
+            return read_at(self._port, self._timeout_s, operation, fields, kind)
         except (NotThere, OperationFailed) as error:
             raise self._refused(error) from None
 
     def change(self, operation: str, arguments: msgspec.Struct, kind: type[T]) -> T:
         """Call an operation that changes something; return its result."""
         try:
-            return change_at(self._port, _TIMEOUT_S, operation, arguments, kind)
+            return change_at(self._port, self._timeout_s, operation, arguments, kind)
         except (NotThere, OperationFailed) as error:
             raise self._refused(error) from None
 
     def _refused(self, error: NotThere | OperationFailed) -> Exception:
-        if isinstance(error, NotThere):
+        is_missing = isinstance(error, NoSuchPage)
+        if isinstance(error, NotThere) and not is_missing:
             return NotFound(str(error))
-        if error.failure == Failure.UNSUPPORTED:
+        if is_missing or (
+            isinstance(error, OperationFailed) and error.failure == Failure.UNSUPPORTED
+        ):
             return Refused(
                 f"the server at {self._address} cannot do this, or is an older one: start "
                 f"{self._needs}"

@@ -37,6 +37,10 @@ COMMANDS = {
         "mainstem.cli.commands.connector:connector",
         "Capture the changes of databases as events.",
     ),
+    "webhook": (
+        "mainstem.cli.commands.webhook:webhook",
+        "Deliver events to URLs, and receive webhooks.",
+    ),
     "dead": (
         "mainstem.cli.commands.dead:dead",
         "List dead letters, publish them again, or delete them.",

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection
 from concurrent import futures
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mainstem.auth import Auth, Peer
@@ -68,6 +69,7 @@ class HeadContext:
         run_id: str = "",
         broker: "Door | None" = None,
         auth: Auth | None = None,
+        directory: Path | None = None,
     ) -> None:
         if broker is not None:
             self.broker = broker
@@ -83,6 +85,11 @@ class HeadContext:
         """Whether a topic is created when a client names it."""
         self.run_id = run_id
         """Random id of this run of the server; another run has another id."""
+        self.directory = directory
+        """The data directory, for files that must not be in the log, such as secrets.
+
+        None if the log is in memory.
+        """
         self.addresses: dict[str, Address] = {}
         """Where each head listens, by its name."""
         self.draining = False

@@ -394,7 +394,7 @@ class _Queue:
                         has_more = True
                     elif consumer.allowed == 0:
                         # The consumer was closed or paused, so the queue may have more.
-                        continue
+                        self._unready(consumer)
                     elif consumer.partitions is None:
                         return True
                     else:

@@ -90,7 +90,12 @@ async def running(
             if (listener := _bind(head, config)) is not None
         }
         context = HeadContext(
-            now_ms, operations, auto_create=config.auto_create, run_id=run_id, auth=auth
+            now_ms,
+            operations,
+            auto_create=config.auto_create,
+            run_id=run_id,
+            auth=auth,
+            directory=path,
         )
         context.addresses |= {head.name: address_of(each) for head, each in bound.items()}
         for head, listener in bound.items():

@@ -25,6 +25,10 @@ class NotThere(Exception):
     """The server knows no such topic, queue or other resource; carries the server's message."""
 
 
+class NoSuchPage(NotThere):
+    """The server has no such page or operation: what offers it is off, or the server is older."""
+
+
 def queues_at(port: AdminPort, timeout_s: float) -> tuple[QueueInfo, ...]:
     """Return every queue and share group of the server with that admin port."""
     found = _get(port, timeout_s, "queues", {}, list[QueueState])
@@ -112,7 +116,7 @@ def _refused(port: AdminPort, path: str, answer: HTTPResponse, said: bytes) -> E
     else:
         text = said.decode("utf-8", "replace").strip()
     if answer.status == 404:
-        return NotThere(text)
+        return NoSuchPage(text)
     if answer.status == 405:
         return Unsupported(f"the server at {port.address} is an older one: it has no {path}")
     return Unreachable(port.address, f"its admin port says {answer.status}: {text:.300}")

@@ -7,6 +7,7 @@ is made: there is no time between this check and the connection in which a name 
 """
 
 import asyncio
+import functools
 import socket
 import ssl
 from collections.abc import Callable
@@ -62,7 +63,7 @@ class Client:
                 use_dns_cache=False,
                 socket_factory=self._socket,
                 keepalive_timeout=_KEEP_S,
-                ssl=ssl.create_default_context(),
+                ssl=_tls(),
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
@@ -169,6 +170,12 @@ class _Resolver(AbstractResolver):
     async def close(self) -> None:
         """Let the threads end; a lookup that hangs is not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    """Return how certificates are checked; reading those of the system takes a while."""
+    return ssl.create_default_context()
 
 
 def _reason(error: BaseException) -> str:

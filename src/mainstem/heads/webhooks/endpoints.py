@@ -119,7 +119,7 @@ class Endpoint(
 
     def check(self) -> None:
         """Raise InvalidSetting for values and combinations that are not valid."""
-        _check_name(self.name)
+        check_name(self.name)
         check_url(self.url)
         if not is_pattern(self.topics):
             check_topic(self.topics)
@@ -166,7 +166,8 @@ class Endpoint(
                 raise InvalidSetting(f"{name} must be from {least:g} to {most:g}, not {value:g}")
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Raise InvalidSetting unless an endpoint or source may have this name."""
     letters = name.replace("-", "").replace("_", "").replace(".", "")
     if not (letters.isascii() and letters.isalnum()) or len(name) > MAX_NAME:
         raise InvalidSetting(

@@ -1,0 +1,196 @@
+"""The operations of the admin port on endpoints and sources: names, arguments and answers.
+
+Apart from what carries them out, because the command line needs only these.
+"""
+
+import msgspec
+
+from mainstem.heads.webhooks.endpoints import (
+    DAY,
+    MINUTE,
+    RETRIES_MS,
+    Order,
+    Payload,
+    SigningSecret,
+)
+from mainstem.heads.webhooks.sources import Scheme
+
+ADD, LIST, SHOW, REMOVE = "webhooks/add", "webhooks/ls", "webhooks/show", "webhooks/rm"
+PAUSE, RESUME, ROTATE = "webhooks/pause", "webhooks/resume", "webhooks/rotate"
+TEST, REPLAY, ATTEMPTS = "webhooks/test", "webhooks/replay", "webhooks/attempts"
+ADD_SOURCE, LIST_SOURCES = "webhooks/sources/add", "webhooks/sources/ls"
+SHOW_SOURCE, REMOVE_SOURCE = "webhooks/sources/show", "webhooks/sources/rm"
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Arguments of an operation."""
+
+
+class ListEndpoints(Arguments, frozen=True):
+    """Arguments for listing endpoints."""
+
+
+class NameEndpoint(Arguments, frozen=True):
+    """Arguments for an operation on one endpoint."""
+
+    name: str
+
+
+class AddEndpoint(Arguments, frozen=True):
+    """Arguments for adding an endpoint, or for replacing the definition of one."""
+
+    name: str
+    url: str
+    topics: str
+    filters: tuple[str, ...] = ()
+    order: Order = Order.PARALLEL
+    payload: Payload = Payload.VALUE
+    secret: str = ""
+    """``file:NAME`` or ``env:NAME``; empty: one is generated, and shown once."""
+    algorithm: str = "hmac"
+    """Of a generated secret: hmac or ed25519."""
+    retries_ms: tuple[int, ...] = RETRIES_MS
+    jitter: float = 0.1
+    timeout_ms: int = 15_000
+    max_in_flight: int = 8
+    max_per_s: float | None = None
+    batch: int = 1
+    pause_after_ms: int = 5 * DAY
+    from_start: bool = False
+    """Whether also the events that are in the topics now are delivered."""
+    replace: bool = False
+    """Whether an endpoint of this name gets this definition; it keeps its secrets and queues."""
+
+
+class RotateSecret(Arguments, frozen=True):
+    """Arguments for replacing the secret of an endpoint."""
+
+    name: str
+    secret: str = ""
+    algorithm: str = "hmac"
+    overlap_ms: int = DAY
+    """How long requests are also signed with the secret before."""
+
+
+class ReplayEvents(Arguments, frozen=True):
+    """Arguments for delivering events again: those of an id, or of a range of one partition."""
+
+    name: str
+    id: str = ""
+    topic: str = ""
+    partition: int = 0
+    first: int | None = None
+    """The first offset; None for the first event that the topic has."""
+    last: int | None = None
+    """The last offset; None for the last event that the topic has."""
+
+
+class ListAttempts(Arguments, frozen=True):
+    """Arguments for listing the last attempts of an endpoint."""
+
+    name: str
+    id: str = ""
+    """Only those of the message with this id."""
+    limit: int = 100
+
+
+class EndpointInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """An endpoint and its state, as the admin port returns it."""
+
+    name: str
+    url: str
+    topics: str
+    status: str
+    reason: str
+    since_ms: int
+    failing_since_ms: int | None
+    waiting: int
+    """Number of events that wait for delivery, or may: unsettled offsets of its queues."""
+    in_flight: int
+    filters: tuple[str, ...]
+    order: str
+    payload: str
+    secrets: tuple[SigningSecret, ...]
+    """References to the secrets, the newest first."""
+    public_keys: tuple[str, ...]
+    """Of ed25519 secrets."""
+    retries_ms: tuple[int, ...]
+    jitter: float
+    timeout_ms: int
+    max_in_flight: int
+    max_per_s: float | None
+    batch: int
+    pause_after_ms: int
+    replays: tuple[str, ...]
+    """Ids of replays that are not finished."""
+
+
+class Secured(msgspec.Struct, frozen=True):
+    """An endpoint that has got a secret; ``secret`` is empty unless it was generated just now."""
+
+    endpoint: EndpointInfo
+    secret: str
+
+
+class Tested(msgspec.Struct, frozen=True):
+    """The answer of a receiver to a test message."""
+
+    id: str
+    status: int | None
+    error: str
+    took_ms: int
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """A replay that has begun."""
+
+    id: str
+    offsets: int
+    """How many offsets its range has."""
+
+
+class ListSources(Arguments, frozen=True):
+    """Arguments for listing sources."""
+
+
+class NameSource(Arguments, frozen=True):
+    """Arguments for an operation on one source."""
+
+    name: str
+
+
+class AddSource(Arguments, frozen=True):
+    """Arguments for adding a source, or for replacing the definition of one."""
+
+    name: str
+    topic: str
+    scheme: Scheme = Scheme.STANDARD
+    secrets: tuple[str, ...] = ()
+    """``file:NAME`` or ``env:NAME``, the newest first; none: one is generated, and shown once."""
+    header: str = ""
+    id_header: str = ""
+    tolerance_ms: int = 5 * MINUTE
+    window_ms: int = DAY
+    replace: bool = False
+
+
+class SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A source, as the admin port returns it."""
+
+    name: str
+    url: str
+    """Where it sends webhooks to, as this server sees its address."""
+    topic: str
+    scheme: str
+    secrets: tuple[SigningSecret, ...]
+    header: str
+    id_header: str
+    tolerance_ms: int
+    window_ms: int
+
+
+class SourceAdded(msgspec.Struct, frozen=True):
+    """A source; ``secret`` is empty unless it was generated just now."""
+
+    source: SourceInfo
+    secret: str
