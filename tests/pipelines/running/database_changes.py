@@ -47,6 +47,12 @@ class ChangingTable:
             else:
                 self._change_key(self._chance.choice(known))
 
+    def truncate(self) -> int:
+        """Delete all rows; returns the position of that."""
+        self._lsn += 1
+        self.rows.clear()
+        return self._lsn
+
     def read_again(self, unchanged: int) -> None:
         """Read a row as a snapshot does."""
         self._publish("r", None, self.rows[unchanged], unchanged)

@@ -85,12 +85,14 @@ def text(rows: list[dict[str, object]]) -> list[list[str]]:
     ]
 
 
-def check_equal(pipeline: p.Pipeline, table: ChangingTable) -> None:
+def check_equal(pipeline: p.Pipeline, table: ChangingTable, *, with_history: bool = True) -> None:
     wanted = by_id(list(table.rows.values()))
     assert by_id(sink_rows(pipeline, "now")) == wanted
     assert by_id(sink_rows(pipeline, "mirror")) == wanted
     for name in ("rows", "cached", "index"):
         assert text(by_id(sink_rows(pipeline, name))) == text(wanted), name
+    if not with_history:
+        return
     versions = {
         (number, each.valid_from_us, each.valid_to_us, each.row)
         for number, known in table.versions.items()
@@ -139,18 +141,46 @@ def test_tables_equal_the_database_though_changes_come_late_and_twice(
     check_equal(pipeline, table)
 
 
-def test_a_truncated_table_stops_the_copies(
+MIRRORS = SHOP[: SHOP.index("    history =")]
+
+
+def test_a_truncation_empties_the_copies_also_if_older_changes_come_later(
+    spark: SparkSession, address: str, publish: Publish, database: str, cache: str
+) -> None:
+    table = ChangingTable(6)
+    pipeline = shop(MIRRORS.replace(', "orders"', ', "emptied"'), dsn=database, url=cache)
+    table.change(60)
+    publish(table.events)
+    bounded(spark, pipeline, address)
+    table.change(30)
+    late = table.events[-20:]
+    lsn, sent = table.truncate(), len(table.events)
+    table.change(40)
+    publish([*truncation(lsn)[:1], *table.events[sent:]])
+    bounded(spark, pipeline, address)
+    check_equal(pipeline, table, with_history=False)
+
+    publish([*late, *truncation(lsn)[:1]])
+    bounded(spark, pipeline, address)
+
+    check_equal(pipeline, table, with_history=False)
+
+
+def truncation(lsn: int) -> list[mainstem.Event]:
+    value = f'{{"op": "t", "before": null, "after": null, "source": {{"lsn": {lsn}}}}}'
+    return [mainstem.Event(value.encode()) for _ in range(2)]
+
+
+def test_a_history_stops_where_the_table_was_truncated(
     spark: SparkSession, address: str, publish: Publish
 ) -> None:
-    pipeline = shop(
-        f"""
+    pipeline = shop(f"""
         from mainstem import pipelines as p
 
         CHANGES = p.changes("shop.orders", schema="{SCHEMA}")
-        now = p.apply_changes(CHANGES, key="id", sink=p.delta("t/now"))
-    """,
-    )
-    publish([mainstem.Event(b'{"op": "t", "before": null, "after": null, "source": {"lsn": 7}}')])
+        history = p.apply_changes(CHANGES, key="id", sink=p.delta("t/history"), scd=2)
+    """)
+    publish(truncation(7))
 
-    with pytest.raises(PipelineFailed, match=r"the database table was truncated at 0+7;"):
+    with pytest.raises(PipelineFailed, match=r"the database table was truncated at 0+7,"):
         bounded(spark, pipeline, address)

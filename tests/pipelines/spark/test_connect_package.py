@@ -61,7 +61,8 @@ def test_batches_are_turned_away_where_they_are_written(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     pack(tmp_path / "package.zip")
-    writing = BatchWriter(p.sqlite("base.db", "orders"), "shop.orders.1", tmp_path / "stopping")
+    sink, stop_file = p.sqlite("base.db", "orders"), tmp_path / "stopping"
+    writing = BatchWriter(sink, "shop.orders.1", stop_file, tmp_path / "truncated.json")
     write = remote_writer(writing, tmp_path / "package.zip")
     (tmp_path / "stopping").touch()
 

@@ -15,12 +15,12 @@ from pyspark.sql.types import StructType
 
 from mainstem.pipelines.definitions.apply_changes import POSITION
 from mainstem.pipelines.errors import InvalidDefinition
-from mainstem.pipelines.sinks.port import DELETED
+from mainstem.pipelines.sinks.port import CHANGED_AT, DELETED, TRUNCATED
 
 _TRUNCATED = (
-    "the database table was truncated at %s; the rows that this deleted are not in the topic. "
-    "Delete rows by DELETE, or rebuild this table from a new snapshot: let the connector write one "
-    "to a new topic, and name that as source"
+    "the database table was truncated at %s, and a history does not show which rows that deleted; "
+    "delete rows by DELETE, or begin a new history: let the connector write to a new topic, and "
+    "name that as source"
 )
 
 
@@ -29,8 +29,11 @@ def mirror(changes: DataFrame, key: tuple[str, ...], latest: str) -> DataFrame:
     versions = _versions(changes, latest)
     columns = _row_columns(versions)
     row, order = F.col("row"), F.col("order")
+    is_truncate = F.col("op") == "truncate"
     newest = versions.groupBy(*(row.getField(each).alias(each) for each in key)).agg(
         F.max_by(DELETED, order).alias(DELETED),
+        F.max(F.when(is_truncate, F.col("position"))).alias(TRUNCATED),
+        F.max_by("position", order).alias(CHANGED_AT),
         *(
             # A change of other columns may not have logged this one.
             F.max_by(
@@ -47,6 +50,8 @@ def mirror(changes: DataFrame, key: tuple[str, ...], latest: str) -> DataFrame:
             for each in columns
         ),
         DELETED,
+        TRUNCATED,
+        CHANGED_AT,
     )
 
 
@@ -54,6 +59,9 @@ def history(changes: DataFrame, key: tuple[str, ...], latest: str) -> DataFrame:
     """Return all versions of the rows, each with the time in which it was valid."""
     versions = _versions(changes, latest)
     columns = _row_columns(versions)
+    truncated = F.raise_error(F.format_string(_TRUNCATED, "position")).cast("boolean")
+    deleted = F.when(F.col("op") == "truncate", truncated).otherwise(F.col(DELETED))
+    versions = versions.withColumn(DELETED, deleted)
     version = F.struct(
         "order", "position", "committed_at", DELETED, "unavailable", "is_read", "row"
     )
@@ -91,10 +99,10 @@ def _versions(changes: DataFrame, latest: str) -> DataFrame:
             f"their rows ({', '.join(named)})"
         )
     order = F.col(latest) if latest in changes.columns else row.getField(latest)
-    truncated = F.raise_error(F.format_string(_TRUNCATED, "position")).cast("boolean")
     return changes.select(
         row.alias("row"),
-        F.when(F.col("op") == "truncate", truncated).otherwise(is_delete).alias(DELETED),
+        "op",
+        is_delete.alias(DELETED),
         (F.col("op") == "read").alias("is_read"),
         order.alias("order"),
         "position",

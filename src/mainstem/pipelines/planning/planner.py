@@ -41,7 +41,7 @@ from mainstem.pipelines.planning.decoding import (
 )
 from mainstem.pipelines.planning.schemas import SAMPLE_EVENTS, inferred
 from mainstem.pipelines.planning.table_source import TableSource, appended_rows, snapshot
-from mainstem.pipelines.sinks.port import DELETED
+from mainstem.pipelines.sinks.port import INTERNAL
 from mainstem.pipelines.spark.error_messages import cause_of, save_traceback
 from mainstem.pipelines.spark.progress import Offsets, topic_offsets
 from mainstem.pipelines.spark.retry import with_retries
@@ -312,8 +312,8 @@ def _figures(rows: DataFrame, source: Source, *, bad: bool) -> list[Column]:
 
 
 def stored_columns(columns: StructType) -> StructType:
-    """Return the columns that a sink stores: all but the one that marks rows to be deleted."""
-    return StructType([each for each in columns if each.name != DELETED])
+    """Return the columns that a sink stores: all but those for deleting rows."""
+    return StructType([each for each in columns if each.name not in INTERNAL])
 
 
 def group_of(pipeline: Pipeline, table: Table, into: str | None) -> str:

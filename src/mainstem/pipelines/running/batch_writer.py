@@ -10,7 +10,8 @@ import msgspec
 from pyspark.sql import DataFrame
 
 from mainstem.pipelines.errors import PipelineFailed
-from mainstem.pipelines.sinks.port import Mark, Sink
+from mainstem.pipelines.running.truncation import without_truncated
+from mainstem.pipelines.sinks.port import TRUNCATED, Mark, Sink
 
 STOPPED = "mainstem: stopped before this batch"
 
@@ -22,11 +23,26 @@ class BatchWriter(msgspec.Struct, frozen=True):
     mark: str
     stop_file: Path
     """While this file exists, no batch is written."""
+    truncation: Path
+    """Stores the newest truncation of a mirrored database table."""
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Write a batch, unless the run is stopping."""
         if self.stop_file.exists():
             raise PipelineFailed(STOPPED)
-        if not self.sink.write(rows, Mark(self.mark, number)):
+        mark = Mark(self.mark, number)
+        if TRUNCATED in rows.columns:
+            # Read twice: for a truncation, and by the sink.
+            rows = rows.persist()
+            try:
+                left, replace = without_truncated(rows, self.truncation, number)
+                self._write(left, msgspec.structs.replace(mark, replace=replace))
+            finally:
+                rows.unpersist()
+        else:
+            self._write(rows, mark)
+
+    def _write(self, rows: DataFrame, mark: Mark) -> None:
+        if not self.sink.write(rows, mark):
             # The sink has it, but a crash prevented Spark from saving its state of this batch.
             rows.write.format("noop").mode("overwrite").save()

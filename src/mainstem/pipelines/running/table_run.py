@@ -251,7 +251,9 @@ class TableRun:
         return True
 
     def _writer(self) -> Write:
-        writing = BatchWriter(self.table.sink, self._mark, self._state_dir.stop_file)
+        writing = BatchWriter(
+            self.table.sink, self._mark, self._state_dir.stop_file, self._state_dir.truncation
+        )
         if is_remote():
             return remote_writer(writing, self._package)
 

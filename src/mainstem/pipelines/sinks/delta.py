@@ -59,17 +59,20 @@ class DeltaSink(msgspec.Struct, frozen=True):
             write_deltalake,
         )
 
-        from mainstem.pipelines.sinks.collecting import collected  # noqa: PLC0415
+        from mainstem.pipelines.sinks.collecting import collected, split  # noqa: PLC0415
 
         table = DeltaTable(self.path)
         written = table.transaction_version(mark.pipeline)
         if written is not None and written >= mark.batch:
             return False
         data = collected(rows, self.key, self.latest)
-        if not data.num_rows:
+        if not data.num_rows and not mark.replace:
             return True
         commit = CommitProperties(app_transactions=[Transaction(mark.pipeline, mark.batch)])
-        if self.key:
+        if mark.replace:
+            rows = split(data).stored
+            write_deltalake(table, rows, mode="overwrite", commit_properties=commit)
+        elif self.key:
             self._merge(table, data, commit)
         else:
             write_deltalake(table, data, mode="append", commit_properties=commit)

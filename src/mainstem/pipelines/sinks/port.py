@@ -21,12 +21,20 @@ DELETED = "__deleted"
 not stored; sinks with a key know it.
 """
 
+TRUNCATED, CHANGED_AT = "__truncated", "__changed_at"
+"""More columns of such rows, which no sink gets: where the table was truncated (in a row without
+key), and the position of the change that made the row.
+"""
+INTERNAL = frozenset((DELETED, TRUNCATED, CHANGED_AT))
+
 
 class Mark(msgspec.Struct, frozen=True):
     """Identifies a batch: table, checkpoint and batch number."""
 
     pipeline: str
     batch: int
+    replace: bool = False
+    """Whether the batch replaces all rows, as the database table was truncated."""
 
 
 class Sink(Protocol):

@@ -77,7 +77,7 @@ class PostgresSink(msgspec.Struct, frozen=True):
                 return False
         # Run Spark's work before anything is locked.
         data = collected(rows, self.key, self.latest)
-        if not data.num_rows:
+        if not data.num_rows and not mark.replace:
             return True
         with self._opened() as base:
             # A driver that was considered dead may still be writing; then the second one waits
@@ -85,6 +85,8 @@ class PostgresSink(msgspec.Struct, frozen=True):
             base.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (mark.pipeline,))
             if _is_written(base, mark):
                 return True
+            if mark.replace:
+                base.execute(f"DELETE FROM {quoted(self.table)}".encode())
             found = split(data)
             names = tuple(found.stored.column_names)
             statements = Statements(self.table, names, self.key, self.latest)

@@ -104,6 +104,11 @@ class RedisSink(msgspec.Struct, frozen=True):
             stored, deleted = found.stored.to_pylist(), found.deleted.to_pylist()
             writes = [self._write(row, text_of(row)) for row in stored]
             writes += [self._write(row, "") for row in deleted]
+            if mark.replace:
+                known = {each.key for each in writes}
+                writes += [
+                    _Write(name, "", "") for name in self._row_keys(base) if name not in known
+                ]
             if not writes:
                 return True
             script = base.register_script(_WRITE)

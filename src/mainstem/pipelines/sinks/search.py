@@ -110,7 +110,7 @@ class SearchSink(msgspec.Struct, frozen=True):
             return False
         found = split(collected(rows, self.key))
         stored, deleted = found.stored.to_pylist(), found.deleted.to_pylist()
-        if not stored and not deleted:
+        if not stored and not deleted and not mark.replace:
             return True
         try:
             writer = index.writer(_HEAP_BYTES, 1)
@@ -122,6 +122,8 @@ class SearchSink(msgspec.Struct, frozen=True):
         index.reload()
         if _written(index, mark) >= mark.batch:
             return True
+        if mark.replace:
+            writer.delete_documents_by_query(tantivy.Query.regex_query(index.schema, KEY, ".*"))
         for row in (*stored, *deleted):
             writer.delete_documents_by_term(KEY, self._key_of(row))
         for row in stored:

@@ -77,12 +77,14 @@ class SqliteSink(msgspec.Struct, frozen=True):
                 return False
         # Spark runs before the database is locked, as other tables write to it, too.
         data = collected(rows, self.key, self.latest)
-        if not data.num_rows:
+        if not data.num_rows and not mark.replace:
             return True
         with closing(self._opened()) as base, base:
             base.execute("BEGIN IMMEDIATE")
             if _is_written(base, mark):
                 return True
+            if mark.replace:
+                base.execute(f"DELETE FROM {quoted(self.table)}")
             found = split(data)
             names = tuple(found.stored.column_names)
             statements = Statements(self.table, names, self.key, self.latest)

@@ -6,7 +6,7 @@ import msgspec
 
 from mainstem.core.errors import InvalidName
 from mainstem.core.names import check_topic
-from mainstem.pipelines.errors import InvalidDefinition, RunRefused
+from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed, RunRefused
 from mainstem.pipelines.sinks.port import DELETED, Mark, Sink
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ class TopicSink(msgspec.Struct, frozen=True):
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Write the rows and the mark in one transaction."""
+        if mark.replace:
+            raise PipelineFailed(
+                f"the database table was truncated, and {self.place} cannot be emptied; delete its "
+                "events (mainstem topic trim), or replay into a new topic"
+            )
         events = self._events(rows)
         options = {
             "address": self.address,

@@ -8,6 +8,7 @@ STATE/PIPELINE/TABLE/checkpoint       Spark's checkpoint
                     /standing.json    the table's status (``TableStatus``)
                     /stopping         the stop file: while it exists, no batch begins
                     /error.txt        the last error with its stack traces
+                    /truncated.json   the newest truncation of a mirrored database table
               /lock                   held by the process that runs the pipeline
               /range.json             the range of a one-off run
               /spark.log              what Spark logs as errors
@@ -93,6 +94,7 @@ class StateDirectory:
         self.checkpoint = self.directory / "checkpoint"
         self.stop_file = self.directory / "stopping"
         self.error = self.directory / "error.txt"
+        self.truncation = self.directory / "truncated.json"
 
     def identity(self) -> str:
         """Return the random id of this checkpoint, which is created at the first call."""
@@ -103,7 +105,7 @@ class StateDirectory:
                     f"{self.checkpoint} exists, but {file.name} beside it is missing, so it is not "
                     "known which batches are written; replay into a new target"
                 )
-            _write(file, secrets.token_hex(6).encode())
+            write_state(file, secrets.token_hex(6).encode())
         found = file.read_text(errors="replace")
         if not _IDENTITY.fullmatch(found):
             raise DamagedState(file, "it does not hold the id of a checkpoint")
@@ -116,7 +118,7 @@ class StateDirectory:
 
     def save_schemas(self, schemas: dict[str, str]) -> None:
         """Save the inferred schemas."""
-        _write(self.directory / "schemas.json", msgspec.json.encode(schemas))
+        write_state(self.directory / "schemas.json", msgspec.json.encode(schemas))
 
     def skipped_events(self) -> dict[str, dict[str, dict[str, str]]]:
         """Return the events to skip: topic → partition → offset → reason."""
@@ -125,7 +127,7 @@ class StateDirectory:
 
     def save_skipped_events(self, skips: dict[str, dict[str, dict[str, str]]]) -> None:
         """Save the events to skip."""
-        _write(self.directory / "skips.json", msgspec.json.encode(skips))
+        write_state(self.directory / "skips.json", msgspec.json.encode(skips))
 
     def status(self) -> TableStatus | None:
         """Return the table's status; None if it never ran. Raises DamagedState."""
@@ -140,7 +142,7 @@ class StateDirectory:
 
     def save_status(self, status: TableStatus) -> None:
         """Save the table's status to its file."""
-        _write(self.directory / "standing.json", msgspec.json.encode(status))
+        write_state(self.directory / "standing.json", msgspec.json.encode(status))
 
 
 def read_state(file: Path, kind: type[T]) -> T:
@@ -209,7 +211,7 @@ def _runs(pid: int) -> bool:
     return True
 
 
-def _write(file: Path, data: bytes) -> None:
+def write_state(file: Path, data: bytes) -> None:
     """Replace a file atomically: after a crash it has the old content or the new."""
     file.parent.mkdir(parents=True, exist_ok=True)
     # Hidden, so that Spark does not read it as data.

@@ -1,0 +1,50 @@
+"""What the truncation of a database table deletes from its mirror.
+
+How this works: a change ``truncate`` is in every partition of its topic. The first batch that has
+it replaces all rows of the mirror by its own; later batches leave out rows of changes before it,
+which other partitions still have, or which come late. The position of the newest truncation is
+stored before the batch is written, with the number of the batch, as a crash may repeat it.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+from mainstem.pipelines.sinks.port import CHANGED_AT, DELETED, TRUNCATED
+from mainstem.pipelines.state.table_state import read_state, write_state
+
+
+class Truncation(msgspec.Struct, frozen=True):
+    """The newest truncation: its position, and the first batch that had it."""
+
+    position: str
+    batch: int
+
+
+class MirrorRows(NamedTuple):
+    """The rows of a batch, and whether they replace all rows of the sink."""
+
+    rows: DataFrame
+    replace: bool
+
+
+def without_truncated(rows: DataFrame, file: Path, batch: int) -> MirrorRows:
+    """Return the rows of a batch without those that a truncation deleted.
+
+    ``file`` stores the newest truncation.
+    """
+    known = read_state(file, Truncation) if file.exists() else None
+    found = rows.agg(F.max(TRUNCATED)).first()
+    newest = found[0] if found is not None else None
+    if newest is not None and (known is None or newest > known.position):
+        known = Truncation(newest, batch)
+        write_state(file, msgspec.json.encode(known))
+    left = rows.where(F.col(TRUNCATED).isNull())
+    if known is not None:
+        gone = F.col(DELETED) | (F.col(CHANGED_AT) <= known.position)
+        left = left.withColumn(DELETED, gone)
+    replace = known is not None and known.batch == batch
+    return MirrorRows(left.drop(TRUNCATED, CHANGED_AT), replace)
