@@ -44,7 +44,7 @@ class FullQueues:
         if limits.max_length_bytes is None:
             return False
         # Read before the visible messages are counted, so that no message is missed in between.
-        unseen = self._unseen_bytes(queue.place[0], door)
+        unseen = self._unseen_bytes(queue, door)
         waiting = door.queues.waiting_bytes(*queue.place)
         return waiting + unseen + size > limits.max_length_bytes
 
@@ -60,10 +60,13 @@ class FullQueues:
         """Remove the records of a topic whose queue was deleted."""
         self._unseen.pop(topic, None)
 
-    def _unseen_bytes(self, topic: str, door: Door) -> int:
-        unseen = self._unseen.setdefault(topic, deque())
-        while unseen and unseen[0].offset < door.bounds(topic, unseen[0].partition).tail:
-            unseen.popleft()
+    def _unseen_bytes(self, queue: DeclaredQueue, door: Door) -> int:
+        unseen = self._unseen.setdefault(queue.place[0], deque())
+        if unseen:
+            # As the queue sees them: it may count messages that are not durable yet.
+            tails = {each.partition: each.tail for each in door.queues.show(*queue.place).windows}
+            while unseen and unseen[0].offset < tails[unseen[0].partition]:
+                unseen.popleft()
         return sum(each.size for each in unseen)
 
 
