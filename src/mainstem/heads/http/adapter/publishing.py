@@ -29,7 +29,12 @@ async def publish(service: Service, request: "Request") -> Response:
     if len(parsed.events) > service.settings.max_events:
         raise too_many(service.settings.max_events)
     await service.ensure_topic(door, topic)
-    positions = await append(service, door, topic, parsed)
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        positions = await append(service, door, topic, parsed)
+    else:
+        peer = service.user(scope)
+        positions = await service.keys.publish(peer, door, topic, parsed, _unquoted(key))
     service.counts.published += len(positions)
     return Response(positions_json(positions), media_type="application/json")
 
@@ -50,3 +55,9 @@ def positions_json(positions: Iterable[Position]) -> bytes:
     return b'{"positions":[%b]}\n' % b",".join(
         b'{"partition":%d,"offset":%d}' % each for each in positions
     )
+
+
+def _unquoted(key: str) -> str:
+    """Return an Idempotency-Key, which the draft standard puts in quotes."""
+    is_quoted = len(key) > 1 and key[0] == key[-1] == '"'
+    return key[1:-1] if is_quoted else key
