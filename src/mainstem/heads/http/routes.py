@@ -9,6 +9,7 @@ from mainstem.heads.http.adapter import dead_letters, groups, queues, settling
 from mainstem.heads.http.adapter.publishing import publish
 from mainstem.heads.http.adapter.reading import read
 from mainstem.heads.http.adapter.service import Service
+from mainstem.heads.http.adapter.single_event import read_one
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -34,6 +35,7 @@ def app_of(service: Service) -> Router:
         [
             route("/topics/{topic}/events", "POST", publish),
             route("/topics/{topic}/events", "GET", read),
+            route("/topics/{topic}/events/{partition}/{offset}", "GET", read_one),
             route("/topics/{topic}/groups/{group}", "GET", groups.show),
             route("/topics/{topic}/groups/{group}", "PUT", groups.commit),
             route("/groups/{group}", "DELETE", groups.delete),

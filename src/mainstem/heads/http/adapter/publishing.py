@@ -9,6 +9,7 @@ from mainstem.broker.door import Door, HeldPublish
 from mainstem.core.event import Position
 from mainstem.heads.http.adapter.service import Service, topic_of
 from mainstem.heads.http.adapter.waits import until_durable, until_room
+from mainstem.heads.http.formats import cloudevents
 from mainstem.heads.http.formats.bodies import Parsed, events_of, too_many
 from mainstem.heads.http.formats.labels import labels
 from mainstem.heads.web.body import read_body
@@ -25,7 +26,11 @@ async def publish(service: Service, request: "Request") -> Response:
     named = labels(request.query_params.getlist, scope["headers"])
     body = await read_body(scope, request.receive, service.settings.max_body_bytes)
     content_type = request.headers.get("content-type", "")
-    parsed = events_of(content_type, body, named, service.settings.max_events)
+    if cloudevents.is_binary(scope["headers"]):
+        event = cloudevents.of_binary(scope["headers"], content_type, body, named)
+        parsed = Parsed([event], named.partition)
+    else:
+        parsed = events_of(content_type, body, named, service.settings.max_events)
     if len(parsed.events) > service.settings.max_events:
         raise too_many(service.settings.max_events)
     await service.ensure_topic(door, topic)

@@ -12,6 +12,7 @@ from mainstem.heads.http.adapter.reader import TopicReader
 from mainstem.heads.http.adapter.selection import Selection, selection
 from mainstem.heads.http.adapter.service import Service
 from mainstem.heads.http.adapter.waits import Wait, waiting
+from mainstem.heads.http.formats import cloudevents
 from mainstem.heads.http.formats.bodies import JSON, NDJSON, media_type
 from mainstem.heads.http.formats.event_json import event_json
 from mainstem.heads.http.positions import EARLIEST, LATEST, written
@@ -89,9 +90,10 @@ def form(accept: str) -> Shown:
             return _json
         if kind in NDJSON:
             return _ndjson
-    raise Refused(
-        406, f"answers are {JSON}, {NDJSON[0]} or text/event-stream: name one in the Accept header"
-    )
+        if kind == cloudevents.BATCH:
+            return _cloudevents
+    known = f"{JSON}, {NDJSON[0]}, {cloudevents.BATCH} or {MEDIA_TYPE}"
+    raise Refused(406, f"answers are {known}: name one in the Accept header")
 
 
 def _json(events: Sequence[Event], behind: str) -> Response:
@@ -104,3 +106,8 @@ def _ndjson(events: Sequence[Event], behind: str) -> Response:
     body = b"".join(event_json(event) + b"\n" for event in events)
     headers = {NEXT: behind, "cache-control": "no-store"}
     return Response(body, media_type=NDJSON[0], headers=headers)
+
+
+def _cloudevents(events: Sequence[Event], behind: str) -> Response:
+    headers = {NEXT: behind, "cache-control": "no-store"}
+    return Response(cloudevents.batch(events), media_type=cloudevents.BATCH, headers=headers)

@@ -5,6 +5,7 @@
 | ``application/json``, ``…+json`` | one: any JSON value |
 | ``application/x-ndjson``, ``application/jsonl`` | one per line: any JSON value |
 | ``application/vnd.mainstem.events+json`` | one per line, with its key and headers, as read |
+| ``application/cloudevents+json``, ``…-batch+json``, or ``ce-`` headers | CloudEvents |
 | ``multipart/…`` | one per part, by the part's own media type |
 | any other | one: the bytes of the body |
 """
@@ -16,7 +17,7 @@ import msgspec
 
 from mainstem.core.errors import InvalidEvent
 from mainstem.core.event import Event
-from mainstem.heads.http.formats import parts
+from mainstem.heads.http.formats import cloudevents, parts
 from mainstem.heads.http.formats.event_json import checked_json, read_event
 from mainstem.heads.http.formats.labels import CONTENT_TYPE, Labels
 from mainstem.heads.web.problem import Refused
@@ -52,15 +53,20 @@ def events_of(content_type: str, body: bytes, labels: Labels, max_events: int) -
             raise InvalidEvent("deleted=true publishes an event without a value: send no body")
         return Parsed([labels.event(None)], labels.partition)
     kind, options = media_type(content_type or JSON)
-    if kind in NDJSON:
-        found = [labels.event(checked_json(line)) for line in _lines(body, max_events)]
-        return Parsed(found, labels.partition)
     if kind == EVENTS:
         return _described(body, labels, max_events)
-    if kind.startswith("multipart/"):
+    if kind in NDJSON:
+        found = [labels.event(checked_json(line)) for line in _lines(body, max_events)]
+    elif kind == cloudevents.STRUCTURED:
+        found = [cloudevents.of_structured(body, labels)]
+    elif kind == cloudevents.BATCH:
+        found = _not_empty(cloudevents.of_batch(body, labels))
+    elif kind.startswith("multipart/"):
         every = parts.split(body, options.get("boundary", ""), max_events)
-        return Parsed([_of_part(part, labels) for part in every], labels.partition)
-    return Parsed([_single(kind, content_type, body, labels)], labels.partition)
+        found = [_of_part(part, labels) for part in every]
+    else:
+        found = [_single(kind, content_type, body, labels)]
+    return Parsed(found, labels.partition)
 
 
 def _single(kind: str, content_type: str, body: bytes, labels: Labels) -> Event:
@@ -106,6 +112,12 @@ def _described(body: bytes, labels: Labels, max_events: int) -> Parsed:
             "leave out the partition, and the keys choose it"
         )
     return Parsed(found, *partitions)
+
+
+def _not_empty(events: list[Event]) -> list[Event]:
+    if not events:
+        raise InvalidEvent("the body has no events")
+    return events
 
 
 def _lines(body: bytes, max_events: int) -> Iterator[bytes]:
