@@ -40,6 +40,7 @@ _PLACES = {
     "TopicSettings": "mainstem.core.topic_settings:TopicSettings",
     "aio": "mainstem.aio",
     "errors": "mainstem.core.errors",
+    "feeds": "mainstem.feeds",
 }
 """Public names and their locations; loaded at first use, so that the import alone is fast."""
 
@@ -66,6 +67,7 @@ __all__ = [
     "aio",
     "connect",
     "errors",
+    "feeds",
     "open",
 ]
 

@@ -39,6 +39,15 @@ from mainstem.heads.head import Head, HeadSettings, RunningHead
 from mainstem.heads.http.formats.event_json import event_json, read_event
 from mainstem.heads.http.settings import HttpSettings
 from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.heads.moldudp64.codec import (
+    Packet,
+    Request,
+    decode_packet,
+    encode_packet,
+    encode_request,
+)
+from mainstem.heads.moldudp64.metrics import REQUESTS
+from mainstem.heads.moldudp64.settings import MoldSettings
 from mainstem.heads.statsd.codec import Metric, parse_packet
 from mainstem.heads.statsd.metrics import LOST, SAMPLES
 from mainstem.heads.statsd.settings import StatsdSettings
@@ -421,6 +430,45 @@ _STATSD = Spoken(
 )
 
 
+# MoldUDP64
+
+
+def _mold_told(_: bytes, running: RunningHead) -> object:
+    outcomes = {labels[0] for metric, (labels, _) in running.samples() if metric is REQUESTS}
+    # Others may have said something else before.
+    return next(iter(outcomes - {"malformed", "unknown_session"}), None)
+
+
+_SESSION_NAME = st.text("ABCxyz0189", min_size=1, max_size=10)
+
+_MOLDUDP64 = Spoken(
+    settings=MoldSettings(feeds=f"S1={TOPIC}/0@239.255.77.9:30999", requests_per_s=1_000_000),
+    ask=encode_request(Request("S1", 1, 1)),
+    told=_mold_told,
+    # The topic is empty.
+    done="not_yet",
+    # MoldUDP64 has no refusals: a request that is not answered is counted by its reason.
+    denied="denied",
+    unauthenticated="unauthenticated",
+    publishes=False,
+    messages=st.builds(
+        Packet,
+        _SESSION_NAME,
+        st.integers(1, 2**60),
+        st.lists(st.binary(max_size=50), max_size=20).map(tuple),
+    ),
+    there_and_back=lambda packet: decode_packet(encode_packet(packet)),
+    not_applicable={
+        Law.CUTTING: "there is no stream: every UDP packet is whole, and stands for itself",
+        Law.SETTLING: "MoldUDP64 hands out no deliveries",
+        Law.FRAME_LIMIT: "a UDP packet has 64 KiB at most, and the kernel holds it",
+        Law.LOGIN: "MoldUDP64 has no login",
+        Law.WAITING: "a request is answered at once or never",
+        Law.READING: "answers beyond the socket's buffer are dropped, as UDP may drop any packet",
+    },
+)
+
+
 # Admin
 
 
@@ -613,6 +661,7 @@ SPOKEN: dict[str, Spoken] = {
     "statsd": _STATSD,
     "http": _HTTP,
     "webhooks": _WEBHOOKS,
+    "moldudp64": _MOLDUDP64,
     "admin": _ADMIN,
 }
 

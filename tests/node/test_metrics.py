@@ -20,6 +20,7 @@ from mainstem.connectors.settings import ConnectorSettings
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Overload, TopicSettings
 from mainstem.heads import HEADS
+from mainstem.heads.moldudp64.feeds import Feed, FeedDefinitions
 from mainstem.node.config import Config
 from mainstem.node.metrics import METRICS
 from mainstem.node.node import Node, open_node
@@ -256,11 +257,14 @@ def test_every_metric_is_shown_by_a_server_in_use_with_the_kind_that_is_declared
 ) -> None:
     everywhere = Config().listening(**{head.name: "127.0.0.1:0" for head in HEADS})
     define_connector(tmp_path)
+    define_feed(tmp_path)
     with server(tmp_path, config=everywhere) as running:
         use(running)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.sendto(b"no metric", running.addresses["statsd"].pair)
-        while "mainstem_statsd_bad_lines" not in metrics_of(running).families:
+            sender.sendto(b"no request", running.addresses["moldudp64"].pair)
+        counted = {"mainstem_statsd_bad_lines", "mainstem_moldudp64_requests"}
+        while not counted <= metrics_of(running).families.keys():
             pass
         found = {family.name: family.type for family in metrics_of(running).families.values()}
 
@@ -273,6 +277,15 @@ def define_connector(directory: Path) -> None:
     settings = ConnectorSettings(name="shop", url="postgres://127.0.0.1:1/shop")
     value = msgspec.json.encode(settings)
     node.broker.definitions.open("connectors").set("config", "shop", value).wait()
+    node.close()
+
+
+def define_feed(directory: Path) -> None:
+    """Leave a multicast feed behind."""
+    node = open_node(directory, Config())
+    topic = node.broker.create_topic("trades").topic
+    stored = FeedDefinitions(node.broker.definitions.open("moldudp64"))
+    stored.create(Feed("S1", "trades", 0, "239.255.77.9:30998", topic_id=topic.id)).wait()
     node.close()
 
 

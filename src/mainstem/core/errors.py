@@ -182,6 +182,20 @@ class OffsetOutOfRange(MainstemError):
         self.offset, self.start, self.tail = offset, start, tail
 
 
+class MessagesLost(MainstemError):
+    """Messages of a feed did not arrive, and requests for them were not answered."""
+
+    failure = Failure.NOT_FOUND
+
+    def __init__(self, session: str, first: int, last: int, requests: int) -> None:
+        super().__init__(
+            f"messages {first} to {last} of session {session} did not arrive, and {requests} "
+            "requests were not answered: retention may have deleted them, or their server is away; "
+            "go on behind them with skip(), or try again"
+        )
+        self.session, self.first, self.last = session, first, last
+
+
 class CorruptBatch(MainstemError):
     """Bytes that are not a record batch, or one that was damaged."""
 

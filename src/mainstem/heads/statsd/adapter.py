@@ -29,7 +29,7 @@ from mainstem.heads.statsd import metrics
 from mainstem.heads.statsd.aggregates import Aggregate, Aggregates
 from mainstem.heads.statsd.codec import Metric, parse_packet
 from mainstem.heads.statsd.settings import StatsdSettings
-from mainstem.heads.transport.datagrams import Datagrams
+from mainstem.heads.transport.datagrams import Datagrams, Sender
 from mainstem.heads.transport.traffic import ConnectionInfo
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class StatsdHead:
 
     # Receiving
 
-    def _received(self, data: bytes) -> None:
+    def _received(self, data: bytes, _: Sender) -> None:
         found, wrong = parse_packet(data)
         for reason in wrong:
             self._bad_lines[reason] = self._bad_lines.get(reason, 0) + 1

@@ -1,4 +1,4 @@
-"""A UDP socket: passes each packet to a head, and counts the packets that the kernel dropped."""
+"""UDP sockets: one passes each packet to a head and can answer it, another sends multicast."""
 
 import asyncio
 import logging
@@ -17,7 +17,12 @@ _MEMINFO = struct.Struct("=9I")
 _DROPS = 8
 """The index of the drop count in SO_MEMINFO (linux/sock_diag.h)."""
 
-Receive = Callable[[bytes], None]
+MAX_UNSENT_BYTES = 1024 * 1024
+"""Answers beyond this, while the socket takes no more, are dropped."""
+
+Sender = tuple[str, int]
+"""Host and port of a packet's sender."""
+Receive = Callable[[bytes, Sender], None]
 
 
 def bind_datagrams(address: Address, receive_buffer_bytes: int) -> socket.socket:
@@ -69,7 +74,7 @@ class Datagrams(asyncio.DatagramProtocol):
         self.packets += 1
         self.traffic.bytes_in += len(data)
         try:
-            self._receive(data)
+            self._receive(data, (str(addr[0]), cast(int, addr[1])))
         except Exception:
             self.traffic.cut_off += 1
             _logger.exception("a packet from %s could not be handled", addr)
@@ -77,6 +82,18 @@ class Datagrams(asyncio.DatagramProtocol):
     def error_received(self, exc: Exception) -> None:
         """Ignore an error about a single packet."""
         _logger.warning("%s: %s", self.address, exc)
+
+    def answer(self, data: bytes, to: Sender) -> bool:
+        """Send a packet to a sender; False if it was dropped, as the socket takes no more."""
+        if self._transport is None:
+            return False
+        # Those of asyncio and uvloop have it, the type has not.
+        unsent = cast(asyncio.WriteTransport, self._transport).get_write_buffer_size()
+        if unsent + len(data) > MAX_UNSENT_BYTES:
+            return False
+        self._transport.sendto(data, to)
+        self.traffic.bytes_out += len(data)
+        return True
 
     @property
     def kernel_drops(self) -> int:
@@ -92,3 +109,32 @@ class Datagrams(asyncio.DatagramProtocol):
             self._drops = self.kernel_drops
             self._transport.close()
             self._transport = None
+
+
+class MulticastSender:
+    """Sends packets to multicast groups through one network interface; never blocks."""
+
+    def __init__(self, interface: str, ttl: int, send_buffer_bytes: int) -> None:
+        """``interface``: the IPv4 address of the network interface."""
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            self._socket.setblocking(False)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+            chosen = socket.inet_aton(interface)
+            self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, chosen)
+            self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def send(self, data: bytes, group: Address) -> bool:
+        """Send a packet; False if the socket takes no more now. Raises OSError."""
+        try:
+            self._socket.sendto(data, group.pair)
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()

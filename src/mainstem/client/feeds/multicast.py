@@ -1,0 +1,261 @@
+"""Receives a MoldUDP64 session by multicast, and requests what was lost.
+
+How this works: the same packets may arrive from two groups (A and B); whichever is first counts.
+Requests and their answers go through a socket of their own, connected to the server, so that the
+kernel drops packets of others there. All sockets are read in ``poll``: what is not read in time the
+kernel drops, and it is requested again.
+"""
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Self
+
+import msgspec
+
+from mainstem.client.feeds.reassembly import Message, Patience, Reassembly
+from mainstem.core.errors import InvalidSetting
+from mainstem.heads.addresses import Address, parse_address
+from mainstem.heads.moldudp64.codec import (
+    BadPacket,
+    Packet,
+    Request,
+    decode_packet,
+    encode_request,
+)
+
+_PACKETS_AT_ONCE = 256
+_MAX_DATAGRAM = 65_536
+_PATIENCE = Patience()
+
+
+class FeedReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a receiver has seen, and what it had to ask for."""
+
+    session: str
+    next_sequence: int | None
+    """The sequence number of the next message."""
+    delivered: int
+    packets: dict[str, int]
+    """Packets by where they came from: each group, and ``requests`` for answers."""
+    duplicates: int
+    """Messages that had arrived before: from the other group, or from an answer."""
+    reordered: int
+    """Messages that arrived after later ones, without a request."""
+    requests: int
+    recovered: int
+    """Messages that came as answers to requests."""
+    lost: int
+    """Messages that were given up by ``skip``."""
+    malformed: int
+    other_sessions: int
+    """Packets of other sessions, which are ignored."""
+
+
+class MulticastFeed:
+    """A receiver of a MoldUDP64 session; for one thread at a time."""
+
+    def __init__(
+        self,
+        groups: str | Sequence[str],
+        *,
+        requests: str | None = None,
+        session: str = "",
+        start: int | None = 1,
+        interface: str = "127.0.0.1",
+        patience: Patience = _PATIENCE,
+        receive_buffer_bytes: int = 8 * 1024 * 1024,
+        on_request: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Join the groups.
+
+        ``requests``: where requests are sent; without it, nothing is requested and a message that
+        is lost raises MessagesLost. ``session``: its name; the first one that is heard by default.
+        ``start``: the first sequence number to deliver; None for the next one that is sent.
+        ``on_request``: called with sequence number and count of each request.
+        """
+        self._reassembly = Reassembly(start, patience)
+        self._reassembly.session = self._session = session
+        self._on_request = on_request or (lambda _sequence, _count: None)
+        self._packets: dict[str, int] = {}
+        self._delivered = self._asked = self._malformed = self._others = 0
+        self._names: dict[int, tuple[socket.socket, str]] = {}
+        self._poll = select.poll()
+        self._requests: socket.socket | None = None
+        try:
+            for each in [groups] if isinstance(groups, str) else groups:
+                self._add(_joined(_address(each), interface, receive_buffer_bytes), each)
+            if requests is not None:
+                self._requests = _connected(_address(requests), receive_buffer_bytes)
+                self._add(self._requests, "requests")
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Message]:
+        while (message := self.poll()) is not None:
+            yield message
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the session has ended, and all its messages were delivered."""
+        return self._reassembly.is_complete and not self._reassembly.ready
+
+    def poll(self, timeout_s: float | None = None) -> Message | None:
+        """Return the next message; None at the end of the session, or when the time is up.
+
+        Raises MessagesLost.
+        """
+        ready = self._reassembly.ready
+        if not ready:
+            self._receive_until(None if timeout_s is None else _now_ms() + timeout_s * 1000)
+        if not ready:
+            return None
+        self._delivered += 1
+        return ready.popleft()
+
+    def skip(self) -> tuple[int, int] | None:
+        """Go on behind the messages that were lost; return their first and last number."""
+        return self._reassembly.skip()
+
+    def report(self) -> FeedReport:
+        """Return what was received and requested so far."""
+        it = self._reassembly
+        return FeedReport(
+            session=self._session,
+            next_sequence=it.ready[0].sequence if it.ready else it.next,
+            delivered=self._delivered,
+            packets=dict(self._packets),
+            duplicates=it.duplicates,
+            reordered=it.reordered,
+            requests=self._asked,
+            recovered=it.recovered,
+            lost=it.lost,
+            malformed=self._malformed,
+            other_sessions=self._others,
+        )
+
+    def close(self) -> None:
+        """Leave the groups."""
+        for each, _ in self._names.values():
+            each.close()
+        self._names.clear()
+
+    def _add(self, found: socket.socket, name: str) -> None:
+        self._names[found.fileno()] = found, name
+        self._packets[name] = 0
+        self._poll.register(found, select.POLLIN)
+
+    def _receive_until(self, end_ms: float | None) -> None:
+        """Receive until there is a message, the session has ended, or the time is up."""
+        it = self._reassembly
+        while not it.ready and not it.is_complete:
+            now_ms = _now_ms()
+            if end_ms is not None and now_ms >= end_ms:
+                return
+            self._request(now_ms)
+            waits = [
+                each for each in (it.wait_ms(now_ms), _left(end_ms, now_ms)) if each is not None
+            ]
+            # One more, as poll takes whole milliseconds.
+            for number, _ in self._poll.poll(int(min(waits)) + 1 if waits else None):
+                self._read(*self._names[number])
+
+    def _request(self, now_ms: float) -> None:
+        for ask in self._reassembly.due(now_ms):
+            if self._requests is None:
+                continue
+            self._on_request(ask.sequence, ask.count)
+            self._asked += 1
+            try:
+                self._requests.send(encode_request(Request(self._session, ask.sequence, ask.count)))
+            except OSError:
+                # The server is away, or the socket is full: requested again later.
+                continue
+
+    def _read(self, found: socket.socket, name: str) -> None:
+        for _ in range(_PACKETS_AT_ONCE):
+            try:
+                data = found.recv(_MAX_DATAGRAM)
+            except OSError:
+                # Nothing more; or the server is away, as an earlier request found.
+                return
+            self._packets[name] += 1
+            try:
+                packet = decode_packet(data)
+            except BadPacket:
+                self._malformed += 1
+                continue
+            self._take(packet, requested=found is self._requests)
+
+    def _take(self, packet: Packet, *, requested: bool) -> None:
+        if packet.session != self._session:
+            if self._session:
+                self._others += 1
+                return
+            self._session = self._reassembly.session = packet.session
+        now_ms = _now_ms()
+        if packet.messages:
+            self._reassembly.add(packet.sequence, packet.messages, now_ms, requested=requested)
+        else:
+            self._reassembly.announce(packet.sequence, now_ms, is_end=packet.is_end)
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1000
+
+
+def _left(end_ms: float | None, now_ms: float) -> float | None:
+    return None if end_ms is None else max(0.0, end_ms - now_ms)
+
+
+def _address(text: str) -> Address:
+    found = parse_address(text, "address")
+    if found is None:
+        raise InvalidSetting(f"{text!r:.60} is not HOST:PORT")
+    return found
+
+
+def _joined(group: Address, interface: str, buffer_bytes: int) -> socket.socket:
+    found = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        found.setblocking(False)
+        # Several receivers on one machine.
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _ask_for_buffer(found, buffer_bytes)
+        # The group's address, so that packets of other groups on this port are not received.
+        found.bind(group.pair)
+        joined = struct.pack("4s4s", socket.inet_aton(group.host), socket.inet_aton(interface))
+        found.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, joined)
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def _connected(server: Address, buffer_bytes: int) -> socket.socket:
+    found = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        found.setblocking(False)
+        _ask_for_buffer(found, buffer_bytes)
+        found.connect(server.pair)
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def _ask_for_buffer(found: socket.socket, size: int) -> None:
+    try:
+        # Allows more than net.core.rmem_max, but only for root. The kernel doubles the value.
+        found.setsockopt(socket.SOL_SOCKET, 33, size // 2)  # SO_RCVBUFFORCE
+    except OSError:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size // 2)

@@ -1,0 +1,98 @@
+"""Which offset a sequence number has: a session numbers its messages without gaps.
+
+How this works: offsets have gaps, as transactions take some for their markers. So some messages are
+marked, with their sequence number and offset: if there is no gap between two marks, the offset of
+any sequence number between them is known, and otherwise it is found by reading on from the mark
+before it. After a gap marks are ``NEAR`` messages apart in memory, and ``FAR`` in the definitions,
+from which they are read after a restart. The numbers follow from the log alone, as long as nothing
+but retention removes events from it: a session that goes on after a crash numbers as it did before.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+NEAR = 100
+FAR = 10_000
+
+
+class Mark(NamedTuple):
+    """A sequence number, and an offset after the message before it and not after its own."""
+
+    sequence: int
+    offset: int
+
+
+class Place(NamedTuple):
+    """Where to read a message: at an offset, after leaving out some messages."""
+
+    offset: int
+    skip: int
+
+
+class Numbering:
+    """The marks of a session, and the position of its next message."""
+
+    def __init__(self, marks: Iterable[Mark]) -> None:
+        """Start with stored marks: at least one, in order."""
+        known = list(marks)
+        self._sequences = array("Q", (it.sequence for it in known))
+        self._offsets = array("Q", (it.offset for it in known))
+        self.next = known[-1]
+        """The mark of the next message that will be numbered."""
+
+    @property
+    def first(self) -> Mark:
+        """The first mark."""
+        return Mark(self._sequences[0], self._offsets[0])
+
+    def add(self, offset: int) -> int:
+        """Give the next message, which has this offset, its number, and return it."""
+        sequence = self.next.sequence
+        since = sequence - self._sequences[-1]
+        if since >= NEAR and offset - self._offsets[-1] != since:
+            # The next message is behind a gap, or an earlier one since the last mark was.
+            self.learn(self.next)
+        self.next = Mark(sequence + 1, offset + 1)
+        return sequence
+
+    def skip_to(self, offset: int) -> None:
+        """Go on at an offset, as the events before it are gone without having been numbered."""
+        self.next = Mark(self.next.sequence, offset)
+        self.learn(self.next)
+
+    def learn(self, mark: Mark) -> None:
+        """Add a mark that was found by reading."""
+        at = bisect_left(self._sequences, mark.sequence)
+        if at == len(self._sequences) or self._sequences[at] != mark.sequence:
+            self._sequences.insert(at, mark.sequence)
+            self._offsets.insert(at, mark.offset)
+        else:
+            self._offsets[at] = max(self._offsets[at], mark.offset)
+
+    def place(self, sequence: int) -> Place:
+        """Return where to read a message that has been numbered."""
+        at = bisect_right(self._sequences, sequence) - 1
+        mark = Mark(self._sequences[at], self._offsets[at])
+        after = self.after(sequence)
+        if after.offset - mark.offset == after.sequence - mark.sequence:
+            return Place(mark.offset + sequence - mark.sequence, 0)
+        return Place(mark.offset, sequence - mark.sequence)
+
+    def after(self, sequence: int) -> Mark:
+        """Return the first mark after a message, or the next message."""
+        at = bisect_right(self._sequences, sequence)
+        if at == len(self._sequences):
+            return self.next
+        return Mark(self._sequences[at], self._offsets[at])
+
+
+def merged(marks: list[Mark], new: Mark) -> tuple[list[Mark], Mark | None]:
+    """Return stored marks with a new one, and the one that it makes unnecessary."""
+    if len(marks) > 1:
+        (first, first_at), (last, last_at) = marks[-2:]
+        has_no_gap = new.offset - first_at == new.sequence - first
+        if new.sequence - first < FAR or (has_no_gap and last_at - first_at == last - first):
+            return [*marks[:-1], new], marks[-1]
+    return [*marks, new], None

@@ -1,0 +1,274 @@
+"""Publishes one partition as a session: reads the log, fills packets, paces them, says heartbeats.
+
+How this works: ``_turn`` sends what may be sent, then waits for what comes first: new events, the
+pace, or the next heartbeat. After a restart the session goes on at its last stored mark, so that
+some messages are sent twice, under the same numbers. Used in the thread of the event loop.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mainstem.core.errors import Failure, MainstemError, OffsetOutOfRange, UnknownTopic
+from mainstem.core.event import Event
+from mainstem.heads.admin_operations import OperationFailed
+from mainstem.heads.context import HeadContext
+from mainstem.heads.moldudp64.codec import (
+    MAX_MESSAGE_BYTES,
+    Packet,
+    blocked,
+    encode_packet,
+    fitting,
+    joined,
+)
+from mainstem.heads.moldudp64.feeds import Feed, FeedDefinitions
+from mainstem.heads.moldudp64.numbering import FAR, Mark, Numbering
+from mainstem.heads.moldudp64.retransmission import Retransmission
+from mainstem.heads.moldudp64.session import Pace, Silence
+from mainstem.heads.moldudp64.settings import MoldSettings
+from mainstem.heads.transport.datagrams import MulticastSender
+
+if TYPE_CHECKING:
+    import asyncio
+
+_logger = logging.getLogger("mainstem.heads.moldudp64")
+
+BURST_S = 0.005
+"""How much of the pace may be sent at once."""
+READ_EVENTS = 1_000
+MARK_MS = 5_000
+"""How old the stored mark may be if nothing is left to send."""
+MAX_PACKETS_AT_ONCE = 64
+"""Packets sent before the event loop does other work."""
+
+
+class Publication:
+    """A feed that is being published."""
+
+    def __init__(
+        self,
+        context: HeadContext,
+        settings: MoldSettings,
+        feed: Feed,
+        stored: FeedDefinitions,
+        sender: MulticastSender,
+        clock: Callable[[], float],
+    ) -> None:
+        """``clock``: milliseconds that never go back."""
+        self._context, self._settings, self._stored = context, settings, stored
+        self._sender, self._clock = sender, clock
+        self._groups = feed.groups()
+        self.feed = feed
+        self.failed = ""
+        """Why the feed has stopped; empty while it has not."""
+        self.messages = self.packets = self.too_large = self.missed = 0
+        self._numbering = Numbering(stored.marks(feed.session))
+        self.retransmission = Retransmission(feed, self._numbering, settings.max_packet_bytes)
+        self._marked = self._numbering.next
+        self._marked_ms = clock()
+        self._far_mark: Mark | None = None
+        """A mark to store once the messages before it were sent."""
+        per_s = settings.packets_per_s
+        self._pace = Pace(per_s, max(1.0, per_s * BURST_S))
+        self._silence = Silence(
+            feed.session, settings.heartbeat_ms, settings.end_of_session_ms, clock()
+        )
+        self._waiting: deque[bytes] = deque()
+        """Blocks that were read, and numbered, but not sent."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._unwatch: Callable[[], None] | None = None
+        self._is_closed = False
+        self._duty = context.broker.duties.hold(f"moldudp64/{feed.session}", self._wake)
+        try:
+            self._check_topic()
+            self._check_start()
+            first = self._numbering.next.offset
+            self._reader = context.broker.follow(feed.topic, feed.partition, first)
+        except MainstemError as error:
+            self._fail(error)
+            return
+        self._wake()
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence number of the next message that is sent."""
+        return self._numbering.next.sequence - len(self._waiting)
+
+    def end(self, ended: Feed) -> None:
+        """End the session, as its definition now says where."""
+        self.feed = ended
+        self._wake()
+
+    def close(self) -> None:
+        """Stop publishing; the session goes on at the next start."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._stop_waiting()
+        if not self.failed and not self._waiting and self._duty.is_held:
+            self._store_mark(self._numbering.next)
+        self._duty.release()
+
+    # Sending
+
+    def _wake(self) -> None:
+        self._context.on_loop(self._turn)
+
+    def _turn(self) -> None:
+        if self._is_closed or self.failed or not self._duty.is_held:
+            return
+        self._stop_waiting()
+        try:
+            is_all = self._send_all()
+            self._store_due_mark()
+            wait_ms = self._be_silent() if is_all else 0.0
+            if is_all and not self._is_at_end():
+                self._unwatch = self._reader.watch(self._wake)
+        except (MainstemError, OSError) as error:
+            self._fail(error)
+            return
+        if wait_ms is not None:
+            self._timer = self._context.after(int(wait_ms) + 1, self._turn)
+
+    def _send_all(self) -> bool:
+        """Send all that may be sent now; tell whether nothing is left."""
+        for _ in range(MAX_PACKETS_AT_ONCE):
+            if not self._waiting and not self._read():
+                return True
+            if self._pace.left(self._clock()) < 1 or not self._send_packet():
+                return False
+        return False
+
+    def _send_packet(self) -> bool:
+        limit = self._settings.max_packet_bytes
+        count, is_full = fitting(map(len, self._waiting), limit)
+        if not is_full and self._read():
+            # More has come meanwhile.
+            count, _ = fitting(map(len, self._waiting), limit)
+        blocks = [self._waiting[at] for at in range(count)]
+        if not self._send(joined(self.feed.session, self.next_sequence, blocks)):
+            return False
+        for _ in range(count):
+            self._waiting.popleft()
+        self.messages += count
+        self._pace.take()
+        return True
+
+    def _send(self, data: bytes) -> bool:
+        for group in self._groups:
+            # If the second group's is lost, it is what receivers expect of UDP.
+            if not self._sender.send(data, group) and group is self._groups[0]:
+                return False
+        self.packets += 1
+        self._silence.sent(self._clock())
+        return True
+
+    def _be_silent(self) -> float | None:
+        """Send the heartbeat or end of session that is due; return how long nothing else is."""
+        now_ms = self._clock()
+        if self._is_at_end():
+            self._silence.end(now_ms)
+        due: Packet | None = self._silence.due(self.next_sequence, now_ms)
+        if due is not None:
+            self._send(encode_packet(due))
+        return self._silence.wait_ms(self._clock())
+
+    # Reading
+
+    def _read(self) -> bool:
+        """Read and number more messages; False if there are none."""
+        if self._is_at_end():
+            return False
+        end = self.feed.end_offset
+        try:
+            events = self._reader.take(READ_EVENTS)
+        except OffsetOutOfRange as error:
+            if error.offset >= error.start:
+                raise
+            self._go_on_at(error.start)
+            return self._read()
+        first = self._numbering.next.sequence
+        blocks: list[bytes] = []
+        for event in events:
+            message = event.value or b""
+            if end is not None and event.offset >= end:
+                break
+            if len(message) > MAX_MESSAGE_BYTES:
+                self._leave_out(event)
+                continue
+            self._numbering.add(event.offset)
+            blocks.append(blocked(message))
+        self._waiting.extend(blocks)
+        self.retransmission.recent.add(first, blocks)
+        if self._far_mark is None and self._numbering.next.sequence - self._marked.sequence >= FAR:
+            self._far_mark = self._numbering.next
+        return bool(self._waiting)
+
+    def _is_at_end(self) -> bool:
+        """Tell whether the session has ended, and all its messages were read."""
+        end = self.feed.end_offset
+        return end is not None and self._reader.offset >= end
+
+    def _leave_out(self, event: Event) -> None:
+        self.too_large += 1
+        _logger.error(
+            "feed %s leaves out %s/%d@%d: its value has more than %d bytes",
+            *(self.feed.session, event.topic, event.partition, event.offset, MAX_MESSAGE_BYTES),
+        )
+
+    def _go_on_at(self, start: int) -> None:
+        self.missed += start - self._reader.offset
+        _logger.error(
+            "feed %s: retention deleted offsets %d to %d before they were sent; raise the topic's "
+            "retention or moldudp64.packets_per_s",
+            *(self.feed.session, self._reader.offset, start - 1),
+        )
+        self._reader.seek(start)
+        self._numbering.skip_to(start)
+        self._store_mark(self._numbering.next)
+
+    # Marks
+
+    def _store_due_mark(self) -> None:
+        """Store a mark if many messages were sent since the last one, or some a while ago."""
+        far, now_ms = self._far_mark, self._clock()
+        if far is not None and self.next_sequence >= far.sequence:
+            self._store_mark(far)
+        elif not self._waiting and now_ms - self._marked_ms >= MARK_MS:
+            self._store_mark(self._numbering.next)
+
+    def _store_mark(self, mark: Mark) -> None:
+        self._far_mark, self._marked_ms = None, self._clock()
+        if mark > self._marked:
+            self._marked = mark
+            start = self._context.broker.bounds(self.feed.topic, self.feed.partition).start
+            self._stored.add_mark(self.feed.session, mark, start)
+
+    def _check_topic(self) -> None:
+        if self._context.broker.topic(self.feed.topic).id != self.feed.topic_id:
+            raise UnknownTopic(self.feed.topic)
+
+    def _check_start(self) -> None:
+        """Refuse to number on if events were deleted that may have had numbers."""
+        first = self._numbering.next.offset
+        start = self._context.broker.bounds(self.feed.topic, self.feed.partition).start
+        if self._numbering.next.sequence > 1 and first < start:
+            raise OperationFailed(
+                Failure.CONFLICT,
+                f"retention deleted offsets {first} to {start - 1}, whose sequence numbers were "
+                "not yet stored; remove the feed, and serve the topic as another session",
+            )
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
+
+    def _fail(self, error: Exception) -> None:
+        self.failed = str(error)
+        _logger.error("feed %s has stopped: %s", self.feed.session, error)
+        self._stop_waiting()

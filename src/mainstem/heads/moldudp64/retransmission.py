@@ -1,0 +1,126 @@
+"""Reads messages again by their sequence numbers: what a request is answered from."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mainstem.broker.door import Door
+from mainstem.broker.door import Feed as Reader
+from mainstem.core.errors import Failure, MainstemError
+from mainstem.heads.moldudp64.codec import MAX_MESSAGE_BYTES, blocked, fitting
+from mainstem.heads.moldudp64.feeds import Feed
+from mainstem.heads.moldudp64.numbering import NEAR, Mark, Numbering
+from mainstem.heads.moldudp64.recent import Recent
+
+RUN_MESSAGES = 2_000
+RUN_BYTES = 1024 * 1024
+"""How much is read from the log for a request, as the next request is often for what follows."""
+
+
+class NotSent(MainstemError):
+    """The session has no message of this number yet."""
+
+    failure = Failure.NOT_FOUND
+
+    def __init__(self, session: str, sequence: int) -> None:
+        super().__init__(f"session {session} has no message {sequence} yet")
+
+
+class Deleted(MainstemError):
+    """Retention has deleted the message."""
+
+    failure = Failure.NOT_FOUND
+
+    def __init__(self, session: str, sequence: int) -> None:
+        super().__init__(f"message {sequence} of session {session} is older than the retention")
+
+
+class Replay(NamedTuple):
+    """The blocks of messages, and how many events were read to find them."""
+
+    blocks: Sequence[bytes]
+    read: int
+
+
+class Retransmission:
+    """The messages of a session that have been numbered."""
+
+    def __init__(self, feed: Feed, numbering: Numbering, max_packet_bytes: int) -> None:
+        self._session = feed.session
+        self._partition = (feed.topic, feed.partition)
+        self._numbering, self._max_bytes = numbering, max_packet_bytes
+        self.recent = Recent()
+
+    def read(self, door: Door, sequence: int, count: int) -> Replay:
+        """Return up to ``count`` messages, as many as fit into a packet, and one at least.
+
+        Raises NotSent, Deleted, and the errors of ``door``.
+        """
+        # Also asks for the permission.
+        reader = door.follow(*self._partition, door.bounds(*self._partition).start)
+        if sequence >= self._numbering.next.sequence:
+            raise NotSent(self._session, sequence)
+        read, found = 0, self.recent.find(sequence, count)
+        if not found:
+            read, run = self._run(reader, sequence)
+            self.recent.add(sequence, run)
+            found = run[:count]
+        fit, _ = fitting(map(len, found), self._max_bytes, count)
+        return Replay(found[:fit], read)
+
+    def _run(self, reader: Reader, sequence: int) -> tuple[int, Sequence[bytes]]:
+        """Return messages from the log, and how many events were read to find them."""
+        start = reader.offset
+        read = self._learn_start(reader, sequence)
+        if sequence < self._numbering.first.sequence:
+            raise Deleted(self._session, sequence)
+        place = self._numbering.place(sequence)
+        if place.offset < start:
+            raise Deleted(self._session, sequence)
+        reader.seek(place.offset)
+        self._skip(reader, sequence, place.skip)
+        count = min(RUN_MESSAGES, self._numbering.next.sequence - sequence)
+        found: list[bytes] = []
+        left = RUN_BYTES
+        while len(found) < count and left > 0:
+            messages = _messages(reader, count - len(found), left)
+            if not messages:
+                break
+            found += messages
+            left -= sum(map(len, messages))
+        return read + place.skip + len(found), found
+
+    def _skip(self, reader: Reader, sequence: int, skip: int) -> None:
+        while skip:
+            # Never past the message, as each event may be one.
+            skipped = len(_messages(reader, min(skip, NEAR)))
+            if not skipped:
+                raise NotSent(self._session, sequence)
+            skip -= skipped
+            self._numbering.learn(Mark(sequence - skip, reader.offset))
+
+    def _learn_start(self, reader: Reader, sequence: int) -> int:
+        """Find the number of the log's first event if it is not known; return how many it read."""
+        start = reader.offset
+        place, after = self._numbering.place(sequence), self._numbering.after(sequence)
+        if not place.skip or place.offset >= start or after.offset <= start:
+            return 0
+        count = 0
+        while reader.offset < after.offset:
+            events = reader.take(NEAR)
+            if not events:
+                break
+            count += sum(it.offset < after.offset and _is_message(it.value) for it in events)
+        self._numbering.learn(Mark(after.sequence - count, start))
+        return count
+
+
+def _messages(reader: Reader, count: int, max_bytes: int = MAX_MESSAGE_BYTES) -> list[bytes]:
+    """Return the blocks of the next messages; none only if there are none."""
+    while events := reader.take(count, max_bytes):
+        if found := [blocked(it.value or b"") for it in events if _is_message(it.value)]:
+            return found
+    return []
+
+
+def _is_message(value: bytes | None) -> bool:
+    return len(value or b"") <= MAX_MESSAGE_BYTES
