@@ -76,6 +76,11 @@ class Served(msgspec.Struct, eq=False):
         return sum(it.unsettled for it in self.broker.queues.show(topic, name).windows)
 
 
+def secret_in(file: str) -> str:
+    """Return one of the secrets that tests know."""
+    return (Path(SETTINGS.secrets) / file).read_text().strip()
+
+
 async def until(true: Callable[[], object], within_s: float = 60) -> None:
     """Let others run until something is true."""
     async with asyncio.timeout(within_s):
