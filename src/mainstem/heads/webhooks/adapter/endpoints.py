@@ -264,7 +264,8 @@ class Endpoints:
     def _store(self, name: str, status: Status, reason: str = "") -> None:
         """Set a status that no caller waits for."""
         try:
-            self._set_status(name, status, reason)
+            # Handed over, so that a crash does not make a disabled endpoint active again.
+            self._set_status(name, status, reason).hand_over()
         except MainstemError as error:
             # The disk is full: the status is stored at the next change.
             _logger.error("the status of endpoint %s is not stored: %s", name, error)
