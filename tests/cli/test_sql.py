@@ -74,6 +74,20 @@ def test_the_snapshot_that_is_printed_gives_the_same_answer(at: str, run: Run) -
     assert run("sql", query, "--as-of", "yesterday").code == 6
 
 
+def test_changes_of_a_followed_query_have_a_sign(at: str, run: Run) -> None:
+    query = "select count(*) > 0 as some from orders"
+    lines, table, values = (
+        run("sql", "--follow", "-c", "1", query, "--format", form)
+        for form in ("jsonl", "table", "csv")
+    )
+
+    assert lines.out == b'{"_change":"+","some":true}\n'
+    assert table.lines == ["_change  some", "+        true", "(1 row)"]
+    assert values.out == b"_change,some\n+,true\n"
+    assert lines.err.startswith("snapshot: orders~")
+    assert run("sql", "--follow", query, "--format", "json").code == 2
+
+
 def test_errors_have_their_exit_codes_and_say_what_to_do(at: str, run: Run) -> None:
     limited = run("sql", "select * from range(10)", "--rows", "3")
     refused = run("sql", "select * from read_csv('/etc/passwd')")

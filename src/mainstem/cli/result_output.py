@@ -17,6 +17,7 @@ import pyarrow as pa
 from mainstem.cli.terminal_escapes import shown, shown_json
 
 _AT_ONCE = 1000
+_CHANGE = "_change"
 
 
 def print_result(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: str | None) -> None:
@@ -35,6 +36,37 @@ def print_result(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: str
                 _write(json_line(schema.names, row))
         case _:
             click.echo(table(schema, list(_rows(batches))))
+
+
+class ChangeOutput:
+    """Prints changes of a result: each row with + or - before it."""
+
+    def __init__(self, form: str | None) -> None:
+        self._form = form or ("table" if sys.stdout.isatty() else "jsonl")
+        self._names: list[str] | None = None
+
+    def print(
+        self,
+        schema: pa.Schema,
+        removed: list[tuple[object, ...]],
+        added: list[tuple[object, ...]],
+    ) -> None:
+        """Print the removed rows, then the added ones."""
+        names = [_CHANGE, *schema.names]
+        rows = [("-", *row) for row in removed] + [("+", *row) for row in added]
+        match self._form:
+            case "jsonl":
+                for row in rows:
+                    _write(json_line(names, row))
+            case "csv":
+                # The names are printed once, and again if they change.
+                _print_csv(names if names != self._names else None, rows)
+                self._names = names
+            case _:
+                if rows:
+                    fields = [pa.field(_CHANGE, pa.string()), *schema]
+                    click.echo(table(pa.schema(fields), rows))
+        sys.stdout.flush()
 
 
 def json_line(names: list[str], row: tuple[object, ...]) -> bytes:
@@ -76,10 +108,10 @@ def _print_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
             out.write_batch(batch)
 
 
-def _print_csv(names: list[str], rows: Iterable[tuple[object, ...]]) -> None:
+def _print_csv(names: list[str] | None, rows: Iterable[tuple[object, ...]]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    for row in chain([names], rows):
+    for row in chain([names] if names else [], rows):
         writer.writerow("" if each is None else _text(each) for each in row)
         _write(text.getvalue().encode(errors="replace"))
         text.seek(0)

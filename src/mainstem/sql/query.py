@@ -46,6 +46,8 @@ class Query:
         sample: int | None = SAMPLE_EVENTS,
     ) -> None:
         self._cluster, self._sql, self._sample = cluster, sql, sample
+        self._looked_at = ""
+        """The snapshot whose events were all looked at."""
         self.notices: list[str] = []
         """What a user should know of the result, one sentence each."""
         self._admin = Admin(cluster)
@@ -136,11 +138,12 @@ class Query:
                 raise
             known = [f"{each.name} has {', '.join(each.columns)}" for each in self._topics]
             raise InvalidQuery(f"{error}; {'; '.join(known)}") from None
-        wrong = [each for each in self._topics if not each.whole]
-        if not wrong:
+        seen = str(of or snapshot)
+        if self._looked_at == seen:
             raise InvalidQuery(text)
-        for topic in wrong:
+        for topic in self._topics:
             self._learn(topic, of or snapshot, None)
+        self._looked_at = seen
         try:
             return self._run(snapshot)
         except Misfit as misfit:

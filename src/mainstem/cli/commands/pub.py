@@ -3,27 +3,33 @@
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
 import click
 
 from mainstem.cli.connection import at_option, open_target
-from mainstem.cli.event_format import delimiter_of, from_json
+from mainstem.cli.event_format import delimiter_of
+from mainstem.cli.event_shapes import Shape, Shaped, shape_of
 from mainstem.cli.exit_codes import say
 from mainstem.cli.help import Command
+from mainstem.cli.line_listener import LineListener
 from mainstem.cli.progress import Progress
 from mainstem.cli.stream_splitter import StreamSplitter
 from mainstem.cli.units import PARTITION
 from mainstem.client.info import TopicInfo
 from mainstem.client.stem import Stem
-from mainstem.core.errors import EventTooLarge, InvalidEvent, MainstemError, UnknownTopic
-from mainstem.core.event import Event, Headers
+from mainstem.core.errors import (
+    EventTooLarge,
+    InvalidEvent,
+    InvalidSetting,
+    MainstemError,
+    UnknownTopic,
+)
 
-Shaped = list[bytes | Event | None]
-Shape = Callable[[list[bytes]], Shaped]
-"""Turns pieces of input into values or events to publish."""
+_BATCH_BYTES = 4096
+"""Space in a batch beside the value: its header, a key, headers."""
 
 
 @click.command(
@@ -33,6 +39,7 @@ Shape = Callable[[list[bytes]], Shaped]
     seq 1000000 | mainstem pub numbers                  one event per line
     mainstem pub orders -K: < keyed.txt                 lines such as key:value
     mainstem pub photos --file a.jpg --file b.jpg       a file is an event
+    mainstem pub logs --listen 127.0.0.1:9999           lines of many TCP senders
     mainstem sub orders -e -J | mainstem pub copy -J    copy with keys, headers, times
     """,
 )
@@ -54,6 +61,12 @@ Shape = Callable[[list[bytes]], Shaped]
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
     help="Publish a whole file as one event.",
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Publish the lines that any number of senders write to this TCP port; port 0 takes a "
+    "free one.",
 )
 @click.option("-k", "--key", help="The key of every event.")
 @click.option(
@@ -110,6 +123,7 @@ def pub(
     values: tuple[str, ...],
     line_files: tuple[str, ...],
     files: tuple[str, ...],
+    listen: str | None,
     key: str | None,
     key_delimiter: str | None,
     delimiter: str,
@@ -127,26 +141,25 @@ def pub(
     Each VALUE is an event. Without VALUE, --lines and --file, events are read from stdin, one per
     line. The command returns when all events are as durable as the topic's setting says.
     """
-    if envelopes and (key is not None or key_delimiter is not None or headers or nulls):
-        raise click.UsageError("-J takes key, headers and value from the envelope: no -k -K -H -Z")
-    if key is not None and key_delimiter is not None:
-        raise click.UsageError("give -k (one key for all) or -K (a key in each line), not both")
-    shape = _shape(key, key_delimiter, headers, nulls, envelopes)
+    if listen and (values or files or line_files):
+        raise click.UsageError("--listen goes without VALUE, --file and --lines")
+    shape = shape_of(key, key_delimiter, headers, nulls, envelopes)
     ends = delimiter_of(delimiter, "-D")
-    from_stdin = values == ("-",) or not (values or files or line_files)
+    from_stdin = values == ("-",) or not (values or files or line_files or listen)
+    place = None if listen is None else _place(listen)
     if from_stdin and not (files or line_files):
         _await_input()
     with open_target(at, create=create) as stem:
         info = _topic(stem, topic, create, quiet)
-        publishing = Publishing(stem, info, partition, count, Progress("published", quiet=quiet))
+        publishing = Publishing(
+            stem, info, partition, count, Progress("published", quiet=quiet or place is not None)
+        )
         try:
-            if values and values != ("-",):
-                publishing.pieces(shape, [os.fsencode(value) for value in values])
-            for file in files:
-                publishing.pieces(shape, [Path(file).read_bytes()])
-            for source in line_files:
-                with Path(source).open("rb") as lines:
-                    publishing.stream(shape, lines.fileno(), ends)
+            if place is not None:
+                publishing.listen(shape, place, ends, quiet=quiet)
+            else:
+                publishing.given(shape, values, files)
+                publishing.lines(shape, line_files, ends)
             if from_stdin:
                 publishing.stream(shape, _stdin(quiet), ends)
         except MainstemError:
@@ -176,6 +189,19 @@ class Publishing:
         """Publish pieces of input that are already in memory."""
         self._publish(shape, iter([pieces]))
 
+    def given(self, shape: Shape, values: tuple[str, ...], files: tuple[str, ...]) -> None:
+        """Publish values from the command line, and whole files."""
+        if values and values != ("-",):
+            self.pieces(shape, [os.fsencode(value) for value in values])
+        for file in files:
+            self.pieces(shape, [Path(file).read_bytes()])
+
+    def lines(self, shape: Shape, files: tuple[str, ...], delimiter: bytes) -> None:
+        """Publish the lines of files."""
+        for source in files:
+            with Path(source).open("rb") as lines:
+                self.stream(shape, lines.fileno(), delimiter)
+
     def stream(self, shape: Shape, descriptor: int, delimiter: bytes) -> None:
         """Publish the input from a file descriptor: all that is available at a time."""
         limit = self._topic.settings.max_batch_bytes
@@ -184,6 +210,27 @@ class Publishing:
             self._publish(shape, splitter.burst())
         if splitter.too_large:
             raise EventTooLarge(self._topic.name, splitter.too_large, limit)
+
+    def listen(
+        self, shape: Shape, place: tuple[str, int], delimiter: bytes, *, quiet: bool
+    ) -> None:
+        """Publish the lines of TCP senders, until a signal or ``--count``."""
+        limit = self._topic.settings.max_batch_bytes - _BATCH_BYTES
+        listener = LineListener(*place, delimiter, limit)
+        try:
+            with listener.stopping_by_signal():
+                if not quiet:
+                    say(f"listening on {listener.address} for lines; Ctrl-C ends")
+                for lines in listener.turns():
+                    self._publish(_sound(shape), iter([lines]))
+                    if self._left == 0:
+                        break
+        finally:
+            listener.close()
+            if not quiet:
+                say(f"published {self._published:,} events to {self._topic.name}")
+        if listener.stopped_by is not None:
+            raise SystemExit(128 + listener.stopped_by)
 
     def tell_before_error(self) -> None:
         """Report what was published before the command failed; a failed batch is not counted."""
@@ -213,6 +260,33 @@ class Publishing:
                     return
 
 
+def _sound(shape: Shape) -> Shape:
+    """Return a shape that leaves out lines that are no events, and reports them."""
+
+    def shaped(lines: list[bytes]) -> Shaped:
+        try:
+            return shape(lines)
+        except InvalidEvent:
+            found: Shaped = []
+            for line in lines:
+                try:
+                    found += shape([line])
+                except InvalidEvent as error:
+                    say(f"a line was not published: {error}")
+            return found
+
+    return shaped
+
+
+def _place(address: str) -> tuple[str, int]:
+    from mainstem.remote.cluster import host_and_port  # noqa: PLC0415 - slow to load
+
+    try:
+        return host_and_port(address)
+    except InvalidSetting as error:
+        raise click.BadParameter(str(error), param_hint="--listen") from None
+
+
 def _topic(stem: Stem, name: str, create: bool, quiet: bool) -> TopicInfo:
     try:
         return stem.topics.show(name)
@@ -237,64 +311,3 @@ def _stdin(quiet: bool) -> int:
     if sys.stdin.isatty() and not quiet:
         say("reading events from the terminal, one per line; Ctrl-D ends")
     return sys.stdin.fileno()
-
-
-def _shape(
-    key: str | None,
-    key_delimiter: str | None,
-    headers: tuple[str, ...],
-    nulls: bool,
-    envelopes: bool,
-) -> Shape:
-    if envelopes:
-        return _enclosed
-    if key is None and key_delimiter is None and not headers:
-        return _nulled if nulls else list
-    fixed: Headers = tuple(_header(text) for text in headers)
-    every = None if key is None else os.fsencode(key)
-    if key_delimiter is None:
-        return lambda pieces: [
-            Event(value=None if nulls and not piece else piece, key=every, headers=fixed)
-            for piece in pieces
-        ]
-    ends = delimiter_of(key_delimiter, "-K")
-    if not ends:
-        raise click.UsageError("-K needs a delimiter of at least one character")
-
-    def keyed(piece: bytes) -> Event:
-        head, found, value = piece.partition(ends)
-        if not found:
-            head, value = b"", piece
-        none = not found or (nulls and not head)
-        return Event(
-            value=None if nulls and not value else value,
-            key=None if none else head,
-            headers=fixed,
-        )
-
-    return lambda pieces: [keyed(piece) for piece in pieces]
-
-
-def _nulled(pieces: list[bytes]) -> Shaped:
-    return [piece or None for piece in pieces]
-
-
-def _enclosed(pieces: list[bytes]) -> Shaped:
-    events: Shaped = []
-    for piece in pieces:
-        if not piece.strip():
-            continue
-        try:
-            events.append(from_json(piece))
-        except ValueError as error:
-            raise InvalidEvent(
-                f"{piece[:80]!r} is not an envelope as printed by sub -J: {error}"
-            ) from None
-    return events
-
-
-def _header(text: str) -> tuple[str, bytes | None]:
-    name, equals, value = text.partition("=")
-    if not name:
-        raise click.UsageError(f"-H {text!r} lacks a name; write -H NAME=VALUE")
-    return name, os.fsencode(value) if equals else None

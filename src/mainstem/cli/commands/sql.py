@@ -11,10 +11,13 @@ from mainstem.cli.help import Command
 from mainstem.cli.units import SECONDS, parse_bytes
 
 if TYPE_CHECKING:
+    from mainstem.remote.cluster import Cluster
     from mainstem.sql.query import Query
     from mainstem.sql.snapshot import Snapshot
 
 _TIMEOUT_S = 30.0
+_FOLLOWED_ROWS = 100_000
+"""Rows of a result that is followed, which are all kept in memory, unless --rows says more."""
 
 
 def _bytes(_context: click.Context, _parameter: click.Parameter, text: str) -> int:
@@ -30,6 +33,7 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, text: str) -> i
     mainstem sql 'select user, sum(amount) from orders group by user'
     mainstem sql 'select * from orders where _timestamp > now() - interval 1 hour'
     mainstem sql 'select o.id, c.name from orders o join customers c on o.customer = c._key'
+    mainstem sql --follow 'select user, count(*) from orders group by user'
     mainstem sql --as-of SNAPSHOT 'select count(*) from orders'     as it was then
     mainstem sql 'describe orders'                                  columns and types
     """,
@@ -46,6 +50,15 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, text: str) -> i
     "--as-of",
     metavar="SNAPSHOT",
     help="Read the events of this snapshot, as printed with an earlier result.",
+)
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Stay, evaluate the query again as events come, and print what changed: rows with "
+    "_change + were added, rows with - removed.",
+)
+@click.option(
+    "-c", "--count", type=click.IntRange(1), help="With --follow: stop after this many changes."
 )
 @click.option("--rows", type=click.IntRange(1), help="Refuse a result with more rows.")
 @click.option("--time", "seconds", type=SECONDS, metavar="SECONDS", help="Stop after this time.")
@@ -71,6 +84,8 @@ def sql(
     query: str,
     form: str | None,
     as_of: str | None,
+    follow: bool,
+    count: int | None,
     rows: int | None,
     seconds: float | None,
     memory: int,
@@ -92,11 +107,17 @@ def sql(
     from mainstem.sql.query import Query  # noqa: PLC0415
     from mainstem.sql.snapshot import parse  # noqa: PLC0415
 
+    if follow and (as_of or form in ("json", "arrow")):
+        raise click.UsageError("--follow goes with --format jsonl, csv or table, not with --as-of")
     given = None if as_of is None else parse(as_of)
     cluster = Cluster(server_address(at, "queries"), timeout_s=_TIMEOUT_S, settings={})
     cluster.check_reachable()
+    rows = rows or (_FOLLOWED_ROWS if follow else None)
     limits = Limits(memory_bytes=memory, seconds=seconds, rows=rows)
     with Query(cluster, query, limits=limits, sample=_sampled(sample)) as asked:
+        if follow:
+            _follow(cluster, asked, form, count, quiet=quiet)
+            return
         snapshot = asked.snapshot() if given is None else given
         if given is not None:
             asked.check(given)
@@ -113,6 +134,25 @@ def _answer(asked: "Query", snapshot: "Snapshot", form: str | None, *, quiet: bo
         for notice in asked.notices:
             say(notice)
         if snapshot.topics:
+            click.echo(f"snapshot: {snapshot}", err=True)
+
+
+def _follow(
+    cluster: "Cluster", asked: "Query", form: str | None, count: int | None, *, quiet: bool
+) -> None:
+    from mainstem.cli.result_output import ChangeOutput  # noqa: PLC0415 - needs pyarrow
+    from mainstem.sql.changes import follow  # noqa: PLC0415
+
+    out, printed, snapshot = ChangeOutput(form), 0, None
+    try:
+        for changes in follow(cluster, asked):
+            snapshot = changes.snapshot
+            out.print(changes.schema, changes.removed, changes.added)
+            printed += len(changes.removed) + len(changes.added)
+            if count is not None and printed >= count:
+                return
+    finally:
+        if snapshot is not None and not quiet:
             click.echo(f"snapshot: {snapshot}", err=True)
 
 
