@@ -193,9 +193,12 @@ class Runner:
         output = self._output
         for item in self._source.follow(position):
             if item is None or isinstance(item, Commit | Moved):
-                if item is not None:
+                if isinstance(item, Commit):
                     self._set(position=item.position, transaction="", done=0)
-                    begin, count, skip = Begin("", 0), 0, 0
+                    begin, skip = Begin("", 0), 0
+                elif item is not None:
+                    # A transaction that is published in part comes after it.
+                    self._set(position=item.position)
                 if item is None or output.bytes >= _FLUSH_BYTES:
                     if output.bytes and not begin.transaction:
                         self._flush()

@@ -446,6 +446,31 @@ def test_a_row_larger_than_its_topic_allows_stops_until_the_topic_allows_it(desk
     assert len(event.value or b"") > 100 * 1024 * 1024
 
 
+def test_a_large_transaction_that_was_published_in_part_is_continued_where_it_was(
+    desk: Desk,
+) -> None:
+    create(desk.db, "t", "other")
+    desk.add("public.t", **FAST)
+    with desk.db.connect() as connection, connection.transaction():
+        connection.execute(
+            "INSERT INTO t SELECT i, 1, repeat('x', 4000) FROM generate_series(1, 3000) i"
+        )
+        connection.execute("INSERT INTO t VALUES (0, 1, repeat('x', 20000000))")
+    state = desk.wait_for("failed")
+    assert state.progress.done > 1000
+    assert len(desk.events("shop.public.t")) == state.progress.done
+
+    # Before the transaction comes again, the database says that it is further.
+    desk.db.execute("INSERT INTO other VALUES (1, 1)")
+    desk.broker.alter_topic("shop.public.t", max_batch_bytes=30_000_000).durable.wait()
+    desk.connectors.restart("shop")
+    desk.catch_up()
+
+    keys = [event.key for event in desk.events("shop.public.t")]
+    assert keys == [b'{"id":%d}' % number for number in [*range(1, 3001), 0]]
+    assert desk.state().progress.done == 0
+
+
 def stopped_while_paused(desk: Desk, *statements: str) -> str:
     """Run statements while the connector is paused; return why it cannot go on."""
     create(desk.db, "t")
