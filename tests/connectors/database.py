@@ -13,10 +13,12 @@ from tempfile import mkdtemp
 from typing import Any
 
 import psycopg
+from tests.faults.killable_server import free_port
 
 _SETTINGS = """
 wal_level = logical
-listen_addresses = ''
+listen_addresses = '127.0.0.1'
+port = {port}
 max_wal_senders = 20
 max_replication_slots = 20
 fsync = off
@@ -41,8 +43,11 @@ class Database:
         self._user = server.system_user
         self._pid = server.get_pid()
         self.stop()
+        self.port = free_port()
+        """Where it listens on 127.0.0.1, for programs that cannot use its socket."""
+        self.url += f"&port={self.port}"
         with (directory / "base" / "postgresql.conf").open("a") as settings:
-            settings.write(_SETTINGS)
+            settings.write(_SETTINGS.format(port=self.port))
         self.start()
 
     def start(self, *options: str) -> None:

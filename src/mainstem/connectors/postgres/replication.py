@@ -151,4 +151,5 @@ def _advice(state: str) -> str:
 
 
 def _clean(message: bytes | None) -> str:
-    return " ".join((message or b"unknown").decode("utf-8", "replace").split())
+    said = " ".join((message or b"").decode("utf-8", "replace").split())
+    return said or "the database has closed the connection"
