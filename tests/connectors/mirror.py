@@ -87,7 +87,7 @@ class Mirror:
 
     def _check_place(self, event: Event, op: str, source: Row) -> None:
         lsn = source.get("lsn")
-        if lsn is None:
+        if lsn is None or op == "r":
             return
         place = (lsn, op, event.key)
         if place in self._lsns:

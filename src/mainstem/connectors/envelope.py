@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from mainstem.connectors.errors import SourceRefused
-from mainstem.connectors.port import Change, Op, Row, SourceBlock, Table
+from mainstem.connectors.port import Change, Column, Op, Row, SourceBlock, Table
 from mainstem.connectors.settings import ConnectorSettings, Format
 from mainstem.core.event import Event
 
@@ -66,7 +66,10 @@ class TableEncoder:
         self._tombstones = settings.tombstones
         self._common = common
         self._key_head = self._value_head = b""
+        self._filled: Row = {}
+        """What columns hold that the database has not sent, as the schema may demand a value."""
         if settings.format is Format.JSON_SCHEMA:
+            self._filled = {each.name: _filled(each) for each in table.columns}
             self._key_head = _head(_key_schema(self.topic, table))
             self._value_head = _head(_value_schema(self.topic, table, common.source))
 
@@ -108,6 +111,8 @@ class TableEncoder:
         if self._format is Format.FLAT:
             return _encode(after)
         version, kind, name, database, _ = self._common
+        if before is not None and self._filled:
+            before = {**self._filled, **before}
         us = origin.committed_us
         payload = {
             "before": before,
@@ -119,6 +124,7 @@ class TableEncoder:
                 "ts_ms": us // 1000,
                 "snapshot": origin.snapshot,
                 "db": database,
+                "sequence": None,
                 "ts_us": us,
                 "ts_ns": us * 1000,
                 **change.source,
@@ -133,6 +139,10 @@ class TableEncoder:
 
     def _with(self, head: bytes, payload: bytes) -> bytes:
         return head + payload + b"}" if head else payload
+
+
+def _filled(column: Column) -> object:
+    return None if column.optional else _EMPTY.get(str(column.schema["type"]))
 
 
 def _head(schema: Mapping[str, object]) -> bytes:
@@ -172,7 +182,30 @@ def _value_schema(topic: str, table: Table, source: SourceBlock) -> Mapping[str,
     return _struct(f"{topic}.Envelope", fields, version=2)
 
 
+_EMPTY: dict[str, object] = {
+    "boolean": False,
+    "int16": 0,
+    "int32": 0,
+    "int64": 0,
+    "float": 0.0,
+    "double": 0.0,
+    "string": "",
+    "bytes": b"",
+    "array": [],
+}
+"""What Debezium writes for a value that is missing and must be there."""
 _INT64 = {"type": "int64"}
+_SNAPSHOT = {
+    "type": "string",
+    "optional": True,
+    "name": "io.debezium.data.Enum",
+    "version": 1,
+    "parameters": {
+        "allowed": "true,first,first_in_data_collection,last_in_data_collection,last,false,"
+        "incremental"
+    },
+    "default": "false",
+}
 _TEXT = {"type": "string"}
 _TRANSACTION = _struct(
     "event.block",
@@ -190,8 +223,9 @@ def _source_schema(source: SourceBlock) -> dict[str, object]:
     fields = [
         *(_field(each, _TEXT, optional=False) for each in ("version", "connector", "name")),
         _field("ts_ms", _INT64, optional=False),
-        _field("snapshot", _TEXT, optional=True),
+        {**_SNAPSHOT, "field": "snapshot"},
         _field("db", _TEXT, optional=False),
+        _field("sequence", _TEXT, optional=True),
         _field("ts_us", _INT64, optional=True),
         _field("ts_ns", _INT64, optional=True),
         *(

@@ -65,6 +65,27 @@ class _Known(NamedTuple):
     reduce: Reduce | None
 
 
+class _Transaction:
+    """The transaction that is being followed."""
+
+    def __init__(self, skip: int) -> None:
+        self.name = ""
+        """Empty between two transactions."""
+        self.changes = 0
+        self.skip = skip
+        """How many of its changes are published already."""
+        self.origin = Origin(0, "false")
+
+    def begin(self, item: Begin) -> None:
+        """Begin."""
+        self.name, self.changes = item.transaction, 0
+        self.origin = Origin(item.committed_us, "false")
+
+    def end(self) -> None:
+        """Commit."""
+        self.name, self.skip = "", 0
+
+
 class Report:
     """What a connector does; written by its thread, read by any."""
 
@@ -184,38 +205,40 @@ class Runner:
     # Following
 
     def _follow(self) -> None:
-        progress = self._progress
-        position = progress.position
+        position = self._progress.position
         assert position is not None
         self._report.phase = "following"
-        skip, count, begin = progress.done, 0, Begin("", 0)
-        origin = Origin(0, "false")
+        at = _Transaction(self._progress.done)
         output = self._output
         for item in self._source.follow(position):
-            if item is None or isinstance(item, Commit | Moved):
-                if isinstance(item, Commit):
-                    self._set(position=item.position, transaction="", done=0)
-                    begin, skip = Begin("", 0), 0
-                elif item is not None:
-                    # A transaction that is published in part comes after it.
-                    self._set(position=item.position)
-                if item is None or output.bytes >= _FLUSH_BYTES:
-                    if output.bytes and not begin.transaction:
-                        self._flush()
-                    self._turn(is_between=not begin.transaction)
-            elif isinstance(item, Change):
-                count += 1
-                if count > skip:
-                    self._publish(item, origin, self._now_ns())
+            if isinstance(item, Change):
+                at.changes += 1
+                if at.changes > at.skip:
+                    self._publish(item, at.origin, self._now_ns())
                     if output.bytes >= _MOST_BYTES:
-                        self._set(transaction=begin.transaction, done=count)
+                        self._set(transaction=at.name, done=at.changes)
                         self._flush()
             elif isinstance(item, Begin):
-                begin, count, origin = item, 0, Origin(item.committed_us, "false")
+                at.begin(item)
                 self._report.committed_us = item.committed_us
-                self._check_resumed(skip, item)
-            else:
+                self._check_resumed(at.skip, item)
+            elif isinstance(item, SchemaChange):
                 self._learn(item)
+            else:
+                self._moved(at, item)
+
+    def _moved(self, at: "_Transaction", item: Commit | Moved | None) -> None:
+        """Note a new position; publish if there is much, or nothing more for the moment."""
+        if isinstance(item, Commit):
+            self._set(position=item.position, transaction="", done=0)
+            at.end()
+        elif item is not None:
+            # A transaction that is published in part comes after it.
+            self._set(position=item.position)
+        if item is None or self._output.bytes >= _FLUSH_BYTES:
+            if self._output.bytes and not at.name:
+                self._flush()
+            self._turn(is_between=not at.name)
 
     def _check_resumed(self, skip: int, begin: Begin) -> None:
         if skip and begin.transaction != self._progress.transaction:

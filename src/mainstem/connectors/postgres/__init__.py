@@ -41,12 +41,13 @@ KIND = Kind(
     source=SourceBlock(
         "io.debezium.connector.postgresql.Source",
         (
-            ("sequence", "string", True),
             ("schema", "string", False),
             ("table", "string", False),
             ("txId", "int64", True),
             ("lsn", "int64", True),
             ("xmin", "int64", True),
+            ("origin", "string", True),
+            ("origin_lsn", "int64", True),
         ),
     ),
     check=_check,

@@ -34,8 +34,9 @@ ORDER BY k.place
 """
 _TYPE = """
 SELECT oid::int8, typname, typtype::text, typbasetype::int8, typtypmod, typelem::int8,
-       typoutput = 'array_out'::regproc
-FROM pg_type WHERE oid = %s::int8
+       typoutput = 'array_out'::regproc,
+       ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder)
+FROM pg_type t WHERE oid = %s::int8
 """
 _UNKNOWN = Type(0, "", "b", 0, -1, 0, is_array=False)
 

@@ -130,4 +130,6 @@ class Changes:
             "txId": None if begin is None else begin.xid,
             "lsn": lsn,
             "xmin": None,
+            "origin": None,
+            "origin_lsn": None,
         }

@@ -140,7 +140,7 @@ class PostgresSource:
                 found = captured.get(table)
                 if found is None:
                     raise SourceRefused(f"there is no table {table} to read")
-                rows = list(_copied(connection, found, after, limit))
+                rows = list(_copied(connection, found, after, limit, self._reached))
             # A transaction of its own: its end is decoded even if nobody else writes.
             row = connection.execute(
                 "SELECT pg_logical_emit_message(true, 'mainstem', 'chunk')::text"
@@ -281,7 +281,9 @@ class _PostgresSnapshot:
         """Return the rows of a table in the order of its key."""
         with translated():
             piece: list[tuple[Change, Key]] = []
-            for each in _copied(self._reader, self._tables[table.id], None, None):
+            for each in _copied(
+                self._reader, self._tables[table.id], None, None, self.position.at[0]
+            ):
                 piece.append(each)
                 if len(piece) >= _ROWS_AT_ONCE:
                     yield piece
@@ -309,7 +311,11 @@ def _described(catalog: Catalog, table: CatalogTable, key: tuple[str, ...]) -> C
 
 
 def _copied(
-    connection: psycopg.Connection, captured: Captured, after: Key | None, limit: int | None
+    connection: psycopg.Connection,
+    captured: Captured,
+    after: Key | None,
+    limit: int | None,
+    lsn: int,
 ) -> Iterator[tuple[Change, Key]]:
     """Read a table by COPY in the order of its key, from after a key on."""
     table, types = captured.table, {each.name: each.type_text for each in captured.columns}
@@ -327,7 +333,16 @@ def _copied(
         query += sql.SQL(" ORDER BY {}").format(key)
     if limit is not None:
         query += sql.SQL(" LIMIT {}").format(sql.Literal(limit))
-    source = {"schema": table.schema, "table": table.name, "txId": None, "lsn": None, "xmin": None}
+    source = {
+        "sequence": f'[null,"{lsn}"]',
+        "schema": table.schema,
+        "table": table.name,
+        "txId": None,
+        "lsn": lsn,
+        "xmin": None,
+        "origin": None,
+        "origin_lsn": None,
+    }
     convert, key_of, read = captured.row, captured.key, Op.READ
     with (
         connection.cursor() as cursor,

@@ -25,6 +25,7 @@ Convert = Callable[[str], object]
 Schema = Mapping[str, object]
 
 MONEY_SCALE = 2
+_VARIABLE, _POINT_DOC = "Variable scaled decimal", "Geometry (POINT)"
 _INFINITY_US = 9223372036825200000
 _MINUS_INFINITY_US = -9223372036832400000
 """Debezium's values for ``infinity`` and ``-infinity`` as a timestamp."""
@@ -54,6 +55,8 @@ class Type(NamedTuple):
     element: int
     """The type of the elements of an array, else 0."""
     is_array: bool
+    labels: tuple[str, ...] = ()
+    """The values of an enum, in order."""
 
 
 class Mapped(NamedTuple):
@@ -91,7 +94,8 @@ def mapped(
         if (modified := _MODIFIED.get(found.name)) is not None:
             return modified(modifier, decimals)
     if found.kind == "e":
-        return Mapped(_named("string", "io.debezium.data.Enum"), None)
+        parameters = {"allowed": ",".join(found.labels)}
+        return Mapped(_named("string", "io.debezium.data.Enum", parameters=parameters), None)
     return _STRING
 
 
@@ -168,7 +172,9 @@ def _numeric(modifier: int, decimals: Decimals) -> Mapped:
             {"type": "int32", "optional": False, "field": "scale"},
             {"type": "bytes", "optional": False, "field": "value"},
         ]
-        schema = _named("struct", "io.debezium.data.VariableScaleDecimal", fields=fields)
+        schema = _named(
+            "struct", "io.debezium.data.VariableScaleDecimal", fields=fields, doc=_VARIABLE
+        )
         return Mapped(schema, _variable_scale, {"scale": 0, "value": _BYTES_UNAVAILABLE})
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, ((modifier - 4 & 0x7FF) ^ 1024) - 1024
     parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
@@ -295,10 +301,20 @@ def _timestamp(modifier: int, _decimals: Decimals) -> Mapped:
     return Mapped(_named("int64", "io.debezium.time.MicroTimestamp"), timestamp_us)
 
 
-def _zoned_timestamp(text: str) -> object:
-    if text.endswith("infinity"):
-        return text
-    value = timestamp_us(text)
+def _zoned_timestamp(modifier: int, _decimals: Decimals) -> Mapped:
+    # As many digits as the type has: none is written without the point.
+    cut = 0 if not 0 <= modifier < 6 else 6 - modifier if modifier else 7
+
+    def convert(text: str) -> object:
+        if text.endswith("infinity"):
+            return text
+        whole = _iso_timestamp(timestamp_us(text))
+        return f"{whole[: -1 - cut]}Z" if cut else whole
+
+    return Mapped(_named("string", "io.debezium.time.ZonedTimestamp"), convert)
+
+
+def _iso_timestamp(value: int) -> str:
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
     except OverflowError:
@@ -385,6 +401,7 @@ _PLAIN: dict[str, Mapped] = {
     "json": Mapped(_named("string", "io.debezium.data.Json"), None),
     "jsonb": Mapped(_named("string", "io.debezium.data.Json"), None),
     "xml": Mapped(_named("string", "io.debezium.data.Xml"), None),
+    "tsvector": Mapped(_named("string", "io.debezium.data.Tsvector"), None),
     "uuid": Mapped(_named("string", "io.debezium.data.Uuid"), None),
     "ltree": Mapped(_named("string", "io.debezium.data.Ltree"), None),
     "hstore": Mapped(
@@ -393,10 +410,10 @@ _PLAIN: dict[str, Mapped] = {
     ),
     "date": Mapped(_named("int32", "io.debezium.time.Date"), _date),
     "timetz": Mapped(_named("string", "io.debezium.time.ZonedTime"), _zoned_time),
-    "timestamptz": Mapped(_named("string", "io.debezium.time.ZonedTimestamp"), _zoned_timestamp),
     "interval": Mapped(_named("int64", "io.debezium.time.MicroDuration"), _interval),
     "point": Mapped(
-        _named("struct", "io.debezium.data.geometry.Point", fields=_POINT_FIELDS), _point
+        _named("struct", "io.debezium.data.geometry.Point", fields=_POINT_FIELDS, doc=_POINT_DOC),
+        _point,
     ),
 }
 _MODIFIED: dict[str, Callable[[int, Decimals], Mapped]] = {
@@ -406,4 +423,5 @@ _MODIFIED: dict[str, Callable[[int, Decimals], Mapped]] = {
     "varbit": _bit_string,
     "time": _time,
     "timestamp": _timestamp,
+    "timestamptz": _zoned_timestamp,
 }

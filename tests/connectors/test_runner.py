@@ -1,0 +1,226 @@
+"""A connector's life with a source that is a list: what is skipped, left out, and refused."""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from tests.broker.brokers import LateLog, new_broker, read_all
+
+from mainstem.broker.broker import Broker
+from mainstem.connectors.envelope import Common
+from mainstem.connectors.errors import SourceRefused
+from mainstem.connectors.output import Stopped
+from mainstem.connectors.port import (
+    Begin,
+    Change,
+    Chunk,
+    Column,
+    Commit,
+    Item,
+    Key,
+    Op,
+    Position,
+    Progress,
+    Row,
+    Snapshot,
+    SourceBlock,
+    Table,
+    Watch,
+)
+from mainstem.connectors.progress import PendingTable
+from mainstem.connectors.progress import Progress as Stored
+from mainstem.connectors.runner import Report, Runner
+from mainstem.connectors.settings import ConnectorSettings
+
+NUMBER = {"type": "int32"}
+TABLE = Table("s", "t", (Column("id", "int", NUMBER), Column("v", "int", NUMBER)), ("id",))
+SETTINGS = ConnectorSettings(name="shop", url="list://", tables=("s.t",))
+COMMON = Common("1", "list", "shop", "db", SourceBlock("S", ()))
+
+
+def row(number: int, v: int) -> Row:
+    return {"id": number, "v": v}
+
+
+def created(number: int, v: int = 1) -> Change:
+    return Change(TABLE, Op.CREATE, None, row(number, v), {})
+
+
+def at(place: int) -> Position:
+    return Position((place,), "db")
+
+
+def transaction(name: str, end: int, *changes: Change) -> list[Item]:
+    return [Begin(name, 0), *changes, Commit(at(end))]
+
+
+class ListSource:
+    """A database whose later changes are a list, and whose rows are one chunk."""
+
+    database = "db"
+
+    def __init__(self, items: Iterable[Item | None], chunk: Chunk | None = None) -> None:
+        self.items = items
+        self._chunk = chunk
+        self.confirmed: list[Position] = []
+
+    def tables(self) -> Sequence[Table]:
+        return [TABLE]
+
+    def capture(self, tables: Sequence[Table]) -> None:
+        """Nothing is to be done."""
+
+    def begin(self) -> Snapshot:
+        raise AssertionError("the tests begin after the snapshot")
+
+    def read(self, table: str, after: Key | None, limit: int) -> Chunk | None:
+        assert (table, after) == ("s.t", None)
+        return self._chunk
+
+    def follow(self, position: Position) -> Iterator[Item | None]:
+        yield from self.items
+        raise Stopped
+
+    def confirm(self, position: Position) -> None:
+        self.confirmed.append(position)
+
+    def watch(self) -> Watch:
+        return Watch(0)
+
+    def release(self) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def run(broker: Broker, source: ListSource) -> None:
+    stop, report = threading.Event(), Report()
+    runner = Runner(broker, SETTINGS, source, COMMON, stop, report, lambda: 10**18)
+    with pytest.raises(Stopped):
+        runner.run()
+
+
+def store(broker: Broker, progress: Stored) -> None:
+    definitions = broker.definitions.open("connectors")
+    definitions.set("progress", "shop", msgspec.json.encode(progress))
+    definitions.set("schema", "shop/s.t", b"old")
+
+
+def stored(broker: Broker) -> Stored:
+    found = broker.definitions.open("connectors").get("progress", "shop")
+    assert found is not None
+    return msgspec.json.decode(found, type=Stored)
+
+
+def published(broker: Broker) -> list[tuple[str, Any]]:
+    found = [msgspec.json.decode(each.value or b"") for each in read_all(broker, "shop.s.t")]
+    return [(each["op"], each["after"]) for each in found]
+
+
+def test_what_was_published_of_a_transaction_is_skipped_also_if_the_position_moves_before_it() -> (
+    None
+):
+    broker = new_broker()
+    store(broker, Stored(at(1), transaction="x", done=2))
+
+    changes = [created(number) for number in range(4)]
+    run(broker, ListSource([Progress(at(5)), None, *transaction("x", 9, *changes), None]))
+
+    assert published(broker) == [("c", row(2, 1)), ("c", row(3, 1))]
+    assert stored(broker) == Stored(at(9))
+
+
+def test_another_transaction_than_the_one_that_was_published_in_part_is_refused() -> None:
+    broker = new_broker()
+    store(broker, Stored(at(1), transaction="x", done=2))
+
+    source = ListSource([*transaction("y", 9, created(1)), None])
+
+    with pytest.raises(SourceRefused, match="restart shop --snapshot"):
+        run(broker, source)
+
+
+def test_rows_that_changed_after_they_were_read_are_left_out_of_the_chunk() -> None:
+    broker = new_broker()
+    store(broker, Stored(at(1), pending=(PendingTable("s.t"),)))
+    rows = [Change(TABLE, Op.READ, None, row(number, 1), {}) for number in range(4)]
+    chunk = Chunk(rows, [(str(number),) for number in range(4)], at(20), is_last=True)
+    update = Change(TABLE, Op.UPDATE, row(0, 1), row(0, 2), {})
+    moved = Change(TABLE, Op.UPDATE, row(1, 1), row(7, 2), {}, moved=True)
+    delete = Change(TABLE, Op.DELETE, row(2, 1), None, {})
+
+    run(
+        broker,
+        ListSource(
+            [None, *transaction("x", 9, update, moved, delete), None, Progress(at(20)), None], chunk
+        ),
+    )
+
+    keys = [(each.key, each.value is None) for each in read_all(broker, "shop.s.t")]
+    assert keys == [
+        (b'{"id":0}', False),
+        (b'{"id":1}', False),
+        (b'{"id":1}', True),
+        (b'{"id":7}', False),
+        (b'{"id":2}', False),
+        (b'{"id":2}', True),
+        (b'{"id":3}', False),
+    ]
+    assert stored(broker).pending == ()
+
+
+def test_a_truncated_table_leaves_out_the_whole_chunk() -> None:
+    broker = new_broker()
+    store(broker, Stored(at(1), pending=(PendingTable("s.t"),)))
+    rows = [Change(TABLE, Op.READ, None, row(number, 1), {}) for number in range(4)]
+    chunk = Chunk(rows, [(str(number),) for number in range(4)], at(20), is_last=True)
+    truncate = Change(TABLE, Op.TRUNCATE, None, None, {})
+
+    run(
+        broker,
+        ListSource(
+            [None, *transaction("x", 9, truncate, created(2, 5)), None, Progress(at(20)), None],
+            chunk,
+        ),
+    )
+
+    assert published(broker) == [("t", None), ("c", row(2, 5))]
+
+
+def test_only_what_is_durable_is_confirmed() -> None:
+    log = LateLog()
+    broker = new_broker(log)
+    store(broker, Stored(at(1)))
+    broker.create_topic("shop")
+    broker.create_topic("shop.s.t")
+    log.late = True
+    source = ListSource(())
+
+    def items() -> Iterator[Item | None]:
+        yield from transaction("x", 9, created(1))
+        yield from (None, None)
+        assert stored(broker).position == at(9)
+        assert source.confirmed == []
+        log.settle()
+        yield from (None, None)
+        assert source.confirmed[-1] == at(9)
+
+    source.items = items()
+
+    run(broker, source)
+
+    assert published(broker) == [("c", row(1, 1))]
+
+
+def test_a_transaction_without_its_end_is_not_published() -> None:
+    broker = new_broker()
+    store(broker, Stored(at(1)))
+    begun = transaction("y", 12, created(2))[:-1]
+
+    run(broker, ListSource([*transaction("x", 9, created(1)), None, *begun, None]))
+
+    assert published(broker) == [("c", row(1, 1))]
+    assert stored(broker) == Stored(at(9))
