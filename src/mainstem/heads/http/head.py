@@ -28,7 +28,9 @@ async def start(
         stalled_s=2 * settings.slow_client_s,
     )
     app = with_cors(app_of(service), origins)
-    return serve_app(context, app, listener, limits, origins, samples=service.counts.samples)
+    return serve_app(
+        context, app, listener, limits, origins, websockets=True, samples=service.counts.samples
+    )
 
 
 def _named(said: str) -> frozenset[str]:

@@ -3,13 +3,14 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from starlette.routing import Route, Router
+from starlette.routing import Route, Router, WebSocketRoute
 
 from mainstem.heads.http.adapter import dead_letters, groups, queues, settling
 from mainstem.heads.http.adapter.publishing import publish
 from mainstem.heads.http.adapter.reading import read
 from mainstem.heads.http.adapter.service import Service
 from mainstem.heads.http.adapter.single_event import read_one
+from mainstem.heads.http.adapter.websocket.conversation import WebSocketApp
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -35,6 +36,7 @@ def app_of(service: Service) -> Router:
         [
             route("/topics/{topic}/events", "POST", publish),
             route("/topics/{topic}/events", "GET", read),
+            WebSocketRoute("/ws", WebSocketApp(service)),
             route("/topics/{topic}/events/{partition}/{offset}", "GET", read_one),
             route("/topics/{topic}/groups/{group}", "GET", groups.show),
             route("/topics/{topic}/groups/{group}", "PUT", groups.commit),

@@ -105,7 +105,7 @@ async def lease(service: Service, request: "Request") -> Response:
     door = service.door(request.scope)
     limit = number(request, "limit", 1, MAX_LEASE, 1)
     wait_ms = number(request, "wait_s", 0, service.settings.max_wait_s) * 1000
-    await _ensure(service, door, topic, name)
+    await ensure_queue(service, door, topic, name)
     leasing = _Lease(service, door, (topic, name), limit)
     taken = leasing.take_now()
     if not taken and wait_ms:
@@ -179,7 +179,7 @@ class _Lease:
         return len(taken)
 
 
-async def _ensure(service: Service, door: Door, topic: str, name: str) -> None:
+async def ensure_queue(service: Service, door: Door, topic: str, name: str) -> None:
     """Create a queue that does not exist, if the settings say so; raises UnknownQueue."""
     if door.queues.created_with(topic, name) is not None:
         return

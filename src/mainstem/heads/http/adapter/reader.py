@@ -33,6 +33,7 @@ class TopicReader:
         ``skips``: go on if retention has deleted the next events, and count them as ``missed``;
         otherwise OffsetOutOfRange is raised.
         """
+        self._door, self._topic = door, topic
         self._ends, self._skips = ends, skips
         self._feeds: dict[int, Feed] = {
             number: door.follow(topic, number, offset) for number, offset in starts.items()
@@ -52,6 +53,12 @@ class TopicReader:
             if events := self._of(number, max_events, max_bytes):
                 return events
         return []
+
+    def add(self, number: int, offset: int) -> None:
+        """Read another partition, too."""
+        self._feeds[number] = self._door.follow(self._topic, number, offset)
+        self._turns.append(number)
+        self.offsets[number] = offset
 
     @property
     def is_done(self) -> bool:

@@ -1,0 +1,1 @@
+"""WebSockets: subscriptions to topics and queues with credit, acknowledgements, publishing."""

@@ -1,0 +1,185 @@
+"""The messages of a WebSocket: JSON objects, told apart by ``do`` (client), ``type`` (server)."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from mainstem.broker.door import MAX_LOCK_MS
+from mainstem.core.errors import InvalidEvent, MainstemError
+from mainstem.heads.http.formats.event_json import EventFields
+from mainstem.heads.web.problem import Refused, problem_of
+
+MAX_CREDIT = 1_000_000
+Id = Annotated[str, Meta(min_length=1, max_length=255)]
+Credit = Annotated[int, Meta(ge=0, le=MAX_CREDIT)]
+Ref = str | int | None
+
+
+class Subscribe(
+    msgspec.Struct,
+    tag_field="do",
+    tag="subscribe",
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+):
+    """Follow a topic, or consume a queue."""
+
+    id: Id
+    """Names the subscription in all later messages."""
+    topic: str
+    queue: str | None = None
+    credit: Credit | None = None
+    """How many events may be sent; without it there is no limit for a topic, and 100 for a queue.
+
+    Settling a delivery of a queue gives its credit back.
+    """
+    from_: str | None = msgspec.field(name="from", default=None)
+    group: str | None = None
+    partitions: list[int] | None = None
+    key: str | None = None
+    filters: Annotated[list[str], Meta(max_length=16)] = []
+    ref: Ref = None
+
+
+class Unsubscribe(
+    msgspec.Struct,
+    tag_field="do",
+    tag="unsubscribe",
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+):
+    """End a subscription; deliveries of a queue that are not settled come again."""
+
+    id: Id
+    ref: Ref = None
+
+
+class AddCredit(
+    msgspec.Struct,
+    tag_field="do",
+    tag="credit",
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+):
+    """Allow more events to be sent."""
+
+    id: Id
+    credit: Annotated[int, Meta(ge=1, le=MAX_CREDIT)]
+    ref: Ref = None
+
+
+class Settle(
+    msgspec.Struct,
+    tag_field="do",
+    tag="settle",
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+):
+    """Settle deliveries of a queue; with ``ref`` this is confirmed when it is durable."""
+
+    id: Id
+    deliveries: Annotated[list[str], Meta(min_length=1, max_length=10_000)]
+    action: Literal["ack", "nack", "release", "reject"] = "ack"
+    delay_ms: Annotated[int, Meta(ge=0, le=MAX_LOCK_MS)] = 0
+    reason: Annotated[str, Meta(max_length=10_000)] = ""
+    ref: Ref = None
+
+
+class Commit(
+    msgspec.Struct,
+    tag_field="do",
+    tag="commit",
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+):
+    """Store the position of a subscription's group: what came before it is processed."""
+
+    id: Id
+    position: str
+    ref: Ref = None
+
+
+class Publish(
+    msgspec.Struct,
+    tag_field="do",
+    tag="publish",
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+):
+    """Publish events in one append; the answer has their positions."""
+
+    topic: str
+    events: Annotated[list[EventFields], Meta(min_length=1)]
+    partition: int | None = None
+    idempotency_key: str | None = None
+    ref: Ref = None
+
+
+FromClient = Subscribe | Unsubscribe | AddCredit | Settle | Commit | Publish
+_read: msgspec.json.Decoder[FromClient] = msgspec.json.Decoder(FromClient)
+_write = msgspec.json.Encoder().encode
+
+
+def read(text: str | bytes) -> FromClient:
+    """Return a message of a client; raises InvalidEvent."""
+    try:
+        return _read.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidEvent(f"not a message as expected: {error}") from None
+
+
+def ref_of(text: str | bytes) -> Ref:
+    """Return the reference in a message that cannot be read, None if there is none."""
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    ref = found.get("ref") if isinstance(found, dict) else None
+    return ref if isinstance(ref, str | int) and not isinstance(ref, bool) else None
+
+
+def done(ref: Ref) -> bytes:
+    """Return the confirmation of a request."""
+    return b'{"type":"done","ref":%b}' % _write(ref)
+
+
+def published(ref: Ref, positions: bytes) -> bytes:
+    """Return the answer to a publish; ``positions``: as JSON, without the outer braces."""
+    return b'{"type":"published","ref":%b,%b}' % (_write(ref), positions)
+
+
+def event(subscription: bytes, position: bytes, shown: bytes) -> bytes:
+    """Return an event of a topic with the position behind it."""
+    return b'{"type":"event","id":%b,"position":"%b","event":%b}' % (subscription, position, shown)
+
+
+def delivery(subscription: bytes, shown: bytes) -> bytes:
+    """Return a delivery of a queue; ``shown``: as JSON."""
+    return b'{"type":"delivery","id":%b,%b' % (subscription, shown[1:])
+
+
+def missed(subscription: bytes, count: int) -> bytes:
+    """Return that retention deleted offsets before they were sent."""
+    return b'{"type":"missed","id":%b,"missed":%d}' % (subscription, count)
+
+
+def error(problem: MainstemError | Refused, ref: Ref = None) -> bytes:
+    """Return that a request was refused."""
+    return b'{"type":"error","ref":%b,"problem":%b}' % (_write(ref), problem_of(problem)[1])
+
+
+def ended(subscription: bytes, problem: MainstemError) -> bytes:
+    """Return that a subscription ended, and why."""
+    return b'{"type":"ended","id":%b,"problem":%b}' % (subscription, problem_of(problem)[1])
+
+
+def quoted(subscription: str) -> bytes:
+    """Return the id of a subscription as JSON."""
+    return _write(subscription)
