@@ -3,14 +3,17 @@
 import asyncio
 import contextlib
 import socket
+import sys
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.heads.webhooks.receiver import answer, receiving
+from tests.heads.webhooks.served import serving
 from yarl import URL
 
+from mainstem.core.errors import Unsupported
 from mainstem.heads.webhooks.addresses import AllowedAddresses, parse_networks
 from mainstem.heads.webhooks.client import Client, Request
 from mainstem.heads.webhooks.schedule import Answer
@@ -225,3 +228,14 @@ async def test_idle_waits_for_answers_unless_it_is_in_a_hurry() -> None:
         hurry.set()
         await found.idle(30, hurry)
         assert len(found) == 1
+
+
+async def test_without_its_packages_the_head_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "mainstem.heads.webhooks.client")
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+
+    with pytest.raises(Unsupported, match=r"pip install 'mainstem\[webhooks\]'"):
+        async with serving():
+            raise AssertionError

@@ -39,7 +39,7 @@ class Outcomes:
         self._attempts: list[Event] = []
         self._then: list[Call] = []
         self._count = 0
-        self._is_due = False
+        self._is_due = self._is_soon = False
         self._complains = True
         """Whether the next attempt that cannot be logged is worth a line in the server's log."""
 
@@ -62,6 +62,12 @@ class Outcomes:
         elif not self._is_due:
             self._is_due = True
             self._context.after(DELAY_MS, self._when_due)
+
+    def flush_soon(self) -> None:
+        """Append at the end of this iteration of the loop, as deliveries depend on it."""
+        if not self._is_soon:
+            self._is_soon = True
+            self._context.on_loop(self._when_soon)
 
     def flush(self) -> None:
         """Append all that was collected."""
@@ -86,6 +92,10 @@ class Outcomes:
         calls, self._then = self._then, []
         for call in calls:
             call()
+
+    def _when_soon(self) -> None:
+        self._is_soon = False
+        self.flush()
 
     def _when_due(self) -> None:
         self._is_due = False

@@ -213,7 +213,7 @@ class Sender:
             service.outcomes.add(queue, self._owner, found, attempts, settled)
             if self._endpoint.order is not Order.PARALLEL:
                 # The next event is there only after this one is settled.
-                service.outcomes.flush()
+                service.outcomes.flush_soon()
         if not self.is_closed:
             self._answered(answer)
             self._wake()

@@ -1,0 +1,83 @@
+"""A thousand endpoints, of which a hundred hang: the others are not delayed."""
+
+import asyncio
+import resource
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from aiohttp import web
+from tests.heads.webhooks.receiver import receiving
+from tests.heads.webhooks.served import SETTINGS, serving, until
+
+ENDPOINTS, HANGING, EVENTS = 1_000, 100, 3
+
+
+@pytest.fixture(autouse=True)
+def enough_descriptors() -> Iterator[None]:
+    """Both ends of all connections are in this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 16_384), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_hundred_endpoints_that_hang_delay_none_of_the_others() -> None:
+    """All events reach the others while every request to the hanging ones is still under way."""
+    over = asyncio.Event()
+
+    async def hanging(_: web.Request, __: bytes) -> web.StreamResponse:
+        await over.wait()
+        return web.Response()
+
+    async with receiving() as healthy, receiving() as slow, serving(SETTINGS) as served:
+        slow.answering = hanging
+        for number in range(ENDPOINTS):
+            receiver = slow if number % (ENDPOINTS // HANGING) == 0 else healthy
+            await served.add(
+                f"{receiver.url}/{number}",
+                name=f"e{number}",
+                secret="file:signing",
+                timeout_ms=600_000,
+            )
+        sent = [b"%d" % number for number in range(EVENTS)]
+        served.publish(*sent)
+
+        await healthy.got((ENDPOINTS - HANGING) * EVENTS, within_s=120)
+        await until(lambda: slow.now == HANGING)
+
+        # Each hanging endpoint holds one request, whatever it might have at a time.
+        assert len(slow.came) == slow.most == HANGING
+        assert Counter(healthy.bodies()) == dict.fromkeys(sent, ENDPOINTS - HANGING)
+        in_flight = ("mainstem_webhooks_requests_in_flight", (), HANGING)
+        await until(lambda: in_flight in served.samples())
+
+        over.set()
+        await slow.got(HANGING * EVENTS)
+        await until(lambda: all(served.unsettled(name=f"webhook.e{it}") == 0 for it in (0, 10)))
+
+
+async def test_an_endpoint_gets_one_request_even_if_others_use_up_the_limit() -> None:
+    over = asyncio.Event()
+
+    async def hanging(_: web.Request, __: bytes) -> web.StreamResponse:
+        if len(slow.came) > 10:
+            await over.wait()
+        return web.Response()
+
+    settings = msgspec.structs.replace(SETTINGS, max_requests=5)
+    async with receiving() as healthy, receiving() as slow, serving(settings) as served:
+        slow.answering = hanging
+        await served.add(slow.url, name="slow", secret="file:signing", max_in_flight=100)
+        served.publish(*[b"%d" % number for number in range(30)])
+        await slow.until(lambda: slow.now == 5)
+
+        await served.add(healthy.url, name="other", secret="file:signing", from_start=True)
+
+        await healthy.got(30)
+        assert healthy.most == 1
+        assert slow.now == 5
+        over.set()
+        await slow.got(30)
+        await until(lambda: served.unsettled(name="webhook.slow") == 0)
