@@ -41,6 +41,10 @@ COMMANDS = {
         "mainstem.cli.commands.webhook:webhook",
         "Deliver events to URLs, and receive webhooks.",
     ),
+    "feed": (
+        "mainstem.cli.commands.feed:feed",
+        "Publish topics as multicast feeds, and receive them.",
+    ),
     "dead": (
         "mainstem.cli.commands.dead:dead",
         "List dead letters, publish them again, or delete them.",

@@ -122,6 +122,10 @@ class MulticastFeed:
         self._delivered += 1
         return ready.popleft()
 
+    def end_at(self, last: int) -> None:
+        """Take a message for the last one of the session; it is requested if it does not come."""
+        self._reassembly.announce(last + 1, _now_ms(), is_end=True)
+
     def skip(self) -> tuple[int, int] | None:
         """Go on behind the messages that were lost; return their first and last number."""
         return self._reassembly.skip()
@@ -207,6 +211,22 @@ class MulticastFeed:
             self._reassembly.add(packet.sequence, packet.messages, now_ms, requested=requested)
         else:
             self._reassembly.announce(packet.sequence, now_ms, is_end=packet.is_end)
+
+
+def replayed(
+    requests: str, session: str, first: int, last: int, *, patience: Patience = _PATIENCE
+) -> Iterator[Message]:
+    """Yield messages of a session, requested from its server one after another.
+
+    Raises MessagesLost.
+    """
+    if not 1 <= first <= last:
+        raise InvalidSetting(f"there are no messages from {first} to {last}")
+    with MulticastFeed(
+        (), requests=requests, session=session, start=first, patience=patience
+    ) as feed:
+        feed.end_at(last)
+        yield from feed
 
 
 def _now_ms() -> float:

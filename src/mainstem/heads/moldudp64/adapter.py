@@ -32,6 +32,7 @@ from mainstem.heads.moldudp64.feeds import (
     checked,
     declared,
 )
+from mainstem.heads.moldudp64.operations import FeedOperations
 from mainstem.heads.moldudp64.publication import Publication
 from mainstem.heads.moldudp64.retransmission import Deleted, NotSent
 from mainstem.heads.moldudp64.session import RequestLimits
@@ -84,6 +85,7 @@ class MoldHead:
             self._publish(feed)
         for feed in declared(self._settings.feeds):
             self.serve(feed)
+        FeedOperations(self._context, self).offer()
         await self._datagrams.start()
 
     # Feeds
@@ -118,7 +120,7 @@ class MoldHead:
 
     def end(self, session: str) -> Durable | None:
         """End a session after the events that are in the log; receivers are told."""
-        publication = self._find(session)
+        publication = self.find(session)
         feed = publication.feed
         if feed.end_offset is not None:
             return None
@@ -129,11 +131,12 @@ class MoldHead:
 
     def remove(self, session: str) -> Durable:
         """Stop publishing a feed, and forget its session."""
-        self._find(session).close()
+        self.find(session).close()
         del self._publications[session]
         return self._stored.delete(session)
 
-    def _find(self, session: str) -> Publication:
+    def find(self, session: str) -> Publication:
+        """Return the feed of a session; raises UnknownFeed."""
         publication = self._publications.get(session)
         if publication is None:
             raise UnknownFeed(session)
@@ -173,7 +176,7 @@ class MoldHead:
         """Send the messages; return how many events were read for it."""
         host, port = sender
         door = self._context.door(self._context.auth.peer(f"{host}:{port}"))
-        publication = self._find(request.session)
+        publication = self.find(request.session)
         found = publication.retransmission.read(door, request.sequence, request.count)
         packet = joined(request.session, request.sequence, list(found.blocks))
         if self._datagrams.answer(packet, sender):

@@ -1,0 +1,142 @@
+"""Feed operations of the admin port: list, serve, end, remove.
+
+Permissions: a feed is listed if its topic may be described; to serve, end or remove it, its topic
+must be readable.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from mainstem.auth import Action, Peer, Resource, ResourceKind
+from mainstem.broker.door import Durable
+from mainstem.core.errors import Denied, Unauthenticated
+from mainstem.heads.moldudp64.feeds import Feed
+
+if TYPE_CHECKING:
+    from mainstem.heads.context import HeadContext
+    from mainstem.heads.moldudp64.adapter import MoldHead
+    from mainstem.heads.moldudp64.publication import Publication
+
+LIST, SERVE, END, REMOVE = "feeds", "feeds/serve", "feeds/end", "feeds/rm"
+T = TypeVar("T")
+
+
+class ListFeeds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """List the multicast feeds."""
+
+
+class ServeFeed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Publish a partition as a multicast feed, from now on and after restarts."""
+
+    session: str
+    topic: str
+    group: str
+    """The multicast group, HOST:PORT."""
+    partition: Annotated[int, Meta(ge=0)] = 0
+    second_group: str = ""
+    """Another group for the same packets; empty for none."""
+
+
+class NameFeed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """End or remove a multicast feed."""
+
+    session: str
+
+
+class FeedInfo(msgspec.Struct, frozen=True):
+    """A feed, as the admin port returns it."""
+
+    session: str
+    topic: str
+    partition: int
+    group: str
+    second_group: str
+    state: str
+    """live, ended or failed."""
+    next_sequence: int
+    error: str
+    requests: str
+    """The address for requests."""
+
+
+class FeedOperations:
+    """The admin port's operations on feeds; called in any thread except the event loop's."""
+
+    def __init__(self, context: "HeadContext", head: "MoldHead") -> None:
+        self._context, self._head = context, head
+
+    def offer(self) -> None:
+        """Register all operations on feeds with the admin port."""
+        offer = self._context.administration.offer
+        offer(LIST, ListFeeds, self.list, changes=False, answer=list[FeedInfo])
+        offer(SERVE, ServeFeed, self.serve, changes=True, answer=FeedInfo)
+        offer(END, NameFeed, self.end, changes=True, answer=FeedInfo, summary="End a feed.")
+        offer(REMOVE, NameFeed, self.remove, changes=True, answer=object, summary="Remove a feed.")
+
+    def list(self, peer: Peer, asked: ListFeeds) -> list[FeedInfo]:
+        """Return the feeds whose topics the peer may describe."""
+        found = self._on_loop(lambda: [self._info(it) for it in self._head.publications()])
+        return [each for each in found if self._may_describe(peer, each.topic)]
+
+    def serve(self, peer: Peer, asked: ServeFeed) -> FeedInfo:
+        """Publish a feed; no error if it is published like this already."""
+        self._authorize(peer, Action.READ, asked.topic)
+        wanted = Feed(asked.session, asked.topic, asked.partition, asked.group, asked.second_group)
+
+        def carry_out() -> tuple[FeedInfo, Durable | None]:
+            publication, durable = self._head.serve(wanted)
+            return self._info(publication), durable
+
+        info, durable = self._on_loop(carry_out)
+        if durable is not None:
+            durable.wait()
+        return info
+
+    def end(self, peer: Peer, asked: NameFeed) -> FeedInfo:
+        """End a session."""
+        self._authorize(peer, Action.READ, self._topic_of(asked.session))
+
+        def carry_out() -> tuple[FeedInfo, Durable | None]:
+            durable = self._head.end(asked.session)
+            return self._info(self._head.find(asked.session)), durable
+
+        info, durable = self._on_loop(carry_out)
+        if durable is not None:
+            durable.wait()
+        return info
+
+    def remove(self, peer: Peer, asked: NameFeed) -> object:
+        """Remove a feed, and forget its session."""
+        self._authorize(peer, Action.READ, self._topic_of(asked.session))
+        self._on_loop(lambda: self._head.remove(asked.session)).wait()
+        return {}
+
+    def _topic_of(self, session: str) -> str:
+        return self._on_loop(lambda: self._head.find(session).feed.topic)
+
+    def _on_loop(self, call: Callable[[], T]) -> T:
+        return self._context.from_thread(call)
+
+    def _authorize(self, peer: Peer, action: Action, topic: str) -> None:
+        resource = Resource(ResourceKind.TOPIC, topic)
+        self._context.auth.authorize(peer.principal, action, resource)
+
+    def _may_describe(self, peer: Peer, topic: str) -> bool:
+        try:
+            self._authorize(peer, Action.DESCRIBE, topic)
+        except (Denied, Unauthenticated):
+            return False
+        return True
+
+    def _info(self, publication: "Publication") -> FeedInfo:
+        it = publication.feed
+        return FeedInfo(
+            *(it.session, it.topic, it.partition, it.group, it.second_group),
+            state="failed" if publication.failed else "live" if it.end_offset is None else "ended",
+            next_sequence=publication.next_sequence,
+            error=publication.failed,
+            requests=str(self._head.address),
+        )
