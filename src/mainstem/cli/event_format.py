@@ -159,7 +159,7 @@ def _flat(headers: Headers) -> tuple[list[str | None], str]:
 
 
 def envelope(event: Event) -> Envelope:
-    """Return an event, with its position, as an envelope."""
+    """Return an event as kcat's JSON envelope, with its topic, partition and offset."""
     headers, headers_encoding = _flat(event.headers)
     key, key_encoding = _text(event.key)
     payload, payload_encoding = _text(event.value)

@@ -160,7 +160,7 @@ class Consumer:
             self._queue.remove(self)
 
     def line_up(self) -> None:
-        """Queue up for delivery, if there is credit."""
+        """Join the queue's round robin, if this consumer may get events now."""
         if self.allowed != 0:
             self._queue.line_up(self)
 

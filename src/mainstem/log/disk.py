@@ -83,7 +83,7 @@ class DiskLog:
             options,
         )
         self.written = _Written(self)
-        """The log with the batches that are written, but not durable yet; see ``Log.written``."""
+        """The view that shows batches before they are durable; see ``Log.written``."""
         if options.background:
             self.committer.start()
             self.upkeep.start(options.upkeep_ms)
@@ -350,7 +350,7 @@ class DiskLog:
 
 
 class _Written:
-    """The log with the batches that are written, but not durable yet; see ``Log.written``."""
+    """The view that shows batches before they are durable; see ``Log.written``."""
 
     def __init__(self, log: DiskLog) -> None:
         self._log = log

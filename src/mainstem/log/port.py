@@ -129,7 +129,7 @@ class Log(Protocol):
 
     @property
     def written(self) -> Readable:
-        """The log with the batches that are written, but not durable yet, before the tail.
+        """A view of the log that shows batches once they are written, before they are durable.
 
         A crash may take them back, and their offsets are then given to other events. So only a
         reader that drops its state beyond the end of a partition when the log is opened may use

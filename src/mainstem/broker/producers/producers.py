@@ -1,5 +1,7 @@
 """Idempotent producers: their ids, and their latest sequence numbers in each partition.
 
+``transactions/epochs.py`` fences producers; ``sequences.py`` refuses batches of older epochs.
+
 How this works: producer ids come from blocks; a block is stored before its first id is used, so no
 id is ever used twice. The sequence numbers of a partition are a fold over its batch headers
 (``sequences``), read back when they are first needed after a restart. To avoid reading the whole

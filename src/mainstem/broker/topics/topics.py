@@ -127,7 +127,7 @@ class TopicChanges:
         self._state.forget_topic(name, now_ms)
 
     def _check_kept(self, error: MainstemError | None) -> None:
-        """If a commit failed, which stops the log, undo the changes that are not durable."""
+        """If the commit of a topic change failed, undo all topic changes that are not durable."""
         if error is None:
             return
         calls: list[Callback] = []

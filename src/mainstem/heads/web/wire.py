@@ -7,7 +7,7 @@ from mainstem.heads.transport.traffic import Traffic
 
 
 class Ends(Protocol):
-    """The connection that a transport belongs to."""
+    """What a ``Wire`` calls on its connection: to end it, or to upgrade it."""
 
     @property
     def is_ending(self) -> bool:

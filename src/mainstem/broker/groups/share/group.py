@@ -1,4 +1,7 @@
-"""One share group while it has members: the members, their subscriptions and epochs."""
+"""One share group while it has members: the members, their subscriptions and epochs.
+
+Its events and their locks are in the queues with its name (``broker/queues``).
+"""
 
 from collections import Counter
 from collections.abc import Mapping

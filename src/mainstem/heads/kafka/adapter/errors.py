@@ -44,6 +44,7 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.DamagedLog: Code.KAFKA_STORAGE_ERROR,
     errors.InvalidEvent: Code.INVALID_RECORD,
     errors.UntimelyEvent: Code.INVALID_TIMESTAMP,
+    # Other codes for groups, transactions and InitProducerId: ``code_in``.
     errors.StorageFull: Code.KAFKA_STORAGE_ERROR,
     errors.StorageFailed: Code.KAFKA_STORAGE_ERROR,
     errors.GroupIsLive: Code.NON_EMPTY_GROUP,
