@@ -27,7 +27,7 @@ wanted() {
             printf '%s\n' -e .
         fi
     else
-        printf '%s\n' -e '.[spark,connect,postgres,redis,search]'
+        printf '%s\n' -e '.[all]'
         .venv/bin/python -c '
 import tomllib
 with open("pyproject.toml", "rb") as file:
