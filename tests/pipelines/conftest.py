@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.in_process_server import serving
 from tests.leaked_clients import no_clients_left
+from tests.pipelines.postgresql import postgresql
+from tests.pipelines.redis_server import redis_server
 
 from mainstem.pipelines.session import MissingJava, MissingSpark, spark_session
 
@@ -83,3 +85,25 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Serve a fresh directory; yields host:port."""
     with serving(tmp_path_factory.mktemp("served")) as address:
         yield address
+
+
+@pytest.fixture
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Serve from memory, in an empty working directory; yields host:port."""
+    monkeypatch.chdir(tmp_path)
+    with serving(None) as at:
+        yield at
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    """A real PostgreSQL."""
+    with postgresql() as at:
+        yield at
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real Redis."""
+    with redis_server(tmp_path_factory.mktemp("redis")) as at:
+        yield at

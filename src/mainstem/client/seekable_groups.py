@@ -9,8 +9,6 @@ from mainstem.client.start_positions import Start, check_start
 from mainstem.core.errors import GroupIsLive, UnknownGroup
 from mainstem.core.names import check_group
 
-"""A partition, as topic and number."""
-
 
 class SeekableGroups(ABC):
     """Base class of group operations: ``seek``, which sets committed offsets."""

@@ -6,13 +6,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.in_process_server import serving
 from tests.pipelines.sample_events import bounded, forget_last_commit, ignore, rows_of, streaming
 
 import mainstem
@@ -46,13 +44,6 @@ SHOP = """
     def below(fragile):
         return fragile
 """
-
-
-@pytest.fixture
-def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.chdir(tmp_path)
-    with serving(None) as at:
-        yield at
 
 
 def publish(address: str, *amounts: int | None) -> None:

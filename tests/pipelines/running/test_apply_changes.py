@@ -9,8 +9,6 @@ from textwrap import dedent
 import pytest
 from pyspark.sql import SparkSession
 from tests.in_process_server import serving
-from tests.pipelines.postgresql import postgresql
-from tests.pipelines.redis_server import redis_server
 from tests.pipelines.running.database_changes import SCHEMA, ChangingTable
 from tests.pipelines.sample_events import bounded, forget_last_commit
 
@@ -30,18 +28,6 @@ SHOP = f"""
     history = p.apply_changes(CHANGES, key="id", sink=p.delta("t/history"), scd=2)
 """
 Publish = Callable[[list[mainstem.Event]], None]
-
-
-@pytest.fixture(scope="module")
-def database() -> Iterator[str]:
-    with postgresql() as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with redis_server(tmp_path_factory.mktemp("redis")) as address:
-        yield address
 
 
 @pytest.fixture

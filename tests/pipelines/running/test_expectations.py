@@ -1,12 +1,11 @@
 """Events that do not fulfil an expectation: dead letters, left out, or the end of the table."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.in_process_server import serving
 from tests.pipelines.sample_events import bounded
 
 import mainstem
@@ -24,13 +23,6 @@ SHOP = """
         return rows
 """
 Publish = Callable[..., None]
-
-
-@pytest.fixture
-def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.chdir(tmp_path)
-    with serving(None) as at:
-        yield at
 
 
 @pytest.fixture

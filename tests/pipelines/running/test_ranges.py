@@ -1,13 +1,11 @@
 """One-off ranges: into copies of their own, never mixed with another range."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.in_process_server import serving
 from tests.pipelines.sample_events import ignore
 
 import mainstem
@@ -28,13 +26,6 @@ SHOP = """
 """
 EIGHT_MS, HOUR_MS = 1_794_729_600_000, 3_600_000
 NINE_MS, TEN_MS = EIGHT_MS + HOUR_MS, EIGHT_MS + 2 * HOUR_MS
-
-
-@pytest.fixture
-def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.chdir(tmp_path)
-    with serving(None) as at:
-        yield at
 
 
 def times(begin_ms: int, end_ms: int) -> Bounds:

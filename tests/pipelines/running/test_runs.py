@@ -1,13 +1,12 @@
 """Runs of a pipeline: refusals, counters, and continuing after earlier runs."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.in_process_server import serving
 from tests.pipelines.sample_events import bounded, forget_last_commit, ignore
 
 import mainstem
@@ -30,13 +29,6 @@ SHOP = """
         return orders.groupBy(F.window("at", "1 minute").alias("minute")).count()
 """
 Publish = Callable[..., None]
-
-
-@pytest.fixture
-def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.chdir(tmp_path)
-    with serving(None) as at:
-        yield at
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,8 +12,6 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.pipelines.postgresql import postgresql
-from tests.pipelines.redis_server import redis_server
 
 from mainstem import pipelines as p
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
@@ -28,20 +26,6 @@ COLUMNS = (
     "place struct<city: string, zip: int>"
 )
 Make = Callable[..., Sink]
-
-
-@pytest.fixture(scope="module")
-def database() -> Iterator[str]:
-    """A real PostgreSQL."""
-    with postgresql() as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real Redis."""
-    with redis_server(tmp_path_factory.mktemp("redis")) as address:
-        yield address
 
 
 KEYED = ("delta", "sqlite", "postgres", "search", "redis")

@@ -25,6 +25,7 @@ from mainstem.heads.moldudp64.codec import (
     decode_packet,
     encode_request,
 )
+from mainstem.heads.transport.datagrams import ask_for_buffer
 
 _PACKETS_AT_ONCE = 256
 _MAX_DATAGRAM = 65_536
@@ -250,7 +251,7 @@ def _joined(group: Address, interface: str, buffer_bytes: int) -> socket.socket:
         found.setblocking(False)
         # Several receivers on one machine.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        _ask_for_buffer(found, buffer_bytes)
+        ask_for_buffer(found, buffer_bytes)
         # The group's address, so that packets of other groups on this port are not received.
         found.bind(group.pair)
         joined = struct.pack("4s4s", socket.inet_aton(group.host), socket.inet_aton(interface))
@@ -265,17 +266,9 @@ def _connected(server: Address, buffer_bytes: int) -> socket.socket:
     found = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         found.setblocking(False)
-        _ask_for_buffer(found, buffer_bytes)
+        ask_for_buffer(found, buffer_bytes)
         found.connect(server.pair)
     except BaseException:
         found.close()
         raise
     return found
-
-
-def _ask_for_buffer(found: socket.socket, size: int) -> None:
-    try:
-        # Allows more than net.core.rmem_max, but only for root. The kernel doubles the value.
-        found.setsockopt(socket.SOL_SOCKET, 33, size // 2)  # SO_RCVBUFFORCE
-    except OSError:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size // 2)

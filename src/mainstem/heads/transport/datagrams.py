@@ -31,7 +31,7 @@ def bind_datagrams(address: Address, receive_buffer_bytes: int) -> socket.socket
     found = socket.socket(family, socket.SOCK_DGRAM)
     try:
         found.setblocking(False)
-        _ask_for_buffer(found, receive_buffer_bytes)
+        ask_for_buffer(found, receive_buffer_bytes)
         found.bind(address.pair)
     except BaseException:
         found.close()
@@ -39,7 +39,8 @@ def bind_datagrams(address: Address, receive_buffer_bytes: int) -> socket.socket
     return found
 
 
-def _ask_for_buffer(found: socket.socket, size: int) -> None:
+def ask_for_buffer(found: socket.socket, size: int) -> None:
+    """Ask the kernel for a receive buffer of this size."""
     try:
         # Allows more than net.core.rmem_max, but only for root. The kernel doubles the value.
         found.setsockopt(socket.SOL_SOCKET, 33, size // 2)  # SO_RCVBUFFORCE

@@ -8,13 +8,13 @@ import ssl
 import time
 from collections.abc import Callable, Iterable
 
-from mainstem.heads.addresses import peer_of
 from mainstem.heads.conversation import Converse
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.acceptor import Acceptor
 from mainstem.heads.transport.connection import LINGER_S, Connection
 from mainstem.heads.transport.receive_budget import ReceiveBudget
 from mainstem.heads.transport.receiver import READ_BYTES, UNFINISHED_BYTES
+from mainstem.heads.transport.refusal import Refusal
 from mainstem.heads.transport.traffic import ConnectionInfo, Traffic
 
 _logger = logging.getLogger("mainstem.heads")
@@ -42,7 +42,7 @@ class Server:
 
     def __init__(
         self,
-        acceptor: "Acceptor[Connection | _Refusal]",
+        acceptor: "Acceptor[Connection | Refusal]",
         connections: set[Connection],
         traffic: Traffic,
         samples: Callable[[], Iterable[tuple[Metric, Sample]]],
@@ -126,29 +126,16 @@ def serve(
     connections: set[Connection] = set()
     traffic = Traffic()
 
-    def connect() -> "Connection | _Refusal":
+    def connect() -> "Connection | Refusal":
         # ``connections`` lacks those whose connection_made was not called yet.
         if traffic.open >= max_connections:
             traffic.refused += 1
-            return _Refusal(traffic.open)
+            return Refusal(traffic.open)
         return Connection(converse, scratch, budget, connections, traffic)
 
-    def give_up(protocol: "Connection | _Refusal") -> None:
+    def give_up(protocol: "Connection | Refusal") -> None:
         if isinstance(protocol, Connection):
             traffic.closed += 1
             traffic.cut_off += 1
 
     return Server(Acceptor(listener, connect, give_up, tls), connections, traffic, samples)
-
-
-class _Refusal(asyncio.Protocol):
-    """Closes a connection over the limit at once, and counts it as refused."""
-
-    def __init__(self, connections: int) -> None:
-        self._connections = connections
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        _logger.warning(
-            "refusing %s: %d connections are open already", peer_of(transport), self._connections
-        )
-        transport.close()

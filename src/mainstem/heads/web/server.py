@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, cast
 from uvicorn.config import Config
 
 from mainstem.core.errors import MainstemError
-from mainstem.heads.addresses import peer_of
 from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.acceptor import Acceptor
+from mainstem.heads.transport.refusal import Refusal
 from mainstem.heads.transport.server import no_samples
 from mainstem.heads.transport.timer import now_ms
 from mainstem.heads.transport.traffic import ConnectionInfo, Traffic
@@ -48,7 +48,7 @@ class WebServer:
     def __init__(
         self,
         shared: Shared,
-        acceptor: "Acceptor[HttpConnection | _Refusal]",
+        acceptor: "Acceptor[HttpConnection | Refusal]",
         samples: Callable[[], Iterable[tuple[Metric, Sample]]],
     ) -> None:
         self.traffic, self.address = shared.traffic, acceptor.address
@@ -133,35 +133,22 @@ def serve_app(
     config.load()
     shared = Shared(config, limits, origins or Origins(), context.auth, traffic or Traffic())
 
-    def connect() -> "HttpConnection | _Refusal":
+    def connect() -> "HttpConnection | Refusal":
         # ``shared.open`` lacks those whose connection_made was not called yet.
         if shared.traffic.open >= limits.max_connections:
             if not shared.waiting:
                 shared.traffic.refused += 1
-                return _Refusal(shared.traffic.open)
+                return Refusal(shared.traffic.open)
             next(iter(shared.waiting)).give_way()
         shared.traffic.accepted += 1
         return HttpConnection(shared)
 
-    def give_up(protocol: "HttpConnection | _Refusal") -> None:
+    def give_up(protocol: "HttpConnection | Refusal") -> None:
         if isinstance(protocol, HttpConnection):
             shared.traffic.closed += 1
             shared.traffic.cut_off += 1
 
     return WebServer(shared, Acceptor(listener, connect, give_up, tls), samples)
-
-
-class _Refusal(asyncio.Protocol):
-    """Closes a connection over the limit at once, and counts it as refused."""
-
-    def __init__(self, connections: int) -> None:
-        self._connections = connections
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        _logger.warning(
-            "refusing %s: %d connections are busy already", peer_of(transport), self._connections
-        )
-        transport.close()
 
 
 def with_problems(app: "ASGIApp") -> "ASGIApp":

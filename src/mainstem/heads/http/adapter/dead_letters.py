@@ -29,8 +29,8 @@ from mainstem.core.names import check_topic
 from mainstem.heads.http.adapter.json_bodies import as_json
 from mainstem.heads.http.adapter.selection import number
 from mainstem.heads.http.adapter.service import Service, topic_of
-from mainstem.heads.http.adapter.waits import until_durable, until_room
 from mainstem.heads.http.formats.event_json import event_json
+from mainstem.heads.web.waits import until_durable, until_room
 
 if TYPE_CHECKING:
     from starlette.requests import Request

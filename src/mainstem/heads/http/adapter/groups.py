@@ -14,8 +14,8 @@ from mainstem.core.errors import InvalidSetting, OffsetOutOfRange
 from mainstem.core.names import check_group
 from mainstem.heads.http.adapter.json_bodies import as_json, read_json
 from mainstem.heads.http.adapter.service import Service, topic_of
-from mainstem.heads.http.adapter.waits import until_durable
 from mainstem.heads.http.positions import parsed, written
+from mainstem.heads.web.waits import until_durable
 
 if TYPE_CHECKING:
     from starlette.requests import Request

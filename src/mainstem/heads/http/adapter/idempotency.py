@@ -31,9 +31,9 @@ from mainstem.core.errors import InvalidEvent, MainstemError, UnknownPartition
 from mainstem.core.event import Event, Position
 from mainstem.core.partitioner import partition_for
 from mainstem.heads.context import HeadContext
-from mainstem.heads.http.adapter.waits import until_durable, until_room
 from mainstem.heads.http.formats.bodies import Parsed
 from mainstem.heads.web.problem import Refused
+from mainstem.heads.web.waits import until_durable, until_room
 
 if TYPE_CHECKING:
     from mainstem.broker.door import HeadDefinitions

@@ -8,11 +8,11 @@ from starlette.responses import Response
 from mainstem.broker.door import Door, HeldPublish
 from mainstem.core.event import Position
 from mainstem.heads.http.adapter.service import Service, topic_of
-from mainstem.heads.http.adapter.waits import until_durable, until_room
 from mainstem.heads.http.formats import cloudevents
 from mainstem.heads.http.formats.bodies import Parsed, events_of, too_many
 from mainstem.heads.http.formats.labels import labels
 from mainstem.heads.web.body import read_body
+from mainstem.heads.web.waits import until_durable, until_room
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -28,10 +28,11 @@ from mainstem.core.names import check_group
 from mainstem.heads.http.adapter.json_bodies import as_json, read_json
 from mainstem.heads.http.adapter.selection import number
 from mainstem.heads.http.adapter.service import Service, topic_of
-from mainstem.heads.http.adapter.waits import Wait, until_durable, waiting
+from mainstem.heads.http.adapter.waits import Wait, waiting
 from mainstem.heads.http.formats.event_json import event_json
 from mainstem.heads.http.positions import EARLIEST, starts
 from mainstem.heads.parked import Over
+from mainstem.heads.web.waits import until_durable
 
 if TYPE_CHECKING:
     from starlette.requests import Request

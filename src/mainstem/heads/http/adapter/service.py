@@ -9,10 +9,10 @@ from mainstem.core.names import check_topic
 from mainstem.heads.context import HeadContext
 from mainstem.heads.http.adapter.idempotency import IdempotencyKeys
 from mainstem.heads.http.adapter.streams import Streams
-from mainstem.heads.http.adapter.waits import until_durable
 from mainstem.heads.http.metrics import Counts
 from mainstem.heads.http.settings import HttpSettings
 from mainstem.heads.web.login import user_of
+from mainstem.heads.web.waits import until_durable
 
 if TYPE_CHECKING:
     from starlette.requests import Request

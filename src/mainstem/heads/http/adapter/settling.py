@@ -19,8 +19,8 @@ from mainstem.heads.http.adapter.json_bodies import as_json, read_json
 from mainstem.heads.http.adapter.queues import queue_of
 from mainstem.heads.http.adapter.selection import number
 from mainstem.heads.http.adapter.service import Service
-from mainstem.heads.http.adapter.waits import until_durable
 from mainstem.heads.web.problem import Problem, problem_of
+from mainstem.heads.web.waits import until_durable
 
 if TYPE_CHECKING:
     from starlette.requests import Request

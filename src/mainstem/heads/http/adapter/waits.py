@@ -1,12 +1,10 @@
-"""Waiting in the event loop: for the disk, for room in a topic, for events."""
+"""Waiting in the event loop for events."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Hashable
 from typing import TYPE_CHECKING
 
-from mainstem.broker.door import Durable, HeldPublish
-from mainstem.core.errors import MainstemError
 from mainstem.heads.context import HeadContext
 from mainstem.heads.parked import Over
 
@@ -14,37 +12,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive
 
 Call = Callable[[], None]
-
-
-async def until_durable(context: HeadContext, durable: Durable) -> None:
-    """Wait until an append is as durable as its topic promises; raises the error if it failed."""
-    if durable.done:
-        durable.wait()
-        return
-    done = asyncio.get_running_loop().create_future()
-
-    def decide(error: MainstemError | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error.with_traceback(None))
-
-    durable.then(lambda error: context.on_loop(lambda: decide(error)))
-    await done
-
-
-async def until_room(context: HeadContext, peer: set[Call], held: HeldPublish) -> HeldPublish:
-    """Wait until a full topic has room; return what the publish is retried with."""
-    done: asyncio.Future[HeldPublish] = asyncio.get_running_loop().create_future()
-
-    def again(held: HeldPublish) -> None:
-        if not done.done():
-            done.set_result(held)
-
-    context.when_room(peer, held, again)
-    return await done
 
 
 class Wait:

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainstem.core.errors import OffsetOutOfRange, TopicExists, UnknownTopic
+from mainstem.core.errors import TopicExists, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Durability
+from mainstem.heads.webhooks.adapter.own_topics import events_since
 from mainstem.heads.webhooks.endpoints import OWN_TOPICS
 from mainstem.heads.webhooks.schedule import Verdict
 
@@ -71,18 +72,10 @@ def last_attempts(door: "Door", endpoint: str, limit: int, message_id: str = "")
         bounds = door.bounds(TOPIC, 0)
     except UnknownTopic:
         return []
-    feed = door.follow(TOPIC, 0, max(bounds.start, bounds.tail - LOOK_BACK))
     key = endpoint.encode()
-    while True:
-        try:
-            events = feed.take()
-        except OffsetOutOfRange as error:
-            feed.seek(error.start)
-            continue
-        if not events:
-            return list(found)
-        for event in events:
-            if event.key == key and event.value is not None:
-                attempt = _decode(event.value)
-                if message_id in ("", attempt.id):
-                    found.append(attempt)
+    for event in events_since(door, TOPIC, max(bounds.start, bounds.tail - LOOK_BACK)):
+        if event.key == key and event.value is not None:
+            attempt = _decode(event.value)
+            if message_id in ("", attempt.id):
+                found.append(attempt)
+    return list(found)

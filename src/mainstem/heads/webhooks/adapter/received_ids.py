@@ -10,8 +10,9 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from mainstem.broker.door import AT_ONCE, Durable, TopicEvents
-from mainstem.core.errors import MainstemError, OffsetOutOfRange, TopicExists
+from mainstem.core.errors import MainstemError, TopicExists
 from mainstem.core.event import Event
+from mainstem.heads.webhooks.adapter.own_topics import events_since
 from mainstem.heads.webhooks.endpoints import OWN_TOPICS
 from mainstem.heads.webhooks.sources import MAX_WINDOW_MS
 
@@ -45,7 +46,9 @@ class ReceivedIds:
             since_ms = context.now_ms() - MAX_WINDOW_MS
             at = broker.offset_at(TOPIC, 0, since_ms)
             if at is not None:
-                self._read(at.offset)
+                for each in events_since(broker, TOPIC, at.offset):
+                    key = ((each.key or b"").decode(), (each.value or b"").decode())
+                    self._remember(key, each.timestamp_ms, AT_ONCE)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -83,17 +86,3 @@ class ReceivedIds:
         """Forget a message whose append failed, so that its sender may try again."""
         if key in self._ids and self._ids[key][1] is durable:
             del self._ids[key]
-
-    def _read(self, offset: int) -> None:
-        feed = self._service.context.broker.follow(TOPIC, 0, offset)
-        while True:
-            try:
-                events = feed.take()
-            except OffsetOutOfRange as error:
-                feed.seek(error.start)
-                continue
-            if not events:
-                return
-            for each in events:
-                key = ((each.key or b"").decode(), (each.value or b"").decode())
-                self._remember(key, each.timestamp_ms, AT_ONCE)

@@ -10,8 +10,8 @@ from mainstem.broker.door import Durable, HeldPublish, TopicEvents
 from mainstem.core.errors import Failure, InvalidSetting, UnknownTopic
 from mainstem.core.event import Event, Headers
 from mainstem.heads.admin_operations import OperationFailed
+from mainstem.heads.web.waits import until_durable, until_room
 from mainstem.heads.webhooks.adapter.received_ids import ReceivedIds
-from mainstem.heads.webhooks.adapter.waits import until_durable, until_room
 from mainstem.heads.webhooks.sources import Source
 from mainstem.heads.webhooks.verification import NotVerified, Received, check_secret, verify
 
@@ -142,7 +142,7 @@ class Sources:
             found = context.broker.publish_all(entries, held=held)
             if not isinstance(found, HeldPublish):
                 break
-            held = await until_room(context, found)
+            held = await until_room(context, set(), found)
         if received.id and source.window_ms:
             self._ids.add(source.name, received.id, found.durable)
         counts.received["appended"] += 1

@@ -11,7 +11,6 @@ from mainstem.heads.http.adapter.groups import check_position
 from mainstem.heads.http.adapter.publishing import positions_json
 from mainstem.heads.http.adapter.queues import ensure_queue
 from mainstem.heads.http.adapter.service import Service
-from mainstem.heads.http.adapter.waits import until_room
 from mainstem.heads.http.adapter.websocket import messages
 from mainstem.heads.http.adapter.websocket.messages import (
     AddCredit,
@@ -33,6 +32,7 @@ from mainstem.heads.http.formats.bodies import Parsed, too_many
 from mainstem.heads.http.positions import parsed
 from mainstem.heads.web.login import peer_of
 from mainstem.heads.web.problem import Refused
+from mainstem.heads.web.waits import until_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,6 +1,7 @@
-"""Waiting in the event loop for an append, and for room in a topic with backpressure."""
+"""What a request waits for in the event loop: an append, and room in a full topic."""
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mainstem.broker.door import Durable, HeldPublish
@@ -29,13 +30,18 @@ async def until_durable(context: "HeadContext", durable: Durable) -> None:
     await done
 
 
-async def until_room(context: "HeadContext", held: HeldPublish) -> HeldPublish:
-    """Wait until a full topic has room; return what the publish is retried with."""
+async def until_room(
+    context: "HeadContext", peer: set[Callable[[], None]], held: HeldPublish
+) -> HeldPublish:
+    """Wait until a full topic has room; return what the publish is retried with.
+
+    ``peer``: called when the peer has gone.
+    """
     done: asyncio.Future[HeldPublish] = asyncio.get_running_loop().create_future()
 
     def again(held: HeldPublish) -> None:
         if not done.done():
             done.set_result(held)
 
-    context.when_room(set(), held, again)
+    context.when_room(peer, held, again)
     return await done
