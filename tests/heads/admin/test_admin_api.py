@@ -1,17 +1,13 @@
 """The JSON API of the admin port on a real server, and its reference page."""
 
 import base64
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, given, settings
-from schemathesis import checks
-from schemathesis.core.result import Ok
+from tests.heads.openapi_page import call_every_operation, page
 from tests.in_process_server import server
 
 from mainstem.auth import Action, Auth, Principal, Resource, deny_all
@@ -326,64 +322,13 @@ def test_who_may_nothing_is_refused_and_lists_are_empty() -> None:
 
 
 def test_every_address_of_the_document_answers_as_it_says(running: Running) -> None:
-    schema = schemathesis.openapi.from_url(f"http://{running.admin}/api/v1/openapi.json")
-    called: set[str] = set()
-    for found in schema.get_all_operations():
-        assert isinstance(found, Ok)
-        operation = found.ok()
+    called = call_every_operation(f"http://{running.admin}/api/v1/openapi.json", 3)
 
-        @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(case=operation.as_strategy())
-        def call(case: Any) -> None:
-            answer = case.call()
-            case.validate_response(answer, excluded_checks=[checks.positive_data_acceptance])
-
-        call()
-        called.add(operation.label)
     assert len(called) > 20
 
 
-def page(document: dict[str, Any]) -> str:
-    """Return the reference page for an OpenAPI document."""
-    rows: list[str] = []
-    tags: dict[str, list[str]] = {}
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            arguments = [
-                _argument(each["name"], each["schema"], required=each["required"])
-                for each in operation["parameters"]
-                if each["in"] == "query"
-            ]
-            body = operation.get("requestBody", {}).get("content", {})
-            schema = body.get("application/json", {}).get("schema", {})
-            arguments += [
-                _argument(name, each, required=name in schema["required"])
-                for name, each in schema.get("properties", {}).items()
-            ]
-            row = (
-                f"| `{method.upper()} {path}` | {operation['summary']} | {'<br>'.join(arguments)} |"
-            )
-            tags.setdefault(operation["tags"][0], []).append(row)
-    for tag, found in tags.items():
-        rows += [f"\n## {tag}\n", "| address | does | arguments |", "|---|---|---|", *found]
-    return INTRODUCTION + "\n".join(rows) + "\n"
-
-
-def _argument(name: str, schema: dict[str, Any], *, required: bool) -> str:
-    said = schema.get("description", "")
-    default = schema.get("default")
-    extra = (
-        " (required)"
-        if required
-        else ""
-        if default in (None, "", {})
-        else f" (`{json.dumps(default)}`)"
-    )
-    return f"`{name}`{extra}{': ' if said else ''}{said}"
-
-
 def test_the_reference_page_is_that_of_this_version(api: httpx.Client) -> None:
-    assert REFERENCE.read_text() == page(api.get("/openapi.json").json()), (
+    assert REFERENCE.read_text() == page(INTRODUCTION, api.get("/openapi.json").json()), (
         "run: python -m tests.heads.admin.test_admin_api"
     )
 
@@ -391,7 +336,8 @@ def test_the_reference_page_is_that_of_this_version(api: httpx.Client) -> None:
 def main() -> None:
     config = Config().listening(**{each.name: "127.0.0.1:0" for each in HEADS})
     with server(None, config=config) as running:
-        REFERENCE.write_text(page(httpx.get(f"http://{running.admin}/api/v1/openapi.json").json()))
+        document = httpx.get(f"http://{running.admin}/api/v1/openapi.json").json()
+        REFERENCE.write_text(page(INTRODUCTION, document))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,71 @@
+"""The JSON objects of answers that are written by hand, so that the document can describe them."""
+
+import msgspec
+
+from mainstem.core.dead_letters import Origin
+from mainstem.heads.http.formats.event_json import EventFields
+from mainstem.heads.web.problem import Problem
+
+
+class PublishedAt(msgspec.Struct, frozen=True):
+    """Where an event was stored."""
+
+    partition: int
+    offset: int
+
+
+class Published(msgspec.Struct, frozen=True):
+    """The positions of all events of a request, in their order."""
+
+    positions: list[PublishedAt]
+
+
+class Events(msgspec.Struct, frozen=True):
+    """Events of a range."""
+
+    events: list[EventFields]
+    next: str
+    """The position behind them, where to go on."""
+
+
+class LeasedDelivery(msgspec.Struct, frozen=True):
+    """An event that a client has to settle."""
+
+    delivery: str
+    count: int
+    """How often the event was delivered, this time included."""
+    event: EventFields
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The next events of a queue."""
+
+    deliveries: list[LeasedDelivery]
+    lock_ms: int
+
+
+class RefusedSettlement(msgspec.Struct, frozen=True):
+    """A delivery that was not settled, and why."""
+
+    delivery: str
+    problem: Problem
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What became of settlements."""
+
+    settled: int
+    refused: list[RefusedSettlement]
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """A dead letter, and where it came from, if its headers tell."""
+
+    origin: Origin | None
+    event: EventFields
+
+
+class Letters(msgspec.Struct, frozen=True):
+    """The first dead letters of a topic."""
+
+    letters: list[Letter]
