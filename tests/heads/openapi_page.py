@@ -24,20 +24,25 @@ def call_every_operation(
     for found in schema.get_all_operations():
         assert isinstance(found, Ok)
         operation = found.ok()
-        statuses = called.setdefault(operation.label, Counter())
-
-        @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(case=operation.as_strategy(), is_there=strategies.booleans())
-        def call(case: Any, is_there: bool, statuses: Counter[int] = statuses) -> None:
-            if is_there:
-                chosen = {name: there[name] for name in case.path_parameters if name in there}
-                case.path_parameters = {**case.path_parameters, **chosen}
-            answer = case.call()
-            statuses[answer.status_code] += 1
-            case.validate_response(answer, excluded_checks=[checks.positive_data_acceptance])
-
-        call()
+        called[operation.label] = _call(operation, examples, there)
     return called
+
+
+def _call(operation: Any, examples: int, there: Mapping[str, str]) -> Counter[int]:
+    statuses: Counter[int] = Counter()
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy(), is_there=strategies.booleans())
+    def call(case: Any, is_there: bool) -> None:
+        if is_there:
+            chosen = {name: there[name] for name in case.path_parameters if name in there}
+            case.path_parameters = {**case.path_parameters, **chosen}
+        answer = case.call()
+        statuses[answer.status_code] += 1
+        case.validate_response(answer, excluded_checks=[checks.positive_data_acceptance])
+
+    call()
+    return statuses
 
 
 def page(introduction: str, document: dict[str, Any]) -> str:
