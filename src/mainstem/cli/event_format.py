@@ -184,7 +184,7 @@ def as_json(events: Sequence[Event]) -> bytes:
 
 
 class Enclosed(msgspec.Struct):
-    """The fields of an envelope that make an event, without its position."""
+    """What is read from an envelope to make an event; topic, partition and offset are not."""
 
     payload: str | None
     key: str | None = None

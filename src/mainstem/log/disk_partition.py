@@ -23,7 +23,7 @@ PARTITIONS = "partitions"
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, array_like=True):
-    """What the manifest stores of a partition: its recovery point."""
+    """What the manifest stores of a partition; recovery starts from it."""
 
     topic_id: str
     number: int

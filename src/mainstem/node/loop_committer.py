@@ -20,7 +20,7 @@ AT_ONCE_S = 0.0003
 
 
 class LoopCommitter:
-    """Decides, for appends made in the event loop, whether the loop or the thread commits them."""
+    """Decides, for appends made in the event loop, what syncs them: the loop itself or a thread."""
 
     def __init__(
         self,

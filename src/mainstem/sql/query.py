@@ -125,7 +125,10 @@ class Query:
                     )
 
     def run(self, snapshot: Snapshot, *, of: Snapshot | None = None) -> Result:
-        """Evaluate the query over a snapshot, or over a part (``of`` is then the whole)."""
+        """Evaluate the query over a snapshot.
+
+        If that is a part of a larger one, ``of`` is the larger one: columns are inferred from it.
+        """
         for topic in self._topics:
             if not topic.learned:
                 self._learn(topic, of or snapshot, self._sample)

@@ -224,23 +224,23 @@ __all__ = [
 
 
 class Door(Topics, Publishing, Reading, Groups, Protocol):
-    """The broker's public interface, divided into ports; synchronous and thread-safe."""
+    """The broker's public interface, divided into Protocols; synchronous and thread-safe."""
 
     @property
     def queues(self) -> Queues:
-        """The port for queues."""
+        """Operations on queues."""
 
     @property
     def delays(self) -> Delays:
-        """The port for delayed events."""
+        """Operations on delayed events."""
 
     @property
     def transactions(self) -> Transactions:
-        """The port for transactions."""
+        """Operations on transactions."""
 
     @property
     def producers(self) -> Producers:
-        """The port for idempotent producers."""
+        """Operations on idempotent producers."""
 
     @property
     def classic(self) -> ClassicGroups:
@@ -260,7 +260,7 @@ class Door(Topics, Publishing, Reading, Groups, Protocol):
 
     @property
     def definitions(self) -> Definitions:
-        """The port for state that heads store."""
+        """State that heads store."""
 
     @property
     def duties(self) -> Duties:

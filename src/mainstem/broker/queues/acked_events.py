@@ -12,7 +12,7 @@ permission to drop events ends.
 from collections.abc import Callable
 from itertools import islice
 
-from mainstem.broker.queues.registry import QueueRegistry, Unsettled
+from mainstem.broker.queues.registry import QueueRegistry, UnsettledOffsets
 from mainstem.broker.state import State
 from mainstem.broker.topics.catalog import Topic
 from mainstem.broker.transactions.records import TransactionFold
@@ -98,7 +98,7 @@ class AckedEvents:
         if freed >= topic.settings.segment_bytes or settled == bounds.end:
             self._trim(topic.name, at.number, settled)
 
-    def _thin(self, at: PartitionId, before: int, unsettled: Unsettled) -> None:
+    def _thin(self, at: PartitionId, before: int, unsettled: UnsettledOffsets) -> None:
         """Allow the log to drop settled events before an offset; used under all locks."""
         # Consumers need the markers of aborted transactions, whose offsets are not known.
         for span in self._transactions.aborted(at, 0, before):

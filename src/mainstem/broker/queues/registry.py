@@ -53,7 +53,7 @@ RETRY_MS = 1_000
 Overlay = Callable[[str, QueueSettings], QueueSettings]
 
 
-class Unsettled(NamedTuple):
+class UnsettledOffsets(NamedTuple):
     """Events that some queue of a partition has not settled: all from ``next`` on, and others."""
 
     next: int
@@ -107,9 +107,9 @@ class QueueRegistry:
         self._live: dict[QueueKey, LiveQueue] = {}
         self._used: dict[QueueKey, LiveQueue] = {}
         """Queues whose deadlines may have changed since the last check."""
-        self._locks = Deadlines[_Place]()
+        self._lock_expiries = Deadlines[_Place]()
         """When the first lock of each queue expires, on the monotonic clock."""
-        self._delays = Deadlines[_Place]()
+        self._delay_ends = Deadlines[_Place]()
         """When the first delay of each queue ends, in wall-clock time."""
         self._spent: dict[QueueKey, LiveQueue] = {}
         """Queues with dead letters that could not be written yet."""
@@ -173,7 +173,7 @@ class QueueRegistry:
             self._used[key] = live
             self.settler.calls += live.alter(settings)
 
-    def unsettled(self, at: PartitionId, tail: int) -> Unsettled:
+    def unsettled(self, at: PartitionId, tail: int) -> UnsettledOffsets:
         """Return the events of a partition that some queue has not settled; under the lock."""
         next_offset, offsets = tail, set[int]()
         for key in self.fold.on_topic(at.topic_id):
@@ -187,7 +187,7 @@ class QueueRegistry:
             for left in stored.left:
                 offsets.update(range(left.first, left.last + 1))
             next_offset = min(next_offset, stored.next)
-        return Unsettled(next_offset, offsets)
+        return UnsettledOffsets(next_offset, offsets)
 
     def is_limited(self, key: QueueKey) -> bool:
         """Tell whether a queue's settings can expire or drop events that were never delivered."""
@@ -277,12 +277,15 @@ class QueueRegistry:
             self._note_grown()
             looks = {QueueKey(*place) for place in self._looks.due(self._monotonic_ms())}
             due |= {key: live for key in looks if (live := self._opened_by(key)) is not None}
-            for deadlines, now in ((self._locks, self._monotonic_ms), (self._delays, self._now_ms)):
+            for deadlines, now in (
+                (self._lock_expiries, self._monotonic_ms),
+                (self._delay_ends, self._now_ms),
+            ):
                 for name, topic_id in deadlines.due(now()):
                     key = QueueKey(name, topic_id)
                     if (live := self._live.get(key)) is not None:
                         due[key] = live
-                        if deadlines is self._delays:
+                        if deadlines is self._delay_ends:
                             looks.add(key)
             began_ms = self._monotonic_ms()
             for key, live in due.items():
@@ -302,8 +305,8 @@ class QueueRegistry:
             waits = [
                 due_ms - now()
                 for due_ms, now in (
-                    (self._locks.next(), self._monotonic_ms),
-                    (self._delays.next(), self._now_ms),
+                    (self._lock_expiries.next(), self._monotonic_ms),
+                    (self._delay_ends.next(), self._now_ms),
                     (self._looks.next(), self._monotonic_ms),
                 )
                 if due_ms is not None
@@ -349,13 +352,13 @@ class QueueRegistry:
                 # The queue was deleted; one created later with the same name and topic is another
                 # object.
                 if key not in self._live:
-                    for deadlines in (self._locks, self._delays, self._looks):
+                    for deadlines in (self._lock_expiries, self._delay_ends, self._looks):
                         deadlines.clear(place)
                     self._looked_ms.pop(key, None)
                     self._spent.pop(key, None)
                 continue
             lock_ms, delay_ms, is_spent = live.deadlines()
-            for deadlines, due_ms in ((self._locks, lock_ms), (self._delays, delay_ms)):
+            for deadlines, due_ms in ((self._lock_expiries, lock_ms), (self._delay_ends, delay_ms)):
                 if due_ms is not None:
                     deadlines.set(place, due_ms)
                 elif place in deadlines:

@@ -174,14 +174,16 @@ class Completion:
                 continue
             with suppress(StorageFull):
                 # On a full disk the transaction is aborted at its timeout instead.
-                self.settle(transactional_id, epochs.fence(found, self._now_ms()), committed=False)
+                self.settle(
+                    transactional_id, epochs.abort_timed_out(found, self._now_ms()), committed=False
+                )
 
     def _expire(self, transactional_id: str, now_ms: int) -> None:
         found = self.fold.transactions.get(transactional_id)
         if found is None:
             return
         if found.phase is TransactionPhase.ONGOING:
-            self.settle(transactional_id, epochs.fence(found, now_ms), committed=False)
+            self.settle(transactional_id, epochs.abort_timed_out(found, now_ms), committed=False)
         else:
             self.write([TransactionChange(TransactionKey(transactional_id), None)])
 

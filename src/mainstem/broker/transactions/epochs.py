@@ -121,7 +121,7 @@ def end(
     return replace(ended, epoch=was.epoch + 1, last_epoch=was.epoch)
 
 
-def fence(was: Transaction, now_ms: int) -> Transaction:
+def abort_timed_out(was: Transaction, now_ms: int) -> Transaction:
     """Return the state that aborts a timed-out transaction, and fences its producer."""
     return replace(
         was,

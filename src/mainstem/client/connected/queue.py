@@ -113,7 +113,7 @@ class ConnectedQueue(Closing):
         """Ack deliveries of this queue object together; durable on return.
 
         Raises StaleDelivery if the lock of one has expired; the others are still acked, except
-        those of the same partition that were delivered with it. Raises InvalidSetting if one
+        those of the same partition that were fetched together with it. Raises InvalidSetting if one
         belongs to another consumer; then none is acked.
         """
         given = [self._own(each) for each in deliveries]

@@ -9,7 +9,7 @@ _logger = logging.getLogger("mainstem.heads")
 
 
 class Refusal(asyncio.Protocol):
-    """Closes a connection over the limit at once, and counts it as refused."""
+    """Closes a connection over the limit at once, and logs that."""
 
     def __init__(self, connections: int) -> None:
         self._connections = connections

@@ -1,4 +1,4 @@
-"""Retention: begins new segments in time, and deletes segments that are too old or too many."""
+"""Retention: begins new segments, deletes those that are too old or make a partition too large."""
 
 import threading
 
@@ -10,7 +10,10 @@ from mainstem.log.upkeep.segment_changes import SegmentChanges
 
 
 class Retention:
-    """Applies retention_ms, retention_bytes and segment_ms to partitions on disk."""
+    """Applies retention_ms, retention_bytes and segment_ms to partitions on disk.
+
+    It reads them as ``expire_ms``, ``expire_bytes`` and ``close_ms`` of the settings.
+    """
 
     def __init__(
         self, lock: threading.Lock, partitions: PartitionMap, segment_changes: SegmentChanges

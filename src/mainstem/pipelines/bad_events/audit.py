@@ -19,7 +19,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
-from mainstem.pipelines.bad_events.dead_letters import DeadLetterWriter
+from mainstem.pipelines.bad_events.dead_letter_writer import DeadLetterWriter
 from mainstem.pipelines.definitions.table import INFER, Source, Table
 from mainstem.pipelines.planning.decoding import (
     BAD,

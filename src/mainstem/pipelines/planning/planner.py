@@ -312,7 +312,10 @@ def _figures(rows: DataFrame, source: Source, *, bad: bool) -> list[Column]:
 
 
 def stored_columns(columns: StructType) -> StructType:
-    """Return the columns that a sink stores: all but those for deleting rows."""
+    """Return the columns that a sink stores.
+
+    All except the internal ones: row deleted, table truncated, position of the change.
+    """
     return StructType([each for each in columns if each.name not in INTERNAL])
 
 

@@ -50,7 +50,7 @@ class ClassicJournal:
         numbers: Iterable[GenerationChange] = (),
         members: Iterable[ClassicGroupChange] = (),
     ) -> Durable:
-        """Append changes to both journals in one append, and apply them; all or nothing."""
+        """Append generation numbers and members to their two topics, all or nothing; apply them."""
         numbers, members = list(numbers), list(members)
         now_ms = self._now_ms()
         beside = self._members.batches(members, now_ms)

@@ -1,9 +1,10 @@
 """Maps a virtual host and queue name to a topic name, and back.
 
 How this works: a queue's name may be any text of 255 bytes, a topic's name up to 249 of
-``[A-Za-z0-9._-]``. A character that topic names cannot contain is written as ``._`` and two hex
-digits for each byte of UTF-8, and so is the dot of a literal ``._``. All other characters after
-``._`` are therefore free for separators of our own:
+``[A-Za-z0-9._-]``. A character that topic names cannot contain becomes ``._`` and two hex digits
+for each byte of UTF-8 (``@``: ``._40``). The dot of a literal ``._`` is escaped, too (``a._b``:
+``a._2e_b``). So ``._`` without two hex digits after it is ours: ``._.`` ends the virtual host, and
+``._h`` begins a hash.
 
 | virtual host, queue | topic |
 |---|---|

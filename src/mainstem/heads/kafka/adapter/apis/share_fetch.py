@@ -104,7 +104,10 @@ def _is_named(group: str, member: str) -> bool:
 
 
 class _ShareFetch:
-    """A share fetch: acquires records once, when the dispatcher calls it and there are any."""
+    """One ShareFetch request: acquires what is available, and answers.
+
+    If nothing is, it waits until the dispatcher calls it, or the wait ends.
+    """
 
     def __init__(
         self,
