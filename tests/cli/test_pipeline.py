@@ -1,16 +1,21 @@
 """``mainstem pipeline``: checks before Spark starts, and the status of pipelines."""
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from tests.cli.conftest import Run
 
 from mainstem import pipelines as p
 from mainstem.pipelines.errors import DamagedState
-from mainstem.pipelines.state.table_state import Failure, StateDirectory, TableStatus
+from mainstem.pipelines.state.table_state import Failure, Freshness, StateDirectory, TableStatus
 
 SHOP = """
 from mainstem import pipelines as p
@@ -96,6 +101,41 @@ def test_how_a_table_stands_is_listed_with_its_last_error(run: Run) -> None:
     assert (row["pipeline"], row["table"], row["state"]) == ("shop", "orders", "failed")
     assert (row["events"], row["bad"], row["lag"]) == (40, 1, None)
     assert shown["failure"]["event"] == "topic orders, partition 0, offset 7"
+
+
+def test_the_freshness_of_a_table_is_shown_and_among_the_metrics(run: Run) -> None:
+    fresh = Freshness(changes=1200, p50_ms=120, p99_ms=480, last_ms=130, at_ms=1)
+    StateDirectory(Path("mainstem-pipelines/shop/orders")).save_status(
+        TableStatus("stopped", events=1300, bad=2, freshness=fresh)
+    )
+
+    shown = run("pipeline", "show", "shop", terminal=True).out.decode()
+    page = run("pipeline", "metrics").out.decode()
+
+    assert "p50 120 ms, p99 480 ms (of 1,200 changes), last batch 130 ms" in shown
+    labels = 'pipeline="shop",table="orders"'
+    assert f'mainstem_pipeline_freshness_seconds{{{labels},quantile="0.99"}} 0.48\n' in page
+    assert f"mainstem_pipeline_freshness_last_seconds{{{labels}}} 0.13\n" in page
+    assert f"mainstem_pipeline_events_total{{{labels}}} 1300\n" in page
+
+
+def test_metrics_are_served_until_stopped(own_directory: Path) -> None:
+    StateDirectory(own_directory / "mainstem-pipelines/shop/orders").save_status(
+        TableStatus("failed", events=7)
+    )
+    command = [sys.executable, "-m", "mainstem", "pipeline", "metrics", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        address = process.stderr.readline().split()[-3].rstrip(";")
+        with urlopen(address) as answer:
+            page = answer.read().decode()
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(address.removesuffix("metrics"))
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+
+    assert 'mainstem_pipeline_table_failed{pipeline="shop",table="orders"} 1\n' in page
+    assert rest == ""
 
 
 def test_a_run_whose_process_is_gone_has_failed(run: Run) -> None:

@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from mainstem.cli.commands.pipeline_check import check
+from mainstem.cli.commands.pipeline_metrics import metrics
 from mainstem.cli.confirmation import confirm, yes_option
 from mainstem.cli.connection import at_option, server_address
 from mainstem.cli.exit_codes import Exit, say
@@ -25,7 +26,12 @@ from mainstem.cli.signals import leave_closed_terminal, stop_signals
 from mainstem.cli.spark_session import start_spark
 from mainstem.cli.table_output import Format, Row, chosen, format_option, print_json, print_rows
 from mainstem.cli.units import parse_ms
-from mainstem.pipelines.state.table_state import TableStatus, pipeline_directory, table_statuses
+from mainstem.pipelines.state.table_state import (
+    Freshness,
+    TableStatus,
+    pipeline_directory,
+    table_statuses,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +59,7 @@ def pipeline() -> None:
 
 
 pipeline.add_command(check)
+pipeline.add_command(metrics)
 
 
 @pipeline.command(
@@ -242,6 +249,10 @@ def _check_answers(address: str) -> None:
 
 def _tell(report: "Report") -> None:
     status, batch = report.status, report.batch
+    # That of an earlier batch, if this one had no changes.
+    fresh = (
+        status.freshness if status.freshness and status.freshness.at_ms == batch.stored_ms else None
+    )
     row = {
         "table": report.table,
         "batch": batch.number,
@@ -253,11 +264,13 @@ def _tell(report: "Report") -> None:
         "state_rows": status.state_rows,
         "bad": status.bad,
         "late": status.late,
+        "freshness_ms": fresh.last_ms if fresh else None,
     }
     if chosen(None) != "table":
         print_json(row)
         return
     wrong = f", {status.bad} bad" * bool(status.bad) + f", {status.late} late" * bool(status.late)
+    wrong += f", {fresh.last_ms:,} ms after the commit" if fresh else ""
     click.echo(
         f"{report.table:<24} batch {batch.number:>5}  {batch.events:>9,} events in "
         f"{batch.duration_ms / 1000:6.1f} s  {batch.rows_per_second:>9,.0f}/s  "
@@ -314,7 +327,7 @@ def list_pipelines(state: Path, form: Format | None) -> None:
 @state_option
 @format_option
 def show(name: str, state: Path, form: Format | None) -> None:
-    """Show the tables of a pipeline: offsets, state size, the last error and its event."""
+    """Show the tables of a pipeline: offsets, state size, freshness, and the last error."""
     documents: list[Row] = []
     found = table_statuses(state, name)
     _tell_damaged(found)
@@ -326,7 +339,7 @@ def show(name: str, state: Path, form: Format | None) -> None:
         return
     for each in documents:
         for key, value in each.items():
-            click.echo(f"{key:<16} {_shown(value)}")
+            click.echo(f"{key:<16} {_shown(key, value)}")
         click.echo()
 
 
@@ -336,9 +349,11 @@ def _tell_damaged(found: list[tuple[str, str, TableStatus]]) -> None:
             say(f"table {table} of {name}: {status.failure.reason}")
 
 
-def _shown(value: object) -> str:
+def _shown(key: str, value: object) -> str:
     if value is None:
         return "-"
+    if key == "freshness":
+        return str(msgspec.convert(value, Freshness))
     return json.dumps(value) if isinstance(value, (dict, list)) else str(value)
 
 

@@ -48,6 +48,8 @@ from mainstem.pipelines.spark.retry import with_retries
 from mainstem.pipelines.state.table_state import StateDirectory
 from mainstem.remote.arrow.range import Range
 
+_PARTS = 100
+
 
 class Bounds(msgspec.Struct, frozen=True):
     """The range of the topics to read, as options of ``format("mainstem")``."""
@@ -299,6 +301,8 @@ def observation(number: int) -> str:
 
 def _figures(rows: DataFrame, source: Source, *, bad: bool) -> list[Column]:
     wrong = [F.count(BAD).alias("bad")] if bad else []
+    if source.format == "changes":
+        wrong += commit_times()
     if source.watermark is None:
         return [F.count(F.lit(1)).alias("events"), *wrong]
     good = F.col(BAD).isNull() if bad else F.lit(True)
@@ -308,6 +312,17 @@ def _figures(rows: DataFrame, source: Source, *, bad: bool) -> list[Column]:
         F.count(F.when(~is_end, 1)).alias("events"),
         *wrong,
         F.min(F.when(good & ~is_end, F.unix_millis(at))).alias("earliest_ms"),
+    ]
+
+
+def commit_times() -> list[Column]:
+    """Return the number of changes, and their commit times in 100 equal parts."""
+    is_change = F.col(BAD).isNull() & (F.col("op") != "read")
+    at = F.when(is_change, F.unix_millis("committed_at"))
+    middles = [(2 * each + 1) / (2 * _PARTS) for each in range(_PARTS)]
+    return [
+        F.count(at).alias("changes"),
+        F.percentile_approx(at, middles).alias("committed_ms"),
     ]
 
 

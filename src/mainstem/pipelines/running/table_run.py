@@ -40,6 +40,7 @@ from mainstem.pipelines.definitions.table import Pipeline, Table
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed, RunRefused
 from mainstem.pipelines.planning.planner import Bounds, Planner, group_of
 from mainstem.pipelines.running.batch_writer import STOPPED, BatchWriter
+from mainstem.pipelines.running.freshness import FreshnessMeter
 from mainstem.pipelines.spark.connect import Write, remote_writer
 from mainstem.pipelines.spark.error_messages import CRASHED, cause_of, save_traceback
 from mainstem.pipelines.spark.progress import Batch, batch_of
@@ -111,6 +112,7 @@ class TableRun:
         self._frame: DataFrame | None = None
         self._mark = ""
         self._audit: Audit | None = None
+        self._freshness = FreshnessMeter()
         self._known: tuple[str, str | None] | None = None
         """Why and at which event the run failed, if we know more than Spark reports."""
 
@@ -132,6 +134,7 @@ class TableRun:
             address=self._request.address,
             sink=self.table.sink.place,
             failure=None,
+            freshness=None,
             expectations={
                 each.name: before.expectations.get(each.name, 0) if before else 0
                 for source in self.table.sources
@@ -292,7 +295,8 @@ class TableRun:
             # After a crash the last batch may be run again although it is counted already.
             if batch.number > self.status.audited:
                 self.status = self._audit.with_batch(self.status, batch)
-                self._keep()
+                freshness = self._freshness.add(batch) or self.status.freshness
+                self._keep(freshness=freshness)
             on_report(Report(self.table.name, batch, self.status))
 
     def finish(self, on_report: OnReport) -> MainstemError | None:

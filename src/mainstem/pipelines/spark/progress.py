@@ -20,6 +20,10 @@ class SourceCounts(msgspec.Struct, frozen=True):
     events: int
     bad: int = 0
     earliest_ms: int | None = None
+    changes: int = 0
+    """Number of database changes, without rows of a snapshot."""
+    committed_ms: tuple[int, ...] = ()
+    """Commit times of these changes, each standing for an equal part of them."""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -34,6 +38,8 @@ class Batch(msgspec.Struct, frozen=True):
     """The watermark, in ms, that the batch used; 0 if there was none yet."""
     rows_per_second: float
     duration_ms: int
+    stored_ms: int
+    """When the sink had the batch; never too early."""
     state_rows: int
     state_bytes: int
     dropped_rows: int
@@ -57,10 +63,17 @@ def batch_of(progress: StreamingQueryProgress) -> Batch | None:
         starts |= topic_offsets(source.get("startOffset"))
         ends |= topic_offsets(source.get("endOffset"))
     states = report["stateOperators"]
+    took = report["durationMs"]
     return Batch(
         number=report["batchId"],
         sources={
-            name: SourceCounts(each["events"], each.get("bad", 0), each.get("earliest_ms"))
+            name: SourceCounts(
+                each["events"],
+                each.get("bad", 0),
+                each.get("earliest_ms"),
+                each.get("changes", 0),
+                tuple(each.get("committed_ms") or ()),
+            )
             for name, each in _observed(report.get("observedMetrics", {}))
             if "events" in each
         },
@@ -68,7 +81,11 @@ def batch_of(progress: StreamingQueryProgress) -> Batch | None:
         ends=ends,
         watermark_ms=_milliseconds(report.get("eventTime", {}).get("watermark")),
         rows_per_second=report.get("processedRowsPerSecond") or 0.0,
-        duration_ms=report["durationMs"].get("triggerExecution", 0),
+        duration_ms=took.get("triggerExecution", 0),
+        # What follows is only the commit of the checkpoint.
+        stored_ms=_milliseconds(report["timestamp"])
+        + took.get("triggerExecution", 0)
+        - took.get("commitOffsets", 0),
         state_rows=sum(each["numRowsTotal"] for each in states),
         state_bytes=sum(each["memoryUsedBytes"] for each in states),
         dropped_rows=sum(each["numRowsDroppedByWatermark"] for each in states),

@@ -45,6 +45,25 @@ class Failure(msgspec.Struct, frozen=True):
     event: str | None = None
 
 
+class Freshness(msgspec.Struct, frozen=True):
+    """How long changes took from their commit in the database until the table's sink had them."""
+
+    changes: int
+    """Number of changes that the percentiles are over: those of the last 100 batches, at most."""
+    p50_ms: int
+    p99_ms: int
+    last_ms: int
+    """The longest time of the last batch."""
+    at_ms: int
+    """When the sink had the last batch."""
+
+    def __str__(self) -> str:
+        return (
+            f"p50 {self.p50_ms:,} ms, p99 {self.p99_ms:,} ms (of {self.changes:,} changes), "
+            f"last batch {self.last_ms:,} ms from database commit to sink commit"
+        )
+
+
 class TableStatus(msgspec.Struct, frozen=True):
     """State and counters of a table, over all runs with its checkpoint."""
 
@@ -73,6 +92,8 @@ class TableStatus(msgspec.Struct, frozen=True):
     """The last batch whose bad and late events are counted; -1 before the first."""
     offsets: dict[str, dict[str, int]] = {}
     """The next event to read, by topic and partition."""
+    freshness: Freshness | None = None
+    """None if the table reads no database changes, or none were made since the run started."""
     updated_ms: int = 0
     failure: Failure | None = None
     sink: str = ""
