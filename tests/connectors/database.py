@@ -26,11 +26,46 @@ max_wal_size = 256MB
 """
 
 
+DEBIAN = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"))), None)
+"""Debian's programs, whose PostgreSQL has the extensions that are delivered with it."""
+
+
 class Database:
     """The server: a directory that stays, and one life after the other."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, programs: Path | None = None) -> None:
         self._directory = directory
+        if programs is None:
+            self._from_wheel(directory / "base")
+        else:
+            self._bin = programs
+            self._initialise(directory / "base")
+        self.port = free_port()
+        """Where it listens on 127.0.0.1, for programs that cannot use its socket."""
+        self.url += f"&port={self.port}"
+        with (directory / "base" / "postgresql.conf").open("a") as settings:
+            settings.write(_SETTINGS.format(port=self.port))
+        self.start()
+
+    def _initialise(self, base: Path) -> None:
+        self._user = "postgres" if os.getuid() == 0 else None
+        self.url = f"postgresql://postgres@/postgres?host={base}"
+        initdb = [
+            str(self._bin / "initdb"),
+            "-D",
+            str(base),
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+        ]
+        subprocess.run(
+            initdb, check=True, user=self._user, cwd="/", stdout=subprocess.DEVNULL, timeout=120
+        )
+
+    def _from_wheel(self, base: Path) -> None:
         with warnings.catch_warnings():
             # About a directory for runtime files, which is not used.
             warnings.simplefilter("ignore")
@@ -38,17 +73,11 @@ class Database:
             from pgserver.postgres_server import get_server  # noqa: PLC0415
         self._bin = _commands.POSTGRES_BIN_PATH
         # It creates the directory, and a user for a server that may not be root's.
-        server = get_server(directory / "base", cleanup_mode=None)
+        server = get_server(base, cleanup_mode=None)
         self.url = server.get_uri().replace(":@", "@")
         self._user = server.system_user
         self._pid = server.get_pid()
         self.stop()
-        self.port = free_port()
-        """Where it listens on 127.0.0.1, for programs that cannot use its socket."""
-        self.url += f"&port={self.port}"
-        with (directory / "base" / "postgresql.conf").open("a") as settings:
-            settings.write(_SETTINGS.format(port=self.port))
-        self.start()
 
     def start(self, *options: str) -> None:
         """Start; returns when it accepts connections."""
@@ -93,12 +122,12 @@ class Database:
 
 
 @contextmanager
-def database() -> Iterator[Database]:
-    """Start a database in a directory of its own."""
+def database(programs: Path | None = None) -> Iterator[Database]:
+    """Start a database in a directory of its own; by default of the version in the wheel."""
     # Its socket's path may not be long, and other users have to get there.
     directory = Path(mkdtemp(dir="/tmp"))
     directory.chmod(0o777)
-    found = Database(directory)
+    found = Database(directory, programs)
     try:
         yield found
     finally:

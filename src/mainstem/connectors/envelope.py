@@ -142,7 +142,10 @@ class TableEncoder:
 
 
 def _filled(column: Column) -> object:
-    return None if column.optional else _EMPTY.get(str(column.schema["type"]))
+    if column.optional:
+        return None
+    name, kind = str(column.schema.get("name")), str(column.schema["type"])
+    return _EMPTY_NAMED[name] if name in _EMPTY_NAMED else _EMPTY.get(kind)
 
 
 def _head(schema: Mapping[str, object]) -> bytes:
@@ -193,7 +196,20 @@ _EMPTY: dict[str, object] = {
     "bytes": b"",
     "array": [],
 }
-"""What Debezium writes for a value that is missing and must be there."""
+"""What Debezium writes for a value that is missing and must be there,"""
+_EMPTY_NAMED: dict[str, object] = {
+    "org.apache.kafka.connect.data.Decimal": b"\0",
+    "io.debezium.data.VariableScaleDecimal": {"scale": 0, "value": b"\0"},
+    "io.debezium.time.ZonedTime": "00:00:00Z",
+    "io.debezium.time.ZonedTimestamp": "1970-01-01T00:00:00Z",
+    "io.debezium.data.geometry.Point": {
+        "x": 0.0,
+        "y": 0.0,
+        "wkb": b"\1\1" + bytes(19),
+        "srid": None,
+    },
+}
+"""and for those whose schema has a name."""
 _INT64 = {"type": "int64"}
 _SNAPSHOT = {
     "type": "string",
@@ -233,4 +249,4 @@ def _source_schema(source: SourceBlock) -> dict[str, object]:
             for name, kind, optional in source.fields
         ),
     ]
-    return _struct(source.name, fields)
+    return _struct(source.name, fields, version=1)

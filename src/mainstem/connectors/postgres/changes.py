@@ -76,7 +76,7 @@ class Changes:
         self._begin = None
         if self._skips:
             return
-        self._last_commit = str(message.commit_lsn)
+        self._last_commit = str(message.end_lsn)
         self._position = Position((message.end_lsn,), self._position.of)
         yield Commit(self._position)
 
