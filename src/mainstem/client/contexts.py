@@ -16,7 +16,7 @@ class Exits(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the block; after an error, the events returned last are not finished."""
+        """Call ``_leave`` with the exception that ended the block, if any."""
         self._leave(error)
 
     @abstractmethod
@@ -43,7 +43,7 @@ class AsyncExits(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the block; after an error, the events returned last are not finished."""
+        """Call ``_leave`` with the exception that ended the block, if any."""
         await self._leave(error)
 
     @abstractmethod

@@ -228,7 +228,7 @@ class Runner:
                 self._moved(at, item)
 
     def _moved(self, at: "_Transaction", item: Commit | Moved | None) -> None:
-        """Note a new position; publish if there is much, or nothing more for the moment."""
+        """Advance the position; publish what was collected if it is much, or no more has come."""
         if isinstance(item, Commit):
             self._set(position=item.position, transaction="", done=0)
             at.end()
@@ -249,7 +249,10 @@ class Runner:
             )
 
     def _turn(self, *, is_between: bool) -> None:
-        """Do what is due now and then; ``is_between``: between two transactions."""
+        """Do periodic work: new tables, progress, confirmations, lag.
+
+        ``is_between``: whether this is between two transactions.
+        """
         if self._stop.is_set():
             raise Stopped
         now_s = time.monotonic()
@@ -277,7 +280,7 @@ class Runner:
     # Reading tables while following
 
     def _read_on(self) -> None:
-        """Publish the chunk that was read, if it holds by now; read the next one."""
+        """Publish the rows read from a table once the log was followed up to them; read on."""
         position = self._progress.position
         assert position is not None
         while self._progress.pending:

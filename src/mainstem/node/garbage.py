@@ -37,7 +37,7 @@ class _LongLived:
             self._is_thawed = True
 
     def _freeze(self) -> None:
-        """Freeze everything, after all of it was gone through."""
+        """Freeze all objects; the next full collection follows when their number has doubled."""
         gc.freeze()
         self._frozen = gc.get_freeze_count()
         self._limit = 2 * self._frozen

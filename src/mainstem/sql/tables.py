@@ -29,7 +29,7 @@ class Topic:
         return self._learned
 
     def learn(self, batches: Iterable[pa.RecordBatch], *, whole: bool = False) -> None:
-        """Look at events (``_key`` and ``_value`` as bytes), instead of those before."""
+        """Learn the columns from these events (``_key``, ``_value`` as bytes); forget others."""
         self.values, self._bytes = Values(), set()
         for batch in batches:
             keys, values = (batch.column(name).to_pylist() for name in (events.KEY, events.VALUE))

@@ -114,7 +114,7 @@ class ConsumerGroups(Protocol):
         """Set the codec for subscriptions of classic members; without it none of them can join."""
 
     def heartbeat(self, beat: Heartbeat) -> HeartbeatResponse:
-        """Handle a heartbeat; ``reply`` gets the response once the member's state is durable."""
+        """Handle a heartbeat; the caller sends the response once its ``durable`` is done."""
 
     def leave(
         self, name: str, member_id: str, instance_id: str | None, *, for_a_while: bool = False

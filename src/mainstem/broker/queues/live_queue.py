@@ -245,7 +245,7 @@ class LiveQueue:
         self.begin(number)
 
     def begin(self, number: int) -> None:
-        """Make a partition's reader continue at the first offset that has no entry yet."""
+        """Make a partition's reader continue at the first event that this queue has never read."""
         self._readers[number].begin(self.windows[number].next)
 
     def expire(self, monotonic_ms: int, now_ms: int) -> bool:

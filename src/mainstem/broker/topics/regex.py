@@ -143,7 +143,7 @@ class _Tabulation:
         return ahead, may_end
 
     def _state(self, leaves: set[int]) -> frozenset[int]:
-        """Return a state; a leaf that loops on every character makes the others irrelevant."""
+        """Return leaves as a state; only one of them if it accepts every possible rest."""
         for leaf in leaves:
             if len(self._kinds_of[leaf]) == self._width - 1:
                 following, may_end = self._after(leaf)

@@ -301,7 +301,7 @@ class Transactions:
             return self._view.has_any(at)
 
     def had_any(self, at: PartitionId) -> bool:
-        """Like ``has_any``, without waiting for a transaction that another thread just begins."""
+        """Like ``has_any``, but without the lock: may miss a transaction that is just starting."""
         return self._view.has_any(at)
 
     def is_pending(self, group: str, topic: str, partition: int) -> bool:

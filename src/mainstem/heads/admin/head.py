@@ -1,4 +1,4 @@
-"""Starts the admin port: before the log is opened, and with what it imports on demand."""
+"""Starts the admin port before the log is opened; imports its app at the first connection."""
 
 from typing import TYPE_CHECKING
 

@@ -18,7 +18,7 @@ FAR = 10_000
 
 
 class Mark(NamedTuple):
-    """A sequence number, and an offset after the message before it and not after its own."""
+    """A sequence number, and an offset from which its message is the next one."""
 
     sequence: int
     offset: int

@@ -11,17 +11,17 @@ class Pace:
         self._left, self._at_ms = burst, 0.0
 
     def left(self, now_ms: float) -> float:
-        """Return how many may be sent now."""
+        """Return how many packets may be sent now."""
         self._left = min(self._burst, self._left + max(0.0, now_ms - self._at_ms) * self._per_ms)
         self._at_ms = now_ms
         return self._left
 
     def take(self, count: float = 1) -> None:
-        """Count what was sent."""
+        """Subtract sent packets from the allowance."""
         self._left -= count
 
     def is_full(self, now_ms: float) -> bool:
-        """Tell whether nothing was sent for so long that this limit can be forgotten."""
+        """Tell whether the full burst is available again, so that this limit can be dropped."""
         return self.left(now_ms) >= self._burst
 
 

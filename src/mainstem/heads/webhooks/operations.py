@@ -1,6 +1,6 @@
 """The operations of the admin port on endpoints and sources: names, arguments and answers.
 
-Apart from what carries them out, because the command line needs only these.
+Separate from the code that carries them out, because the command line imports only this module.
 """
 
 import msgspec

@@ -50,7 +50,7 @@ class Verdict(StrEnum):
 
 
 class Decision(NamedTuple):
-    """A verdict; for a retry, also the delay."""
+    """What becomes of an event after an attempt; for a retry, also the delay."""
 
     verdict: Verdict
     delay_ms: int = 0

@@ -156,7 +156,10 @@ class Checkpoints:
         self.sync_names(names)
 
     def _save_with_one_sync(self, dirty: list[DiskPartition]) -> None:
-        """Do the same as ``_save`` by one sync of the file system: cheap for many partitions."""
+        """Sync the partitions by one sync of the whole file system, and encode their records.
+
+        For many partitions this is cheaper than ``_save``.
+        """
         with self._lock:
             described = [
                 (each, each.record(), [(part, part.size) for part in each.segments])

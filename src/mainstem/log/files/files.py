@@ -286,7 +286,7 @@ class RealFiles:
             self.forget_lock()
 
     def forget_lock(self) -> None:
-        """Close the lock's descriptor, which keeps the lock if another process has inherited it."""
+        """Close the descriptors without unlocking: a process that inherited them keeps the lock."""
         for fd in (self._lock_fd, self._spare_fd):
             if fd >= 0:
                 os.close(fd)

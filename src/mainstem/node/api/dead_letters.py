@@ -82,7 +82,7 @@ class Redriven(msgspec.Struct, frozen=True):
     kept: int
     """Number of dead letters that could not be published, and stay."""
     reasons: list[str]
-    """Why, for the first of them."""
+    """Why the first of these could not be published."""
 
 
 class NameTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -96,7 +96,7 @@ class GroupOperations:
         return self._context.door(peer).group(asked.group)
 
     def seek(self, peer: Peer, asked: SeekGroup) -> list[SeekResult]:
-        """Set offsets, or tell what that would do."""
+        """Set a group's committed offsets; with ``dry_run`` only return what would change."""
         door = self._context.door(peer)
         check_group(asked.group)
         _check_not_live(door, asked.group)

@@ -91,7 +91,7 @@ class OverviewOperations:
         )
 
     def overview(self, peer: Peer, _: NoArguments) -> Overview:
-        """Return numbers of things."""
+        """Return version and addresses, and how many topics, queues, groups and connections."""
         self._check(peer)
         broker, heads = self._context.broker, dict(self._queries.heads)
         return Overview(

@@ -29,7 +29,7 @@ def offset_at(door: Door, topic: str, partition: int, place: Place) -> int:
 
 
 def numbers_of(door: Door, topic: str, partition: int | None) -> list[int]:
-    """Return the partitions of a topic that are meant: one, or all of them."""
+    """Return the given partition number, or all of the topic's if it is None."""
     known = len(door.topic(topic).partitions)
     return list(range(known)) if partition is None else [partition]
 

@@ -197,13 +197,13 @@ class QueueOperations:
         return door.queues.show(asked.topic, asked.queue)
 
     def purge(self, peer: Peer, asked: PurgeQueue) -> Purged:
-        """Settle what waits."""
+        """Settle all events of a queue that are not in flight."""
         count, durable = self._context.door(peer).queues.purge(asked.topic, asked.queue)
         durable.wait()
         return Purged(count)
 
     def move(self, peer: Peer, asked: MoveEvents) -> Moved:
-        """Move what waits."""
+        """Move waiting events of a queue to another topic, at most ``limit``."""
         door, now_ms = self._context.door(peer), self._context.now_ms
         return Moved(move_events(door, asked.topic, asked.queue, asked.to, asked.limit, now_ms))
 

@@ -242,9 +242,9 @@ class FailingEventSearch:
 def save_skipped_events(
     state_dir: StateDirectory, found: list[FailingEvent], behind: dict[str, dict[str, int]]
 ) -> None:
-    """Add ``found`` to the events to skip; remove those before the offsets ``behind``.
+    """Store the events to skip: those before, and ``found``.
 
-    These are in the dead letters by now.
+    Events before the offsets ``behind`` are removed, as they are in the dead letters already.
     """
     skips: dict[str, dict[str, dict[str, str]]] = {}
     for topic, partitions in state_dir.skipped_events().items():

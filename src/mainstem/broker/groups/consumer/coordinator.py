@@ -80,7 +80,7 @@ class ConsumerGroups:
     # Members
 
     def heartbeat(self, beat: Heartbeat) -> HeartbeatResponse:
-        """Handle a heartbeat; ``reply`` gets the response once the member's state is durable."""
+        """Handle a heartbeat; the caller sends the response once its ``durable`` is done."""
         check(beat)
         with self._state.lock:
             heard = self._hear(beat)

@@ -1,8 +1,8 @@
 """Exchange operations of the admin port: list and show exchanges, bind, unbind.
 
-Permissions: a list has the exchanges that the peer may describe; a binding needs READ on its source
-and ALTER on its destination. The resource name of an exchange is the topic name that a queue of its
-name would have.
+Permissions: a list shows only the exchanges that the peer may DESCRIBE; a binding needs READ on its
+source and ALTER on its destination. In permissions an exchange has the name that a queue's topic
+would have: ``topic_of(vhost, name)``.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -47,7 +47,7 @@ class Wait:
         self._woken.clear()
 
     def wake(self) -> None:
-        """End ``next``."""
+        """Make the current or next call of ``next`` return."""
         self._woken.set()
 
     def end(self) -> None:

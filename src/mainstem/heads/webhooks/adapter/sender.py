@@ -282,7 +282,7 @@ class Sender:
     # Waiting
 
     def _pause(self) -> None:
-        """Take nothing until there is room again, if time brings it; else an answer does."""
+        """Pause the consumers until a limit ends with time, or else until the next answer."""
         for consumer in self._consumers.values():
             consumer.pause()
         wait_ms = self._flow.wait_ms(self._service.clock_ms())
