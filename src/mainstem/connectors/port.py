@@ -223,3 +223,5 @@ class Kind(NamedTuple):
     check: Callable[[ConnectorSettings], None]
     """Raises InvalidSetting if the settings are not those of such a database."""
     open: Open
+    schema_of_url: Callable[[str], str] = lambda _: ""
+    """Returns the schema of tables that settings name without one; empty: it must be named."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from mainstem.broker.door import Door
-from mainstem.connectors import kind_of
+from mainstem.connectors import complete, kind_of
 from mainstem.connectors.envelope import Common, check_topics
 from mainstem.connectors.errors import ConnectorExists, SourceFailed, UnknownConnector
 from mainstem.connectors.port import Source
@@ -84,7 +84,7 @@ class Connectors:
         Connects first, and refuses what would stop at once; raises InvalidSetting,
         ConnectorExists, SourceFailed and SourceRefused.
         """
-        settings.check()
+        settings = complete(settings)
         kind_of(settings.url).check(settings)
         self._secrets.check(settings)
         with self._lock:

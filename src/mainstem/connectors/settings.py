@@ -95,3 +95,20 @@ class ConnectorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
                 raise InvalidSetting(
                     f"column {each!r:.200}: write schema.table.column, such as public.t.email"
                 )
+
+
+def with_schema(settings: ConnectorSettings, schema: str) -> ConnectorSettings:
+    """Return settings whose tables without schema are in this one; empty: as they are."""
+    if not schema:
+        return settings
+
+    def named(names: tuple[str, ...], dots: int) -> tuple[str, ...]:
+        return tuple(f"{schema}.{each}" if each.count(".") == dots else each for each in names)
+
+    return msgspec.structs.replace(
+        settings,
+        tables=named(settings.tables, 0),
+        exclude=named(settings.exclude, 0),
+        exclude_columns=named(settings.exclude_columns, 1),
+        mask_columns=named(settings.mask_columns, 1),
+    )

@@ -9,6 +9,7 @@ from mainstem.cli.admin_port import ServerAdmin
 from mainstem.cli.connection import at_option
 from mainstem.cli.help import Group
 from mainstem.cli.table_output import Format, cell, chosen, format_option, print_json, print_rows
+from mainstem.connectors import complete
 from mainstem.connectors.settings import ConnectorSettings, Decimals, SnapshotMode
 from mainstem.connectors.settings import Format as EventFormat
 from mainstem.core.errors import InvalidSetting
@@ -60,11 +61,16 @@ def _words(text: str | None) -> tuple[str, ...]:
     mainstem connector add shop postgres://app@db/shop --tables 'public.*' --exclude public.log
     mainstem connector add shop postgres://app@db/shop --mask-columns public.users.email \\
         --password-env MAINSTEM_SECRET_SHOP
+    mainstem connector add shop sqlite:///var/lib/shop/shop.db --tables orders,users
     """,
 )
 @click.argument("name")
 @click.argument("url")
-@click.option("--tables", metavar="LIST", help="schema.table, by commas; * and ? match.")
+@click.option(
+    "--tables",
+    metavar="LIST",
+    help="schema.table, by commas; * and ? match. SQLite: also without schema.",
+)
 @click.option("--exclude", metavar="LIST", help="Tables to leave out of those.")
 @click.option("--exclude-columns", metavar="LIST", help="schema.table.column to leave out.")
 @click.option("--mask-columns", metavar="LIST", help="Columns published as asterisks.")
@@ -143,7 +149,7 @@ def add(
         asked = msgspec.convert(given, ConnectorSettings, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidSetting(str(error)) from None
-    asked.check()
+    asked = complete(asked)
     added = ServerAdmin(at, needs=_NEEDS).change(ADD, AddConnector(asked), Added)
     if chosen(form) != "table":
         print_json(msgspec.to_builtins(added))

@@ -1,0 +1,93 @@
+"""A broker in memory with connectors to one database, and what tests ask of them."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.broker.brokers import read_all
+from tests.connectors.mirror import Mirror
+from tests.in_process_server import server
+from tests.processes import wait_until
+
+from mainstem.broker.broker import Broker
+from mainstem.connectors.runtime import Connectors, ConnectorState
+from mainstem.connectors.secrets import Secrets
+from mainstem.connectors.settings import ConnectorSettings
+from mainstem.node.node import time_of_day_ms
+
+
+class Desk:
+    """A broker with connectors to one database."""
+
+    def __init__(self, broker: Broker, url: str, secrets: Secrets) -> None:
+        self.broker = broker
+        self.url = url
+        self.connectors = Connectors(broker, secrets, "test", lambda: time_of_day_ms() * 1_000_000)
+
+    def add(self, *tables: str, name: str = "shop", **settings: Any) -> None:
+        """Add a connector; returns when it has read its snapshot, or has failed."""
+        given: dict[str, Any] = {"url": self.url, "tables": tables, "heartbeat_ms": 100, **settings}
+        self.connectors.add(ConnectorSettings(name=name, **given))
+        wait_until(
+            lambda: self.state(name).phase in {"following", "failed"},
+            lambda: str(self.state(name)),
+        )
+
+    def state(self, name: str = "shop") -> ConnectorState:
+        """Return what a connector does."""
+        return self.connectors.show(name)
+
+    def wait_for(self, phase: str, name: str = "shop") -> ConnectorState:
+        """Wait until a connector does something."""
+        wait_until(lambda: self.state(name).phase == phase, lambda: str(self.state(name)))
+        return self.state(name)
+
+    def wait_past(self, target: tuple[int, ...], name: str = "shop") -> None:
+        """Wait until a connector has stored a position at or after another."""
+
+        def is_there() -> bool:
+            progress = self.state(name).progress
+            position = progress.position
+            return position is not None and position.at >= target and not progress.pending
+
+        wait_until(is_there, lambda: str(self.state(name)))
+
+    def values(self, topic: str) -> list[Any]:
+        """Return the decoded values of a topic."""
+        found = [event.value for event in read_all(self.broker, topic)]
+        return [None if each is None else json.loads(each) for each in found]
+
+    def table(self, topic: str) -> dict[bytes, Any]:
+        """Return the rows that a consumer has who upserts and deletes by key."""
+        rows: dict[bytes, Any] = {}
+        for event in read_all(self.broker, topic):
+            value = None if event.value is None else json.loads(event.value)
+            if value is None or value["op"] == "d":
+                rows.pop(event.key or b"", None)
+            elif value["op"] == "t":
+                rows.clear()
+            else:
+                rows[event.key or b""] = value["after"]
+        return rows
+
+    def changes(self, topic: str) -> list[tuple[str, Any, Any]]:
+        """Return what each event of a topic says, without tombstones."""
+        found = [each for each in self.values(topic) if each is not None]
+        return [(each["op"], each["before"], each["after"]) for each in found]
+
+    def mirror(self, topic: str) -> Mirror:
+        """Return a table as its events tell it."""
+        return Mirror().apply_all(read_all(self.broker, topic))
+
+
+@contextmanager
+def desk(url: str, secrets: Path) -> Iterator[Desk]:
+    """Serve in memory until the block ends, and remove all connectors then."""
+    with server(None) as running:
+        found = Desk(running.node.broker, url, Secrets(secrets, {"MAINSTEM_SECRET_A": "hidden"}))
+        yield found
+        for name in found.connectors.names():
+            found.connectors.remove(name)
+        found.connectors.close()
