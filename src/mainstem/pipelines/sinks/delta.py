@@ -1,5 +1,6 @@
 """Rows in a Delta table, through the package deltalake; the mark is part of the commit."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,14 +8,25 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mainstem.pipelines.errors import InvalidDefinition
-from mainstem.pipelines.sinks.directories import adopt, is_local
+from mainstem.pipelines.sinks.directories import adopt, is_local, linked_copy
 from mainstem.pipelines.sinks.port import DELETED, Mark, Sink
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import CommitProperties, DeltaTable, Schema
+    from deltalake import CommitProperties, DeltaTable, Schema, Transaction
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+
+class _Txn(msgspec.Struct):
+    appId: str  # noqa: N815 - Delta's name
+    version: int
+
+
+class _Action(msgspec.Struct):
+    """A line of the table's log."""
+
+    txn: _Txn | None = None
 
 
 class DeltaSink(msgspec.Struct, frozen=True):
@@ -117,10 +129,57 @@ class DeltaSink(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, path=f"{self.path}.{name}")
 
     def swap(self, name: str) -> None:
-        """Replace this table by the copy; the old table is kept as ``.before-NAME``."""
+        """Replace this table by the copy; the old table is kept as ``.before-NAME``.
+
+        With a key, the rows of the copy become one more version of this table, so that readers see
+        the old rows or the new ones. Without, another table of the pipeline may read the versions
+        of the copy, so the directories are exchanged.
+        """
         if not is_local(self.path):
             raise InvalidDefinition(f"{self.place} is not on this machine's disk: swap it yourself")
-        adopt(Path(self.path), name)
+        path, copy = Path(self.path), Path(f"{self.path}.{name}")
+        if not self.key or not path.exists():
+            adopt(path, name)
+        elif copy.exists():
+            self._overwrite(path, copy, path.with_name(f"{path.name}.before-{name}"))
+
+    def _overwrite(self, path: Path, copy: Path, kept: Path) -> None:
+        """Overwrite the rows by those of the copy, with its marks; may be repeated."""
+        import pyarrow as pa  # noqa: PLC0415 - slow to load
+        from deltalake import CommitProperties, DeltaTable, write_deltalake  # noqa: PLC0415
+
+        if not kept.exists():
+            linked_copy(path, kept)
+        rows = DeltaTable(str(copy)).to_pyarrow_dataset()
+        write_deltalake(
+            str(path),
+            pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches()),
+            mode="overwrite",
+            schema_mode="overwrite",
+            commit_properties=CommitProperties(app_transactions=_transactions(copy)),
+        )
+        gone = copy.with_name(f".{copy.name}")
+        shutil.rmtree(gone, ignore_errors=True)
+        copy.rename(gone)
+        shutil.rmtree(gone)
+
+
+def _transactions(path: Path) -> "list[Transaction]":
+    """Return the newest mark of each checkpoint that wrote to a table, from its log."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to load
+    from deltalake import Transaction  # noqa: PLC0415
+
+    log = path / "_delta_log"
+    found: dict[str, int] = {}
+    for file in sorted(log.glob("*.checkpoint.parquet")):
+        for each in pq.read_table(file, columns=["txn"]).column("txn").to_pylist():
+            if each is not None:
+                found[each["appId"]] = max(each["version"], found.get(each["appId"], -1))
+    for file in sorted(log.glob("*.json")):
+        for line in file.read_bytes().splitlines():
+            if (each := msgspec.json.decode(line, type=_Action).txn) is not None:
+                found[each.appId] = max(each.version, found.get(each.appId, -1))
+    return [Transaction(name, version) for name, version in found.items()]
 
 
 def _fields(schema: "Schema") -> str:

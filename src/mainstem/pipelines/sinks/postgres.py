@@ -124,16 +124,31 @@ class PostgresSink(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, table=f"{self.table}__{name}")
 
     def swap(self, name: str) -> None:
-        """Replace this table by the copy; the old table is kept as ``__before_NAME``."""
+        """Replace this table by the copy; the old table is kept as ``__before_NAME``.
+
+        Who may read or change the old table may do that with the new one.
+        """
         with self._opened() as base:
             copy, old = f"{self.table}__{name}", f"{self.table}__before_{name}"
             known = base.execute("SELECT to_regclass(%s)", (quoted(copy),)).fetchone()
             if known is None or known[0] is None:
                 return
+            self._copy_privileges(base, copy)
             base.execute(
                 f"ALTER TABLE IF EXISTS {quoted(self.table)} RENAME TO {quoted(old)}".encode()
             )
             base.execute(f"ALTER TABLE {quoted(copy)} RENAME TO {quoted(self.table)}".encode())
+
+    def _copy_privileges(self, base: "psycopg.Connection", copy: str) -> None:
+        granted = base.execute(
+            "SELECT privilege_type, CASE grantee WHEN 0 THEN 'PUBLIC' "
+            "ELSE quote_ident(pg_get_userbyid(grantee)) END, is_grantable "
+            "FROM pg_class, aclexplode(relacl) WHERE oid = to_regclass(%s)",
+            (quoted(self.table),),
+        ).fetchall()
+        for privilege, role, is_grantable in granted:
+            option = " WITH GRANT OPTION" * is_grantable
+            base.execute(f"GRANT {privilege} ON {quoted(copy)} TO {role}{option}".encode())
 
     def _opened(self) -> "psycopg.Connection":
         try:

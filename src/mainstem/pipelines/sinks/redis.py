@@ -4,7 +4,8 @@ How this works: a script in Redis, which nothing can interrupt, checks the mark 
 of a batch; so a driver that was considered dead cannot write over a newer batch. A batch of many
 rows is written in several calls, and its mark with the last one: after a crash the batch is written
 again, and gives the same rows. ``PREFIX__mainstem`` has the columns and the marks,
-``PREFIX__versions`` the versions of rows, also of deleted ones, if there is ``latest=``.
+``PREFIX__versions`` the versions of rows, also of deleted ones, if there is ``latest=``; its fields
+are keys without the prefix, which a swap changes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,14 +32,16 @@ _WRITE = """
 local batch = tonumber(ARGV[2])
 local written = tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '-1')
 if written >= batch then return 0 end
+local name_at = #KEYS[2] - #'__versions' + 2
 for number = 3, #KEYS do
   local at = (number - 3) * 2 + 4
   local value, version = ARGV[at], ARGV[at + 1]
   local newer = true
   if version ~= '' then
-    local known = redis.call('HGET', KEYS[2], KEYS[number])
+    local name = string.sub(KEYS[number], name_at)
+    local known = redis.call('HGET', KEYS[2], name)
     newer = not known or version > known
-    if newer then redis.call('HSET', KEYS[2], KEYS[number], version) end
+    if newer then redis.call('HSET', KEYS[2], name, version) end
   end
   if newer and value ~= '' then redis.call('SET', KEYS[number], value) end
   if newer and value == '' then redis.call('DEL', KEYS[number]) end

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mainstem.pipelines.errors import InvalidDefinition, RunRefused
-from mainstem.pipelines.sinks.directories import adopt
+from mainstem.pipelines.sinks.directories import adopt, remove_links
 from mainstem.pipelines.sinks.port import Mark, Sink
 from mainstem.pipelines.sinks.statements import text_of
 
@@ -27,6 +27,8 @@ COLUMNS = "mainstem.json"
 """File in the index's directory with its columns."""
 _PLACE = "search index "
 _HEAP_BYTES = 64 << 20
+_SEGMENTS = f"{'[0-9a-f]' * 32}.*"
+"""The files that a reader opens after the list of them, ``meta.json``; named at random."""
 
 
 class IndexColumns(msgspec.Struct, frozen=True):
@@ -74,6 +76,7 @@ class SearchSink(msgspec.Struct, frozen=True):
             raise InvalidDefinition(f"{self.place}: no column is a string, so nothing can be found")
         wanted = IndexColumns(columns.simpleString()[7:-1], text)
         found = columns_of_index(Path(self.path))
+        remove_links(Path(self.path))
         if found is None:
             self._create(wanted)
         elif found != wanted:
@@ -169,7 +172,7 @@ class SearchSink(msgspec.Struct, frozen=True):
 
     def swap(self, name: str) -> None:
         """Replace this index by the copy; the old one is kept as ``.before-NAME``."""
-        adopt(Path(self.path), name)
+        adopt(Path(self.path), name, readers_need=_SEGMENTS)
 
 
 def search_index(directory: Path, query: str, limit: int) -> list[Hit]:
