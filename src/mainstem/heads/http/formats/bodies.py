@@ -60,7 +60,7 @@ def events_of(content_type: str, body: bytes, labels: Labels, max_events: int) -
     elif kind == cloudevents.STRUCTURED:
         found = [cloudevents.of_structured(body, labels)]
     elif kind == cloudevents.BATCH:
-        found = _not_empty(cloudevents.of_batch(body, labels))
+        found = [cloudevents.of_structured(each, labels) for each in _batch(body, max_events)]
     elif kind.startswith("multipart/"):
         every = parts.split(body, options.get("boundary", ""), max_events)
         found = [_of_part(part, labels) for part in every]
@@ -114,10 +114,14 @@ def _described(body: bytes, labels: Labels, max_events: int) -> Parsed:
     return Parsed(found, *partitions)
 
 
-def _not_empty(events: list[Event]) -> list[Event]:
-    if not events:
+def _batch(body: bytes, max_events: int) -> list[bytes]:
+    """Return each CloudEvent of a batch; counted before they are read."""
+    found = cloudevents.split(body)
+    if not found:
         raise InvalidEvent("the body has no events")
-    return events
+    if len(found) > max_events:
+        raise too_many(max_events)
+    return found
 
 
 def _lines(body: bytes, max_events: int) -> Iterator[bytes]:

@@ -18,6 +18,7 @@ from mainstem.core.errors import InvalidEvent
 from mainstem.core.event import Event
 from mainstem.heads.http.formats.event_json import as_json, checked_json
 from mainstem.heads.http.formats.labels import CONTENT_TYPE, Labels
+from mainstem.heads.http.formats.sizes import check_event
 
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
@@ -31,7 +32,7 @@ _JSON_TYPE = re.compile(r"[^;]*[/+]json *(;.*)?", re.I)
 
 _Object = dict[str, msgspec.Raw]
 _read_object = msgspec.json.Decoder(_Object).decode
-_read_batch = msgspec.json.Decoder(list[_Object]).decode
+_read_batch = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _read_value = msgspec.json.Decoder(str | int | bool | None).decode
 _read_bytes = msgspec.json.Decoder(bytes).decode
 _write = msgspec.json.Encoder().encode
@@ -45,15 +46,16 @@ def is_binary(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 def of_structured(body: bytes, labels: Labels) -> Event:
     """Return the event of a CloudEvent as JSON; raises InvalidEvent."""
     try:
+        check_event(body)
         return _of_object(_read_object(body), labels)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidEvent(f"the body is no CloudEvent as JSON: {error}") from None
+        raise InvalidEvent(f"this is no CloudEvent as JSON: {error}") from None
 
 
-def of_batch(body: bytes, labels: Labels) -> list[Event]:
-    """Return the events of a batch of CloudEvents; raises InvalidEvent."""
+def split(body: bytes) -> list[bytes]:
+    """Return each CloudEvent of a batch as JSON; raises InvalidEvent."""
     try:
-        return [_of_object(each, labels) for each in _read_batch(body)]
+        return [bytes(each) for each in _read_batch(body)]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidEvent(f"the body is no batch of CloudEvents as JSON: {error}") from None
 

@@ -13,6 +13,7 @@ import msgspec
 
 from mainstem.core.errors import InvalidEvent
 from mainstem.core.event import NATIVE_HEADER, NO_TIMESTAMP, Event, Headers
+from mainstem.heads.http.formats import sizes
 
 _encode = msgspec.json.Encoder().encode
 _scan = msgspec.json.Decoder(msgspec.Raw).decode
@@ -68,7 +69,8 @@ _read_fields = msgspec.json.Decoder(EventFields).decode
 def checked_json(value: bytes) -> bytes:
     """Return a JSON value without the white space around it; raises InvalidEvent."""
     try:
-        _parse(value)
+        # The scanner leaves more to readers: numbers that are too large, half surrogates.
+        (_parse if len(value) <= sizes.MAX_PARSED else sizes.scan)(value)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidEvent(
             f"the value is not JSON: {error}; send other values as text/plain or "
@@ -89,6 +91,7 @@ def checked_time(timestamp_ms: int) -> int:
 def read_event(line: bytes) -> tuple[Event, int | None]:
     """Return the event that a JSON object describes, and its partition; raises InvalidEvent."""
     try:
+        sizes.check_event(line)
         fields = _read_fields(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidEvent(f"not an event as a JSON object: {error}") from None
