@@ -24,6 +24,7 @@ from tests.simulation.world import Client, World, Wrong, without_chance
 
 from mainstem.broker.groups.share.group import ShareHeartbeat
 from mainstem.broker.queues.records import Settlement
+from mainstem.core.errors import UnknownTopic
 from mainstem.core.topic_settings import TopicSettings
 
 PLACES: list[Place] = [(topic, n) for topic in ("in", "out") for n in range(PARTITIONS)]
@@ -178,7 +179,10 @@ class Simulation:
         offset, further = -1, 0
         while further != offset:
             offset = further
-            more, further = read_committed(self._world.broker, place, offset)
+            try:
+                more, further = read_committed(self._world.broker, place, offset)
+            except UnknownTopic as gone:
+                raise Wrong(f"a topic is lost: {gone}") from None
             found += more
         return found
 

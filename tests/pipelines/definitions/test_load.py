@@ -1,5 +1,6 @@
 """Errors of a pipeline file say what is wrong, where, and what to do, before Spark starts."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -217,6 +218,25 @@ def test_a_file_that_is_not_there_or_cannot_name_a_pipeline_is_told(tmp_path: Pa
         p.load(tmp_path / "nothing.py")
 
     assert "cannot name a pipeline" in refusal(tmp_path, "", name="my shop.py")
+
+
+def test_a_file_that_was_changed_a_moment_ago_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    text = 'large = p.sql("", source="orders", schema="id string", sink=p.delta("t/one"))'
+    file = written(tmp_path, text)
+    before = file.stat()
+    first = p.load(file)
+    file.write_text(file.read_text().replace("t/one", "t/two"))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    second = p.load(file)
+
+    assert (first.tables[0].sink.place, second.tables[0].sink.place) == (
+        "Delta table t/one",
+        "Delta table t/two",
+    )
 
 
 def test_definitions_are_loaded_without_spark() -> None:

@@ -5,13 +5,14 @@ file imports are found in its namespace. Everything that can be checked without 
 here; the rest when the plan is built, before any batch.
 """
 
+import importlib.machinery
 import importlib.util
 import inspect
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -22,7 +23,20 @@ from mainstem.pipelines.definitions.discovery import recording_definitions
 from mainstem.pipelines.definitions.table import EPOCHS, FORMATS, Pipeline, Source, Table
 from mainstem.pipelines.errors import InvalidDefinition
 
+if TYPE_CHECKING:
+    from types import CodeType
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
+
+
+class _FromSource(importlib.machinery.SourceFileLoader):
+    """Compiles the file at every load.
+
+    Python's own bytecode cache misses a change of the same length within the same second.
+    """
+
+    def get_code(self, fullname: str) -> "CodeType":
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 class _Module(Protocol):
@@ -87,14 +101,15 @@ def _named(own: Sequence[Table], namespace: Mapping[str, object], file: Path) ->
 
 def _executed(file: Path) -> _Module:
     # Not a name that can be imported, so that cloudpickle sends its functions by value.
-    spec = importlib.util.spec_from_file_location("__mainstem_pipeline__", file.resolve())
+    path, name = str(file.resolve()), "__mainstem_pipeline__"
+    loader = _FromSource(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     # Appended: modules beside the file must not shadow installed ones.
     sys.path.append(str(file.parent.resolve()))
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except InvalidDefinition as error:
         raise InvalidDefinition(f"{_place(file, error)}: {error}") from error
     except (Exception, SystemExit) as error:
