@@ -1,32 +1,27 @@
 """``mainstem sub``: prints events of topics to stdout."""
 
-import os
-import select
-import stat
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
-from threading import Thread
 
 import click
 
 from mainstem.cli.connection import at_option, open_target
 from mainstem.cli.event_format import Render, as_json, by_delimiter, by_template, delimiter_of
+from mainstem.cli.event_processes import SPARE_S, EventProcesses
 from mainstem.cli.exit_codes import NotFound, TimedOut, say
+from mainstem.cli.fed_process import fed
 from mainstem.cli.help import Command
 from mainstem.cli.positions import FromEnd, Until, Where, in_topic, several_of
+from mainstem.cli.printing import Printing
 from mainstem.cli.terminal_escapes import shown_bytes, shown_json
 from mainstem.cli.units import PARTITION, SECONDS
 from mainstem.client.start_positions import Start
-from mainstem.client.stem import Stem, Subscription
-from mainstem.core.errors import Closed
+from mainstem.client.stem import Queue, Stem
 from mainstem.core.event import Event
 from mainstem.core.names import is_pattern
 
-AT_ONCE = 2000
-COMMIT_SECONDS = 1.0
 WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
 
 
@@ -39,6 +34,8 @@ WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
     mainstem sub orders -o @-1h -f '%T %k %s\\n'     since an hour ago, with time and key
     mainstem sub orders -g billing                  read as a member of a group, from its cursor
     mainstem sub 'orders.*' -J | jq .payload        topics by pattern, as JSON
+    mainstem sub orders -g bill --exec ./bill.py    a process that reads them from its stdin
+    mainstem sub orders --queue mails --exec-each ./mail.sh   a process for each, acked on exit 0
     """,
 )
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
@@ -101,6 +98,37 @@ WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
     is_flag=True,
     help="Do not escape control characters of events on a terminal; in a pipe they never are.",
 )
+@click.option(
+    "--exec",
+    "fed_command",
+    metavar="CMD",
+    help="Print to the stdin of this shell command instead of stdout, and end with it.",
+)
+@click.option(
+    "--exec-each",
+    "each_command",
+    metavar="CMD",
+    help="Run this shell command for each event of --queue: the value is its stdin, EVENT_KEY, "
+    "EVENT_TOPIC, EVENT_PARTITION, EVENT_OFFSET, EVENT_TIMESTAMP_MS, EVENT_DELIVERY and "
+    "EVENT_HEADER_… its environment; exit code 0 acks the event, others nack it.",
+)
+@click.option("--queue", metavar="NAME", help="With --exec-each: the queue, made if there is none.")
+@click.option(
+    "--parallel",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="With --exec-each: how many processes at a time.",
+)
+@click.option(
+    "--time",
+    "seconds",
+    type=click.FloatRange(1, 86_400),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --exec-each: how long a process may take before it is killed, and its event nacked.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors.")
 @at_option
 def sub(
@@ -118,6 +146,11 @@ def sub(
     nulls: bool,
     timeout: float | None,
     raw: bool,
+    fed_command: str | None,
+    each_command: str | None,
+    queue: str | None,
+    parallel: int,
+    seconds: float,
     quiet: bool,
     at: str | None,
 ) -> None:
@@ -132,11 +165,27 @@ def sub(
         key_delimiter=key_delimiter,
         delimiter=delimiter,
         nulls=nulls,
-        raw=raw,
+        raw=raw or bool(fed_command or each_command),
     )
+    begin, until = _span(wheres, group)
+    if each_command is not None:
+        if group or partitions or until or fed_command:
+            raise click.UsageError("--exec-each goes without -g, -p, --exec and -o e@TIME")
+        if not (template or key_delimiter or envelopes):
+            render = _value
+        with _queue(at, topics, queue, begin, seconds, end=end) as deliveries:
+            processes = EventProcesses(
+                deliveries, each_command, render, parallel=parallel, seconds=seconds, quiet=quiet
+            )
+            processes.run(count=count, timeout=timeout, end=end)
+        ran = processes.acked + processes.failed
+        if processes.timed_out and (not ran or count):
+            raise TimedOut(f"{ran} processes ran, and then no event came for {timeout:g} s")
+        return
+    if queue is not None:
+        raise click.UsageError("--queue is for --exec-each; -g reads as a group")
     if group and partitions:
         raise click.UsageError("a group assigns the partitions itself: -g or -p, not both")
-    begin, until = _span(wheres, group)
     with (
         open_target(at, reads=end and group is None, stays=not end) as stem,
         _told_what_is_missing(stem, topics, waits=not end, quiet=quiet),
@@ -148,126 +197,55 @@ def sub(
             commit="manual",
             partitions=partitions or None,
         ) as subscription,
+        nullcontext() if fed_command is None else fed(fed_command) as process,
     ):
         printing = Printing(
-            subscription, render, until=until, commits=group is not None, quiet=quiet
+            subscription,
+            render,
+            process=process,
+            until=until,
+            commits=group is not None,
+            quiet=quiet,
         )
-        printed = printing.run(count=count, timeout=timeout, end=end)
-        missed = subscription.missed
-    if missed and not quiet:
-        say(f"{missed:,} events had been deleted before they could be read")
-    if printing.timed_out and (not printed or count):
-        raise TimedOut(f"{printed} events came, and then none for {timeout:g} s")
+        printing.run(count=count, timeout=timeout, end=end)
+        if subscription.missed and not quiet:
+            say(f"{subscription.missed:,} events had been deleted before they could be read")
+    if printing.timed_out and (not printing.printed or count):
+        raise TimedOut(f"{printing.printed} events came, and then none for {timeout:g} s")
 
 
-class Printing:
-    """One run of ``sub``: prints events, then commits their offsets.
+def _value(events: Sequence[Event]) -> bytes:
+    return b"".join(each.value or b"" for each in events)
 
-    A group's offsets are committed after the events before them have been written: at least once a
-    second while events arrive, and before every wait. So an interrupt never loses an event, and
-    repeats none while the command waits.
-    """
 
-    def __init__(
-        self,
-        subscription: Subscription,
-        render: Render,
-        *,
-        until: datetime | None = None,
-        commits: bool = False,
-        quiet: bool = False,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.timed_out = False
-        """Whether printing ended because no event arrived within the timeout."""
-        self._subscription = subscription
-        self._render = render
-        self._until_ms = None if until is None else round(until.timestamp() * 1000)
-        self._passed: set[tuple[str, int]] = set()
-        self._commits = commits
-        self._committed_at = now()
-        self._unstored = False
-        self._quiet = quiet or not sys.stderr.isatty()
-        self._now = now
-        self._out = sys.stdout.buffer
-        self._reader_left = False
-
-    def run(self, *, count: int | None, timeout: float | None, end: bool) -> int:
-        """Print until the end, the count or the timeout is reached, or stdout's reader is gone.
-
-        Return the number of printed events.
-        """
-        printed = 0
-        if not end:
-            self._watch_the_reader()
-        while count is None or printed < count:
-            limit = AT_ONCE if count is None else min(AT_ONCE, count - printed)
-            events = self._next(limit, timeout, end=end)
-            if not events:
-                break
-            kept = events if self._until_ms is None else self._before(events, self._until_ms)
-            self._out.write(self._render(kept))
-            printed += len(kept)
-            self._unstored = True
-            if self._now() - self._committed_at >= COMMIT_SECONDS:
-                self._store()
-            if self._passed and self._passed.issuperset(self._subscription.assignment):
-                break
-        self._store()
-        return printed
-
-    def _next(self, limit: int, timeout: float | None, *, end: bool) -> Sequence[Event]:
-        try:
-            events = self._subscription.poll_many(limit, None if end else 0)
-            if events or end:
-                return events
-            self._store()
-            if not self._quiet:
-                self._quiet = True
-                say("at the end; waiting for more (Ctrl-C ends, -e would have ended here)")
-            events = self._subscription.poll_many(limit, timeout)
-        except Closed:
-            events = []
-        if self._reader_left:
-            raise BrokenPipeError
-        self.timed_out = not events and timeout is not None
-        return events
-
-    def _store(self) -> None:
-        self._out.flush()
-        if self._commits and self._unstored:
-            self._subscription.commit()
-        self._unstored = False
-        self._committed_at = self._now()
-
-    def _before(self, events: Sequence[Event], until_ms: int) -> list[Event]:
-        kept = []
-        for event in events:
-            place = (event.topic, event.partition)
-            if event.timestamp_ms >= until_ms:
-                self._passed.add(place)
-            if place not in self._passed:
-                kept.append(event)
-        return kept
-
-    def _watch_the_reader(self) -> None:
-        # While it waits at the tail, nothing is written, so the end of `| head -1` would go
-        # unnoticed.
-        try:
-            descriptor = self._out.fileno()
-        except OSError:
-            return
-        if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-            return
-
-        def watch() -> None:
-            gone = select.poll()
-            gone.register(descriptor, 0)
-            gone.poll()
-            self._reader_left = True
-            self._subscription.close()
-
-        Thread(target=watch, name="mainstem-sub-reader", daemon=True).start()
+@contextmanager
+def _queue(
+    at: str | None,
+    topics: tuple[str, ...],
+    name: str | None,
+    begin: Where,
+    seconds: float,
+    *,
+    end: bool,
+) -> Iterator[Queue]:
+    """Open the queue of ``--exec-each``."""
+    if name is None:
+        raise click.UsageError("--exec-each needs --queue NAME, which keeps what is acked")
+    if len(topics) > 1 or is_pattern(topics[0]):
+        raise click.UsageError("--exec-each works on the queue of one topic; name just one")
+    if isinstance(begin, FromEnd) or (isinstance(begin, int) and begin):
+        raise click.UsageError("a queue begins at the beginning, the end or a time (-o @TIME)")
+    with (
+        open_target(at, stays=not end) as stem,
+        stem.queue(
+            topics[0],
+            name=name,
+            start=_start(stem, begin, topics),
+            lock_s=seconds + SPARE_S,
+            follow=not end,
+        ) as deliveries,
+    ):
+        yield deliveries
 
 
 def _render(
