@@ -160,6 +160,16 @@ class Session:
         self.frame_max = min(INITIAL_FRAME_MAX, settings.frame_max)
         """Largest frame in bytes that either side may send."""
 
+    @property
+    def channel_max(self) -> int:
+        """How many channels the client may open."""
+        return self._channel_max
+
+    @property
+    def heartbeat_s(self) -> int:
+        """The negotiated heartbeat interval; 0 for none."""
+        return self._heartbeat_ms // 1000
+
     # Frames in
 
     def frame_size(self, view: memoryview) -> int | None:

@@ -63,7 +63,7 @@ class AmqpChannel:
         self.is_open = True
         self._transaction: Transaction | None = None
         self._consumers: dict[str, Consumer] = {}
-        self._prefetch: int | None = None
+        self.prefetch: int | None = None
         """Prefetch limit of each consumer that is started from now on (BasicQos with global=false).
         """
         self._last_queue = ""
@@ -84,6 +84,21 @@ class AmqpChannel:
         for tag in list(self._consumers):
             self._end_consumer(tag)
         self._deliveries.give_back()
+
+    @property
+    def consumers(self) -> list[Consumer]:
+        """The channel's consumers."""
+        return list(self._consumers.values())
+
+    @property
+    def unacked(self) -> int:
+        """The number of unacknowledged deliveries."""
+        return self._deliveries.unacked
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the client has selected transactions."""
+        return self._transaction is not None
 
     # The hot path
 
@@ -331,7 +346,7 @@ class AmqpChannel:
         if method.is_global:
             self._deliveries.limit(limit)
         else:
-            self._prefetch = limit
+            self.prefetch = limit
         self._answer(False, Bare.BASIC_QOS_OK)
 
     def _consume(self, method: methods.BasicConsume) -> None:
@@ -345,7 +360,14 @@ class AmqpChannel:
             self._answer(method.nowait, methods.BasicConsumeOk(tag))
             return
         queue, priority = self._queue(method.queue), _priority(method)
-        consumer = Consumer(tag, queue, no_ack=method.no_ack, exclusive=method.exclusive)
+        consumer = Consumer(
+            tag,
+            queue,
+            no_ack=method.no_ack,
+            exclusive=method.exclusive,
+            prefetch=None if method.no_ack else self.prefetch,
+            arguments=method.arguments,
+        )
         self._service.queues.check_exclusive(queue, consumer)
         most = self._service.settings.max_consumers
         if self._connection.consumers >= most:
@@ -367,7 +389,7 @@ class AmqpChannel:
             self._deliveries.owner,
             partial(self._deliveries.send, consumer),
             lambda error: self._cancelled(consumer, error),
-            credit=None if method.no_ack else self._prefetch,
+            credit=consumer.prefetch,
             session=self._deliveries.session,
             priority=priority,
             auto_ack=method.no_ack,

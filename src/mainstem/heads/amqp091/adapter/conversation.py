@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import msgspec
+
 from mainstem.auth import Credentials, Peer
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.heads.amqp091 import methods
@@ -55,7 +57,10 @@ class AmqpConversation:
         """Number of consumers on all channels."""
         self.in_transactions = 0
         """Bytes of messages in open transactions, on all channels."""
-        self._user = ""
+        self.user = ""
+        self.login: Login | None = None
+        """The client's login: its mechanism and properties; None before it."""
+        self.connected_ms = service.context.now_ms()
         self._is_blocked = False
         self._gives_up = False
         """Set when the connection ends: publishes fail at once while the disk is full, instead of
@@ -67,7 +72,7 @@ class AmqpConversation:
         """Set if the next request must wait until this one is complete; settled then."""
         self._unfinished = Unfinished(service.unfinished, outbox)
         self._is_closed = False
-        self._act_as(service.context.auth.peer(outbox.peer, tls=outbox.is_tls))
+        self.act_as(service.context.auth.peer(outbox.peer, tls=outbox.is_tls))
         service.connections.add(self)
 
     # Called by the transport
@@ -194,6 +199,16 @@ class AmqpConversation:
         elif (channel := self._channels.pop(number, None)) is not None:
             channel.close()
 
+    @property
+    def name(self) -> str:
+        """The connection's name, as RabbitMQ forms it."""
+        return f"{self.outbox.peer} -> {self.service.context.addresses.get('amqp', '')}"
+
+    @property
+    def channels(self) -> list[AmqpChannel]:
+        """The open channels."""
+        return list(self._channels.values())
+
     def guarded(self, number: int, ids: Ids, call: Callable[[], None]) -> None:
         """Call a function for a method on a channel; an error closes the channel."""
         try:
@@ -241,8 +256,8 @@ class AmqpConversation:
 
     def check_user_id(self, said: str | None) -> None:
         """Refuse a message whose user-id property is not the authenticated user."""
-        if said is not None and said != self._user:
-            detail = f"user_id property set to '{said}' but authenticated user was '{self._user}'"
+        if said is not None and said != self.user:
+            detail = f"user_id property set to '{said}' but authenticated user was '{self.user}'"
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, *methods.BasicPublish.ids)
 
     # Requests
@@ -291,11 +306,13 @@ class AmqpConversation:
             farewell = self.session.login_refused()
             self.outbox.end((farewell,) if farewell else (), f"login refused: {error}")
             return
-        self._user = login.user
-        self._act_as(peer)
+        self.user = login.user
+        # Whoever lists connections must not be able to find the password.
+        self.login = msgspec.structs.replace(login, password=b"")
+        self.act_as(peer)
         self.send([self.session.tune()])
 
-    def _act_as(self, peer: Peer) -> None:
+    def act_as(self, peer: Peer) -> None:
         """Set the authenticated peer, with whose permissions the broker is used from now on."""
         self._peer = peer
         self.door = self.service.context.door(peer)

@@ -5,33 +5,23 @@ source and ALTER on its destination. In permissions an exchange has the name tha
 would have: ``topic_of(vhost, name)``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainstem.auth import Action, Peer, Resource, ResourceKind
+from mainstem.auth import Action, Peer, ResourceKind
 from mainstem.broker.door import Durable
-from mainstem.core.errors import Denied, Failure, InvalidSetting, Unauthenticated
-from mainstem.heads.admin_operations import OperationFailed
-from mainstem.heads.amqp091 import fields
+from mainstem.heads.amqp091.adapter.management.access import Access, plain, table_of
 from mainstem.heads.amqp091.adapter.topology.declared import Binding, DestinationKind, Exchange
-from mainstem.heads.amqp091.adapter.topology.names import DEFAULT_VHOST, topic_of
+from mainstem.heads.amqp091.adapter.topology.names import DEFAULT_VHOST
 from mainstem.heads.amqp091.adapter.topology.topology import Topology
-from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 
 if TYPE_CHECKING:
     from mainstem.heads.amqp091.adapter.service import Service
 
 LIST, SHOW, BIND, UNBIND = "exchanges", "exchanges/show", "exchanges/bind", "exchanges/unbind"
-T = TypeVar("T")
-_FAILURES = {
-    ReplyCode.NOT_FOUND: Failure.NOT_FOUND,
-    ReplyCode.ACCESS_REFUSED: Failure.CONFLICT,
-    ReplyCode.RESOURCE_LOCKED: Failure.CONFLICT,
-}
-"""The failure class of an AMQP error, by its reply code; INVALID for all other codes."""
 
 
 class ListExchanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,7 +99,7 @@ class ExchangeOperations:
     """
 
     def __init__(self, service: "Service") -> None:
-        self._context = service.context
+        self._access, self._context = Access(service), service.context
         self._topology = service.topology
 
     def offer(self) -> None:
@@ -133,11 +123,11 @@ class ExchangeOperations:
             ]
 
         found = self._context.from_thread(look)
-        return [each for each in found if self._may_describe(peer, each)]
+        return [each for each in found if self._access.may_describe(peer, each.vhost, each.name)]
 
     def show(self, peer: Peer, asked: ShowExchange) -> ExchangeDetails:
         """Return an exchange with its bindings."""
-        self._authorize(peer, Action.DESCRIBE, asked.vhost, asked.name)
+        self._access.authorize(peer, Action.DESCRIBE, asked.vhost, asked.name)
 
         def look() -> ExchangeDetails:
             exchange = self._topology.find_exchange(asked.vhost, asked.name)
@@ -148,15 +138,15 @@ class ExchangeOperations:
                 [_binding(it) for it in to],
             )
 
-        return self._on_loop(look)
+        return self._access.on_loop(look)
 
     def _change(self, change: _Change, peer: Peer, asked: ChangeBinding) -> Changed:
         vhost, exchange, to = asked.vhost, asked.exchange, asked.destination
         is_queue = asked.kind is DestinationKind.QUEUE
-        self._authorize(peer, Action.READ, vhost, exchange)
+        self._access.authorize(peer, Action.READ, vhost, exchange)
         kind = ResourceKind.GROUP if is_queue else ResourceKind.EXCHANGE
-        self._authorize(peer, Action.ALTER, vhost, to, kind)
-        arguments = _checked(asked)
+        self._access.authorize(peer, Action.ALTER, vhost, to, kind)
+        arguments = table_of(asked.arguments, asked.routing_key)
         binding = Binding(vhost, exchange, asked.kind, to, asked.routing_key, arguments)
 
         def carry_out() -> tuple[bool, Durable]:
@@ -165,43 +155,9 @@ class ExchangeOperations:
             durable = change(binding)
             return len(self._topology.bindings_from(vhost, exchange)) != before, durable
 
-        is_changed, durable = self._on_loop(carry_out)
+        is_changed, durable = self._access.on_loop(carry_out)
         durable.wait()
         return Changed(is_changed)
-
-    def _on_loop(self, call: Callable[[], T]) -> T:
-        try:
-            return self._context.from_thread(call)
-        except AmqpError as error:
-            failure = _FAILURES.get(error.code, Failure.INVALID)
-            raise OperationFailed(failure, error.detail) from None
-
-    def _authorize(
-        self,
-        peer: Peer,
-        action: Action,
-        vhost: str,
-        name: str,
-        kind: ResourceKind = ResourceKind.EXCHANGE,
-    ) -> None:
-        self._context.auth.authorize(peer.principal, action, Resource(kind, topic_of(vhost, name)))
-
-    def _may_describe(self, peer: Peer, exchange: ExchangeInfo) -> bool:
-        try:
-            self._authorize(peer, Action.DESCRIBE, exchange.vhost, exchange.name)
-        except (Denied, Unauthenticated):
-            return False
-        return True
-
-
-def _checked(asked: ChangeBinding) -> fields.Table:
-    """Return the binding arguments as a table, as a client would send it; raises InvalidSetting."""
-    try:
-        fields.short_string(asked.routing_key)
-        written = fields.table(asked.arguments)
-        return fields.read_table(written, 0, len(written))[0]
-    except (ValueError, AmqpError, RecursionError) as error:
-        raise InvalidSetting(f"no client could send this binding: {error}") from None
 
 
 def _info(topology: Topology, exchange: Exchange) -> ExchangeInfo:
@@ -213,7 +169,7 @@ def _info(topology: Topology, exchange: Exchange) -> ExchangeInfo:
         exchange.auto_delete,
         exchange.internal,
         len(topology.bindings_from(exchange.vhost, exchange.name)),
-        _plain(exchange.arguments),
+        plain(exchange.arguments),
     )
 
 
@@ -224,31 +180,5 @@ def _binding(binding: Binding) -> BindingInfo:
         binding.destination,
         binding.routing_key,
         binding.durable,
-        _plain(binding.arguments),
+        plain(binding.arguments),
     )
-
-
-def _plain(value: object) -> object:
-    """Convert a value of an AMQP table to one that JSON can represent."""
-    match value:
-        case Mapping():
-            return {str(name): _plain(each) for name, each in value.items()}
-        case Sequence() if not isinstance(value, str | bytes):
-            return [_plain(each) for each in value]
-    return _plain_scalar(value)
-
-
-def _plain_scalar(value: object) -> object:
-    match value:
-        case bool():
-            return value
-        # Some numbers have a class of their own that gives their width.
-        case int():
-            return int(value)
-        case float():
-            return float(value)
-        case bytes():
-            return bytes(value).decode("utf-8", "replace")
-        case fields.Timestamp():
-            return value.seconds
-    return value

@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
-from mainstem.heads.amqp091.adapter.exchange_operations import ExchangeOperations
+from mainstem.heads.amqp091.adapter.management.offer import offer_operations
 from mainstem.heads.amqp091.adapter.service import Service
 from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.heads.context import HeadContext
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 async def start(context: HeadContext, settings: AmqpSettings, listener: "socket.socket") -> Server:
     """Start the AMQP head on a bound socket; return its server."""
     service = Service(context, settings, lambda: int(time.monotonic() * 1000))
-    ExchangeOperations(service).offer()
+    offer_operations(service)
 
     def converse(outbox: Outbox) -> AmqpConversation:
         return AmqpConversation(service, outbox)

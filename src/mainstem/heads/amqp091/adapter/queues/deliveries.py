@@ -8,8 +8,9 @@ from mainstem.broker.door import Delivery, Outcome, QueueSettlements, Settlement
 from mainstem.core.errors import MainstemError, UnknownQueue, UnknownTopic
 from mainstem.heads.amqp091 import codec
 from mainstem.heads.amqp091.adapter.messages import content_of, native_content
+from mainstem.heads.amqp091.adapter.topology.declared import NO_ARGUMENTS
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
-from mainstem.heads.amqp091.fields import short_string
+from mainstem.heads.amqp091.fields import Table, short_string
 from mainstem.heads.amqp091.messages import Publish
 from mainstem.heads.conversation import Piece
 from mainstem.heads.dispatcher import SessionCredit
@@ -28,12 +29,23 @@ MAX_UNREAD_REPLIES = 16 * 1024 * 1024
 class Consumer:
     """A consumer of one channel."""
 
-    def __init__(self, tag: str, queue: "DeclaredQueue", *, no_ack: bool, exclusive: bool) -> None:
+    def __init__(
+        self,
+        tag: str,
+        queue: "DeclaredQueue",
+        *,
+        no_ack: bool,
+        exclusive: bool,
+        prefetch: int | None = None,
+        arguments: Table = NO_ARGUMENTS,
+    ) -> None:
         self.tag = tag
         self.tag_bytes = short_string(tag)
         self.queue = queue
         self.no_ack = no_ack
         self.exclusive = exclusive
+        self.prefetch = prefetch
+        self.arguments = arguments
         self.source: QueueConsumer
 
     def add_credit(self, count: int) -> None:
@@ -68,6 +80,11 @@ class Deliveries:
         """Bytes of direct replies that were queued since the client stopped reading."""
         self.used: dict[DeclaredQueue, None] = {}
         """Queues whose deliveries on this channel need acknowledgements; used as an ordered set."""
+
+    @property
+    def unacked(self) -> int:
+        """The number of unacknowledged deliveries."""
+        return len(self._unacked)
 
     # Sending
 

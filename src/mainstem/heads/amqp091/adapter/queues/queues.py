@@ -282,7 +282,7 @@ class DeclaredQueues:
         if not is_new:
             queue = self._queues[record.vhost, record.name]
             queue.used_ms = self._service.clock_ms()
-            return queue, connection.publisher.last
+            return queue, AT_ONCE
         queue = DeclaredQueue(record)
         self._create(connection.door, queue)
         self._add(queue)
@@ -354,7 +354,7 @@ class DeclaredQueues:
         """Delete a queue; return how many messages were waiting in it (0 if it does not exist)."""
         topology = self._service.topology
         if topology.queue(connection.vhost, name) is None:
-            return 0, connection.publisher.last
+            return 0, AT_ONCE
         queue = self.find(connection, name)
         ready = queue.ready(connection.door)
         what = f"queue '{name}' in vhost '{connection.vhost}'"

@@ -1,0 +1,265 @@
+"""Operations on AMQP connections, their channels and consumers: list, close; and totals.
+
+They need the right to describe the server; to close a connection, that to alter it.
+"""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainstem.auth import CLUSTER, Action, Peer
+from mainstem.core.errors import Failure
+from mainstem.heads.admin_operations import NoArguments, OperationFailed
+from mainstem.heads.amqp091.adapter.channel import AmqpChannel
+from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
+from mainstem.heads.amqp091.adapter.management.access import plain
+from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
+
+if TYPE_CHECKING:
+    from mainstem.heads.amqp091.adapter.queues.deliveries import Consumer
+    from mainstem.heads.amqp091.adapter.service import Service
+
+
+class CloseConnection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Close an AMQP connection."""
+
+    connection: str
+    reason: str = "closed by an operator"
+
+
+class AmqpConnection(msgspec.Struct, frozen=True):
+    """An AMQP connection."""
+
+    name: str
+    vhost: str
+    user: str
+    peer: str
+    state: str
+    channels: int
+    connected_ms: int
+    """When it was opened, in ms since 1970."""
+    mechanism: str
+    """How the client logged in."""
+    tls: bool
+    channel_max: int
+    frame_max: int
+    heartbeat_s: int
+    client_properties: object
+
+
+class AmqpChannelInfo(msgspec.Struct, frozen=True):
+    """An open channel of an AMQP connection."""
+
+    connection: str
+    number: int
+    vhost: str
+    user: str
+    consumers: int
+    unacknowledged: int
+    prefetch: int
+    """The prefetch limit of the next consumer; 0 for none."""
+    confirms: bool
+    transactional: bool
+
+
+class AmqpConsumer(msgspec.Struct, frozen=True):
+    """A consumer of an AMQP client."""
+
+    connection: str
+    channel: int
+    vhost: str
+    user: str
+    queue: str
+    tag: str
+    ack_required: bool
+    exclusive: bool
+    prefetch: int
+    arguments: object
+
+
+class AmqpTotals(msgspec.Struct, frozen=True):
+    """How much there is of everything, and what was counted since the server started."""
+
+    address: str
+    vhosts: list[str]
+    connections: int
+    channels: int
+    consumers: int
+    exchanges: int
+    queues: int
+    published: int
+    delivered: int
+    unroutable: int
+
+
+class ConnectionOperations:
+    """Operations on connections."""
+
+    def __init__(self, service: "Service") -> None:
+        self._service, self._context = service, service.context
+
+    def offer(self) -> None:
+        """Register the operations with the admin port."""
+        offer = self._context.administration.offer
+        offer(
+            "amqp/connections/list",
+            NoArguments,
+            self.connections,
+            changes=False,
+            route="GET amqp/connections",
+            answer=list[AmqpConnection],
+            summary="List AMQP connections.",
+        )
+        offer(
+            "amqp/connections/close",
+            CloseConnection,
+            self.close,
+            changes=True,
+            route="DELETE amqp/connections/{connection}",
+            answer=None,
+        )
+        offer(
+            "amqp/channels",
+            NoArguments,
+            self.channels,
+            changes=False,
+            answer=list[AmqpChannelInfo],
+            summary="List the channels of AMQP connections.",
+        )
+        offer(
+            "amqp/consumers",
+            NoArguments,
+            self.consumers,
+            changes=False,
+            answer=list[AmqpConsumer],
+            summary="List the consumers of AMQP clients.",
+        )
+        offer(
+            "amqp/totals",
+            NoArguments,
+            self.totals,
+            changes=False,
+            answer=AmqpTotals,
+            summary="Show how many AMQP connections, queues, messages and so on there are.",
+        )
+
+    def connections(self, peer: Peer, _: NoArguments) -> list[AmqpConnection]:
+        """Return all connections."""
+        self._check(peer)
+        return self._context.from_thread(lambda: [_connection(each) for each in self._every()])
+
+    def channels(self, peer: Peer, _: NoArguments) -> list[AmqpChannelInfo]:
+        """Return all channels."""
+        self._check(peer)
+
+        def look() -> list[AmqpChannelInfo]:
+            return [_channel(each, it) for each in self._every() for it in each.channels]
+
+        return self._context.from_thread(look)
+
+    def consumers(self, peer: Peer, _: NoArguments) -> list[AmqpConsumer]:
+        """Return all consumers."""
+        self._check(peer)
+
+        def look() -> list[AmqpConsumer]:
+            return [
+                _consumer(each, channel, it)
+                for each in self._every()
+                for channel in each.channels
+                for it in channel.consumers
+            ]
+
+        return self._context.from_thread(look)
+
+    def totals(self, peer: Peer, _: NoArguments) -> AmqpTotals:
+        """Return counts."""
+        self._check(peer)
+
+        def look() -> AmqpTotals:
+            service, topology = self._service, self._service.topology
+            vhosts, counts = topology.vhosts(), service.counts
+            return AmqpTotals(
+                address=str(self._context.addresses["amqp"]),
+                vhosts=vhosts,
+                connections=len(service.connections),
+                channels=counts.channels,
+                consumers=counts.consumers,
+                exchanges=sum(len(topology.exchanges(each)) for each in vhosts),
+                queues=sum(len(topology.queues(each)) for each in vhosts),
+                published=counts.published,
+                delivered=counts.delivered,
+                unroutable=counts.unroutable,
+            )
+
+        return self._context.from_thread(look)
+
+    def close(self, peer: Peer, asked: CloseConnection) -> None:
+        """Close a connection: the client is told why."""
+        self._context.auth.authorize(peer.principal, Action.ALTER, CLUSTER)
+
+        def carry_out() -> None:
+            found = [each for each in self._every() if each.name == asked.connection]
+            if not found:
+                why = f"no AMQP connection {asked.connection!r:.300}"
+                raise OperationFailed(Failure.NOT_FOUND, why)
+            detail = asked.reason.encode()[:200].decode("utf-8", "ignore")
+            found[0].refuse(AmqpError(ReplyCode.CONNECTION_FORCED, detail), 0)
+
+        self._context.from_thread(carry_out)
+
+    def _every(self) -> list[AmqpConversation]:
+        """Return all connections, the oldest first; called in the event loop."""
+        return sorted(self._service.connections, key=lambda it: (it.connected_ms, it.name))
+
+    def _check(self, peer: Peer) -> None:
+        self._context.auth.authorize(peer.principal, Action.DESCRIBE, CLUSTER)
+
+
+def _connection(each: AmqpConversation) -> AmqpConnection:
+    session, login = each.session, each.login
+    return AmqpConnection(
+        name=each.name,
+        vhost=each.vhost,
+        user=each.user,
+        peer=each.outbox.peer,
+        state=session.phase,
+        channels=len(each.channels),
+        connected_ms=each.connected_ms,
+        mechanism="" if login is None else login.mechanism,
+        tls=each.outbox.is_tls,
+        channel_max=session.channel_max,
+        frame_max=session.frame_max,
+        heartbeat_s=session.heartbeat_s,
+        client_properties={} if login is None else plain(login.client_properties),
+    )
+
+
+def _channel(connection: AmqpConversation, channel: AmqpChannel) -> AmqpChannelInfo:
+    return AmqpChannelInfo(
+        connection=connection.name,
+        number=channel.number,
+        vhost=connection.vhost,
+        user=connection.user,
+        consumers=len(channel.consumers),
+        unacknowledged=channel.unacked,
+        prefetch=channel.prefetch or 0,
+        confirms=channel.confirms is not None,
+        transactional=channel.is_transactional,
+    )
+
+
+def _consumer(
+    connection: AmqpConversation, channel: AmqpChannel, consumer: "Consumer"
+) -> AmqpConsumer:
+    return AmqpConsumer(
+        connection=connection.name,
+        channel=channel.number,
+        vhost=connection.vhost,
+        user=connection.user,
+        queue=consumer.queue.name,
+        tag=consumer.tag,
+        ack_required=not consumer.no_ack,
+        exclusive=consumer.exclusive,
+        prefetch=consumer.prefetch or 0,
+        arguments=plain(consumer.arguments),
+    )

@@ -1,0 +1,239 @@
+"""Operations on AMQP messages: publish one to an exchange, get some from a queue."""
+
+import threading
+from base64 import b64decode, b64encode
+from enum import StrEnum
+from secrets import token_hex
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta
+
+from mainstem.auth import Action, Peer
+from mainstem.broker.door import Delivery, HeldPublish, Outcome
+from mainstem.core.errors import Failure, InvalidSetting
+from mainstem.heads.admin_operations import OperationFailed
+from mainstem.heads.amqp091.adapter.channel import SEEN_MS, AmqpChannel
+from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
+from mainstem.heads.amqp091.adapter.management.access import Access, plain, table_of
+from mainstem.heads.amqp091.adapter.messages import content_of
+from mainstem.heads.amqp091.codec import route_of
+from mainstem.heads.amqp091.errors import AmqpError
+from mainstem.heads.amqp091.fields import read_short_string
+from mainstem.heads.amqp091.messages import Publish, Target
+from mainstem.heads.amqp091.properties import Properties, decode_properties, encode_properties
+from mainstem.heads.queue_consumer import settlement
+
+if TYPE_CHECKING:
+    from mainstem.broker.door import Durable
+    from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueue, Unseen
+    from mainstem.heads.amqp091.adapter.service import Service
+
+MAX_GOT = 1_000
+"""Maximum number of messages that one request gets."""
+MAX_GOT_BYTES = 16 * 1024 * 1024
+
+
+class AckMode(StrEnum):
+    """What becomes of the messages that a request gets."""
+
+    ACK = "ack"
+    """They are settled."""
+    REJECT = "reject"
+    """They are settled as rejected: dead-lettered, if the queue has a dead-letter exchange."""
+    REQUEUE = "requeue"
+    """They go back to the queue, and are marked as redelivered."""
+
+
+Octet = Annotated[int, Meta(ge=0, le=255)]
+
+
+class MessageProperties(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The properties of a message; None for absent ones."""
+
+    content_type: str | None = None
+    content_encoding: str | None = None
+    headers: dict[str, object] | None = None
+    delivery_mode: Octet | None = None
+    """2 for a message that survives a power cut."""
+    priority: Octet | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    expiration: str | None = None
+    message_id: str | None = None
+    timestamp: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    """Seconds since 1970."""
+    type: str | None = None
+    user_id: str | None = None
+    app_id: str | None = None
+    cluster_id: str | None = None
+
+
+class PublishMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Publish a message to an AMQP exchange."""
+
+    vhost: str
+    exchange: str
+    """The empty name is that of the default exchange."""
+    routing_key: str
+    payload: Annotated[str, Meta(description="The body, in base64.")] = ""
+    properties: MessageProperties = MessageProperties()
+
+
+class Routed(msgspec.Struct, frozen=True):
+    """The result of a publish: whether the message was routed to a queue."""
+
+    routed: bool
+
+
+class GetMessages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Get messages of an AMQP queue: take them, or put them back."""
+
+    vhost: str
+    queue: str
+    count: Annotated[int, Meta(ge=1, le=MAX_GOT)] = 1
+    ack_mode: AckMode = AckMode.REQUEUE
+
+
+class AmqpMessage(msgspec.Struct, frozen=True):
+    """A message that was got."""
+
+    exchange: str
+    routing_key: str
+    redelivered: bool
+    message_count: int
+    """How many ready messages were left in the queue then."""
+    properties: object
+    payload: str
+    """The body, in base64."""
+
+
+class MessageOperations:
+    """Operations on messages."""
+
+    def __init__(self, service: "Service") -> None:
+        self._access, self._service = Access(service), service
+        self._context = service.context
+
+    def offer(self) -> None:
+        """Register the operations with the admin port."""
+        offer = self._context.administration.offer
+        offer(
+            "amqp/publish",
+            PublishMessage,
+            self.publish,
+            changes=True,
+            route="POST amqp/exchanges/{vhost}/{exchange}/publish",
+            answer=Routed,
+        )
+        offer(
+            "amqp/get",
+            GetMessages,
+            self.get,
+            changes=True,
+            route="POST amqp/queues/{vhost}/{queue}/get",
+            answer=list[AmqpMessage],
+        )
+
+    def publish(self, peer: Peer, asked: PublishMessage) -> Routed:
+        """Publish a message; return when it is durable."""
+        self._access.authorize(peer, Action.WRITE, asked.vhost, asked.exchange)
+        message = _message(asked)
+
+        def carry_out(connection: AmqpConversation) -> "Durable | None":
+            return self._publish(connection, message)
+
+        durable = self._access.connected(peer, asked.vhost, carry_out)
+        if durable is not None:
+            durable.wait()
+        return Routed(durable is not None)
+
+    def _publish(self, connection: AmqpConversation, message: Publish) -> "Durable | None":
+        """Publish as a client with a transaction does; return None if there is no route."""
+        counts, publisher = self._service.counts, connection.publisher
+        unroutable, refused = counts.unroutable, counts.refused
+        channel = AmqpChannel(connection, 1)
+        try:
+            routed = publisher.route(channel, 0, message)
+            if counts.refused != refused:
+                raise OperationFailed(Failure.OVERLOADED, "refused: a queue is full (x-overflow)")
+            if routed is None:
+                return None if counts.unroutable != unroutable else publisher.last
+            found = publisher.commit([routed], ())
+            if isinstance(found, HeldPublish):
+                raise OperationFailed(Failure.OVERLOADED, "a queue is full: its topic holds back")
+            return found
+        finally:
+            channel.close()
+
+    def get(self, peer: Peer, asked: GetMessages) -> list[AmqpMessage]:
+        """Get messages, and settle them or put them back; return when that is durable."""
+        owner = f"management-{token_hex(8)}"
+
+        def look(connection: AmqpConversation) -> "tuple[DeclaredQueue, list[Unseen]]":
+            self._context.settlements.flush()
+            queue = self._service.queues.find(connection, asked.queue)
+            queue.serve_consumers(self._context)
+            return queue, self._service.queues.unseen(asked.vhost, asked.queue)
+
+        queue, unseen = self._access.connected(peer, asked.vhost, look)
+        for each in unseen:
+            seen = threading.Event()
+            cancel = self._context.broker.watch(*each, seen.set)
+            seen.wait(SEEN_MS / 1000)
+            cancel()
+        door, found = self._context.door(peer), list[AmqpMessage]()
+        outcome = Outcome(_OUTCOMES[asked.ack_mode])
+        taken = list[Delivery]()
+        try:
+            size = 0
+            while len(taken) < asked.count and size < MAX_GOT_BYTES:
+                more = door.queues.acquire(*queue.place, owner, max_events=1, locked=False)
+                if not more:
+                    break
+                taken += more
+                size += len(more[0].event.value or b"")
+                found.append(_described(more[0], queue, queue.ready(door)))
+            said = [settlement(each, outcome) for each in taken]
+            door.queues.settle(*queue.place, owner, said).durable.wait()
+        finally:
+            # What could not be settled goes back.
+            door.queues.leave(*queue.place, owner).wait()
+        return found
+
+
+_OUTCOMES = {
+    AckMode.ACK: Outcome.ACK,
+    AckMode.REJECT: Outcome.REJECT,
+    AckMode.REQUEUE: Outcome.NACK,
+}
+
+
+def _message(asked: PublishMessage) -> Publish:
+    """Return the message as a client would send it; raises InvalidSetting."""
+    given = msgspec.structs.asdict(asked.properties)
+    if asked.properties.headers is not None:
+        given["headers"] = table_of(asked.properties.headers)
+    try:
+        body = b64decode(asked.payload, validate=True)
+        properties = encode_properties(Properties(**given))
+        route = route_of(asked.exchange, asked.routing_key)
+    except (ValueError, AmqpError) as error:
+        raise InvalidSetting(f"no client could publish this: {error}") from None
+    return Publish(Target(asked.exchange, asked.routing_key, False, route), properties, body)
+
+
+def _described(delivery: Delivery, queue: "DeclaredQueue", left: int) -> AmqpMessage:
+    route, raw = content_of(delivery.event, queue.name)
+    exchange, at = read_short_string(route, 0, len(route))
+    key, _ = read_short_string(route, at, len(route))
+    said = decode_properties(raw)
+    found = {name: plain(getattr(said, name)) for name in Properties.__struct_fields__}
+    return AmqpMessage(
+        exchange,
+        key,
+        delivery.redelivered,
+        left,
+        {name: value for name, value in found.items() if value is not None},
+        b64encode(delivery.event.value or b"").decode(),
+    )

@@ -1,0 +1,262 @@
+"""Operations on AMQP queues: list, show, declare, delete, purge.
+
+Permissions are those of the topic and the broker queue behind an AMQP queue, checked at the door.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainstem.auth import Peer
+from mainstem.broker.door import Door, QueueState
+from mainstem.core.errors import Denied, Unauthenticated, UnknownQueue, UnknownTopic
+from mainstem.heads.amqp091 import methods
+from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
+from mainstem.heads.amqp091.adapter.management.access import Access, plain, table_of
+from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueue
+
+if TYPE_CHECKING:
+    from mainstem.broker.door import Durable
+    from mainstem.heads.amqp091.adapter.service import Service
+
+
+class ListQueues(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """List AMQP queues with their messages and consumers."""
+
+    vhost: str | None = None
+    """The virtual host whose queues are listed; None for those of all virtual hosts."""
+
+
+class NameQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Name an AMQP queue."""
+
+    vhost: str
+    queue: str
+
+
+class DeclareQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Declare an AMQP queue, or check that an existing one was declared like this."""
+
+    vhost: str
+    queue: str
+    durable: bool = True
+    auto_delete: bool = False
+    arguments: dict[str, object] = {}
+
+
+class DeleteQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Delete an AMQP queue with its messages and bindings."""
+
+    vhost: str
+    queue: str
+    if_unused: bool = False
+    if_empty: bool = False
+
+
+class AmqpQueue(msgspec.Struct, frozen=True):
+    """An AMQP queue."""
+
+    vhost: str
+    name: str
+    topic: str
+    """The topic that stores its messages."""
+    type: str
+    durable: bool
+    auto_delete: bool
+    exclusive: bool
+    owner: str | None
+    """The name of the connection that the queue is exclusive to."""
+    arguments: object
+    messages: int
+    messages_ready: int
+    messages_unacknowledged: int
+    consumers: int
+    redelivered: int
+    """Number of redeliveries since the server started."""
+    dead_lettered: int
+    """Number of dead letters since the server started."""
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """The result of a declaration: false if it existed before."""
+
+    created: bool
+
+
+class Removed(msgspec.Struct, frozen=True):
+    """The result of a deletion or a purge: the number of messages that were ready."""
+
+    messages: int
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """A queue as the event loop sees it."""
+
+    queue: DeclaredQueue
+    owner: str | None
+    consumers: int
+
+
+class AmqpQueueOperations:
+    """Operations on AMQP queues."""
+
+    def __init__(self, service: "Service") -> None:
+        self._access, self._service = Access(service), service
+        self._context, self._queues = service.context, service.queues
+
+    def offer(self) -> None:
+        """Register the operations with the admin port."""
+        offer, at = self._context.administration.offer, "amqp/queues/{vhost}/{queue}"
+        offer(
+            "amqp/queues/list",
+            ListQueues,
+            self.every,
+            changes=False,
+            route="GET amqp/queues",
+            answer=list[AmqpQueue],
+        )
+        offer(
+            "amqp/queues/show",
+            NameQueue,
+            self.show,
+            changes=False,
+            route=f"GET {at}",
+            answer=AmqpQueue,
+            summary="Show an AMQP queue.",
+        )
+        offer(
+            "amqp/queues/declare",
+            DeclareQueue,
+            self.declare,
+            changes=True,
+            route=f"PUT {at}",
+            answer=Declared,
+        )
+        offer(
+            "amqp/queues/delete",
+            DeleteQueue,
+            self.delete,
+            changes=True,
+            route=f"DELETE {at}",
+            answer=Removed,
+        )
+        offer(
+            "amqp/queues/purge",
+            NameQueue,
+            self.purge,
+            changes=True,
+            route=f"POST {at}/purge",
+            answer=Removed,
+            summary="Delete the ready messages of an AMQP queue.",
+        )
+
+    def every(self, peer: Peer, asked: ListQueues) -> Sequence[AmqpQueue]:
+        """Return the queues that the peer may describe."""
+
+        def look() -> list[_Found]:
+            vhosts, owners = self._access.vhosts(asked.vhost), self._owners()
+            return [_found(each, owners) for each in self._queues if each.record.vhost in vhosts]
+
+        door, found = self._context.door(peer), list[AmqpQueue]()
+        for each in self._context.from_thread(look):
+            try:
+                found.append(_described(door, each))
+            except (Denied, Unauthenticated, UnknownQueue, UnknownTopic):
+                continue
+        return sorted(found, key=lambda it: (it.vhost, it.name))
+
+    def show(self, peer: Peer, asked: NameQueue) -> AmqpQueue:
+        """Return one queue."""
+
+        def look() -> _Found:
+            self._service.topology.find_queue(asked.vhost, asked.queue)
+            queue = self._queues.get(asked.vhost, asked.queue)
+            assert queue is not None
+            queue.serve_consumers(self._context)
+            return _found(queue, self._owners())
+
+        return _described(self._context.door(peer), self._access.on_loop(look))
+
+    def declare(self, peer: Peer, asked: DeclareQueue) -> Declared:
+        """Declare a queue; return when it is durable."""
+        arguments = table_of(asked.arguments, asked.vhost, asked.queue)
+        method = methods.QueueDeclare(
+            queue=asked.queue,
+            durable=asked.durable,
+            auto_delete=asked.auto_delete,
+            arguments=arguments,
+        )
+
+        def carry_out(connection: AmqpConversation) -> "tuple[bool, Durable]":
+            is_new = self._queues.get(asked.vhost, asked.queue) is None
+            return is_new, self._queues.declare(connection, method)[1]
+
+        # Until its deletion is durable, the topic of a queue that was deleted is still there.
+        self._access.on_loop(lambda: self._queues.gone(asked.vhost, asked.queue)).wait()
+        is_new, durable = self._access.connected(peer, asked.vhost, carry_out)
+        durable.wait()
+        return Declared(is_new)
+
+    def delete(self, peer: Peer, asked: DeleteQueue) -> Removed:
+        """Delete a queue; return when that is durable."""
+
+        def carry_out(connection: AmqpConversation) -> "tuple[int, Durable]":
+            self._service.context.settlements.flush()
+            self._service.topology.find_queue(asked.vhost, asked.queue, connection.id)
+            return self._queues.delete(
+                connection, asked.queue, if_unused=asked.if_unused, if_empty=asked.if_empty
+            )
+
+        count, durable = self._access.connected(peer, asked.vhost, carry_out)
+        durable.wait()
+        return Removed(count)
+
+    def purge(self, peer: Peer, asked: NameQueue) -> Removed:
+        """Delete the ready messages of a queue."""
+
+        def carry_out(connection: AmqpConversation) -> "tuple[int, Durable]":
+            self._service.context.settlements.flush()
+            queue = self._queues.find(connection, asked.queue)
+            return connection.door.queues.purge(*queue.place)
+
+        count, durable = self._access.connected(peer, asked.vhost, carry_out)
+        durable.wait()
+        return Removed(count)
+
+    def _owners(self) -> dict[str, str]:
+        """Return the names of all connections, by id; called in the event loop."""
+        return {each.id: each.name for each in self._service.connections}
+
+
+def _found(queue: DeclaredQueue, owners: dict[str, str]) -> _Found:
+    owner = queue.record.exclusive
+    return _Found(queue, None if owner is None else owners.get(owner), len(queue.consumers))
+
+
+def _described(door: Door, found: _Found) -> AmqpQueue:
+    record, state = found.queue.record, door.queues.show(*found.queue.place)
+    ready, out = _counts(state)
+    return AmqpQueue(
+        vhost=record.vhost,
+        name=record.name,
+        topic=record.topic,
+        type=record.settings.queue_type,
+        durable=record.durable,
+        auto_delete=record.auto_delete,
+        exclusive=record.exclusive is not None,
+        owner=found.owner,
+        arguments=plain(record.arguments),
+        messages=ready + out,
+        messages_ready=ready,
+        messages_unacknowledged=out,
+        consumers=found.consumers,
+        redelivered=state.redelivered,
+        dead_lettered=state.dead,
+    )
+
+
+def _counts(state: QueueState) -> tuple[int, int]:
+    """Return how many messages are ready, and how many are not acknowledged."""
+    out = sum(each.out for each in state.windows)
+    return sum(each.unsettled for each in state.windows) - out, out
