@@ -35,6 +35,8 @@ from mainstem.heads.amqp091.codec import FRAME_OVERHEAD, HEAD, METHOD, PROTOCOL_
 from mainstem.heads.amqp091.errors import ReplyCode
 from mainstem.heads.amqp091.methods import METHODS, Bare, Method
 from mainstem.heads.amqp091.settings import AmqpSettings
+from mainstem.heads.amqp_management.app import fields_of as management_fields_of
+from mainstem.heads.amqp_management.settings import AmqpManagementSettings
 from mainstem.heads.head import Head, HeadSettings, RunningHead
 from mainstem.heads.http.formats.event_json import event_json, read_event
 from mainstem.heads.http.settings import HttpSettings
@@ -518,6 +520,33 @@ _ADMIN = Spoken(
 )
 
 
+# RabbitMQ's management API
+
+
+_MANAGEMENT = Spoken(
+    settings=AmqpManagementSettings(),
+    stream=_get("/api/nodes?columns=name", "Accept: */*"),
+    answers=_http_answers,
+    ask=_get("/api/nodes"),
+    told=_http_status,
+    done=200,
+    # RabbitMQ's status for a missing permission.
+    denied=401,
+    unauthenticated=401,
+    publishes=False,
+    messages=st.dictionaries(_TEXT, _TEXT, max_size=10),
+    there_and_back=lambda message: management_fields_of(urlencode(message).encode()),
+    limit=WebLimits().max_head_bytes,
+    claims=_http_claims,
+    login=_get("/api/nodes", "Authorization: Basic YW5uOm5v"),
+    not_applicable={
+        Law.SETTLING: "messages that a request gets are settled by that request",
+        Law.WAITING: "a request waits for the disk only",
+        Law.READING: "no answer of this server alone is long; heads/web has a test of its own",
+    },
+)
+
+
 # HTTP
 
 
@@ -660,6 +689,7 @@ SPOKEN: dict[str, Spoken] = {
     "stomp": _STOMP,
     "amqp": _AMQP,
     "statsd": _STATSD,
+    "amqp_management": _MANAGEMENT,
     "http": _HTTP,
     "webhooks": _WEBHOOKS,
     "moldudp64": _MOLDUDP64,

@@ -109,7 +109,7 @@ class Administration:
         found = [
             (each, arguments)
             for each in self._operations.copy().values()
-            if (arguments := _arguments(each.path, path)) is not None
+            if (arguments := arguments_in(each.path, path)) is not None
         ]
         # ``queues/purge`` comes before ``queues/{topic}``.
         fewest = min((len(arguments) for _, arguments in found), default=0)
@@ -119,7 +119,8 @@ class Administration:
         return iter(sorted(self._operations.copy().values(), key=lambda each: each.name))
 
 
-def _arguments(template: tuple[str, ...], path: tuple[str, ...]) -> dict[str, str] | None:
+def arguments_in(template: tuple[str, ...], path: tuple[str, ...]) -> dict[str, str] | None:
+    """Return what ``{name}`` stands for in a path; None if the path is another."""
     if len(template) != len(path):
         return None
     found: dict[str, str] = {}

@@ -107,7 +107,7 @@ class Head(msgspec.Struct, frozen=True):
     """A protocol that a node can serve."""
 
     name: str
-    """The head's section of the config, and its flag of ``mainstem serve``."""
+    """The head's section of the config."""
     title: str
     settings: HeadSettings
     """The default settings of the head."""
@@ -130,3 +130,8 @@ class Head(msgspec.Struct, frozen=True):
     """Whether the head starts before the log is opened, and stops last."""
     auto: Address | None = None
     """The address that the setting ``auto`` means; if its port is taken, a free port is used."""
+
+    @property
+    def flag(self) -> str:
+        """The flag of ``mainstem serve`` with the head's listen address."""
+        return f"--{self.name.replace('_', '-')}"

@@ -131,7 +131,7 @@ async def running(
             (head,) = (each for each in HEADS if each.name == name)
             listener = _bind(head, chosen)
             if listener is None:
-                raise InvalidSetting(f"--{name} {listen}: give an address to start a head")
+                raise InvalidSetting(f"{head.flag} {listen}: give an address to start a head")
             bound[head] = stack.enter_context(listener)
             context.addresses[name] = address_of(listener)
             await _start(stack, heads, head, context, chosen, listener)
@@ -175,7 +175,7 @@ def _named(context: HeadContext, name: str) -> str | None:
 def _bind(head: Head, config: Config) -> socket.socket | None:
     """Return a socket bound to the address of a head; None if the head is off."""
     settings = config.heads[head.name]
-    option = f"--{head.name}"
+    option = head.flag
     if settings.listen == AUTO and head.auto is not None:
         try:
             return head.bind(settings, head.auto)

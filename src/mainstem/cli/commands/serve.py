@@ -45,7 +45,7 @@ def _listen_options(command: Callable[..., None]) -> Callable[..., None]:
         if head.auto is not None and default == "auto":
             default = f"{head.auto}, or a free port if that is taken"
         command = click.option(
-            f"--{head.name}",
+            head.flag,
             head.name,
             metavar="HOST:PORT|off",
             help=f"{head.serves}  [default: {default}]",
@@ -91,8 +91,9 @@ def serve(
     from mainstem.node.config import load_config  # noqa: PLC0415
 
     flags = {f"{name}.listen": each for name, each in listen.items() if each is not None}
-    for name, text in flags.items():
-        _check_address(text, f"--{name.removesuffix('.listen')}")
+    for head in HEADS:
+        if (text := flags.get(f"{head.name}.listen")) is not None:
+            _check_address(text, head.flag)
     path = _path(directory)
     config = load_config(path, os.environ, dict(map(_assignment, assignments)) | flags)
     start_logging(log_format)

@@ -1,0 +1,15 @@
+"""RabbitMQ's management HTTP API, for its tools: rabbitmqadmin, flower, client libraries' tests."""
+
+from mainstem.heads.addresses import Address
+from mainstem.heads.amqp_management.settings import AmqpManagementSettings
+from mainstem.heads.head import Head, starts_in
+
+HEAD = Head(
+    name="amqp_management",
+    title="management",
+    settings=AmqpManagementSettings(),
+    start=starts_in("mainstem.heads.amqp_management.head"),
+    serves="Address of RabbitMQ's management HTTP API, for --amqp (RabbitMQ uses port 15672).",
+    connect="http://{at}/api/   (rabbitmqadmin, flower)",
+    auto=Address("127.0.0.1", 15672),
+)

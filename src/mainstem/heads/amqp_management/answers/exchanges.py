@@ -1,0 +1,71 @@
+"""Exchanges: list, show, declare, delete."""
+
+import msgspec
+
+from mainstem.heads.amqp_management.answers.bindings import from_exchange, to_exchange
+from mainstem.heads.amqp_management.call import Answer, Call, Created, Item
+from mainstem.heads.amqp_management.listing import listed
+
+_KEPT = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
+
+
+class ExchangeDeclaration(msgspec.Struct, frozen=True):
+    """The body of a declaration."""
+
+    type: str
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: dict[str, object] = {}
+
+
+def exchange_items(call: Call) -> list[Item]:
+    """Return all exchanges that are asked for."""
+    return [_item(each) for each in call.items("exchanges", **call.vhost_or_all)]
+
+
+def _every(call: Call) -> object:
+    return listed(exchange_items(call), call.query)
+
+
+def _show(call: Call) -> object:
+    found = call.item("exchanges/show", vhost=call.vhost, name=call.exchange())
+    exchange = found["exchange"]
+    assert isinstance(exchange, dict)
+    return _item(exchange)
+
+
+def _declare(call: Call) -> object:
+    said = call.read(ExchangeDeclaration)
+    found = call.item(
+        "amqp/exchanges/declare",
+        vhost=call.vhost,
+        exchange=call.exchange(),
+        **msgspec.structs.asdict(said),
+    )
+    return Created(bool(found["created"]))
+
+
+def _delete(call: Call) -> object:
+    call.run(
+        "amqp/exchanges/delete",
+        vhost=call.vhost,
+        exchange=call.exchange(),
+        if_unused=call.flag("if-unused"),
+    )
+    return None
+
+
+def _item(exchange: Item) -> Item:
+    return {name: exchange[name] for name in _KEPT}
+
+
+ROUTES: dict[str, Answer] = {
+    "GET exchanges": _every,
+    "GET exchanges/{vhost}": _every,
+    "GET exchanges/{vhost}/{exchange}": _show,
+    "PUT exchanges/{vhost}/{exchange}": _declare,
+    "DELETE exchanges/{vhost}/{exchange}": _delete,
+    "GET exchanges/{vhost}/{exchange}/bindings/source": from_exchange,
+    "GET exchanges/{vhost}/{exchange}/bindings/destination": to_exchange,
+}

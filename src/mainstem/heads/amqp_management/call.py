@@ -1,0 +1,109 @@
+"""A request of the management API, as the functions that answer it see it."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar, cast
+
+import msgspec
+
+from mainstem.auth import CLUSTER, Action, Peer
+from mainstem.core.errors import Failure
+from mainstem.heads.admin_operations import OperationFailed
+from mainstem.heads.context import HeadContext
+
+Item = dict[str, object]
+"""A JSON object."""
+NODE = "mainstem@localhost"
+"""The name of the only node."""
+DEFAULT = "amq.default"
+"""The name of the default exchange in addresses, where the empty name would be lost."""
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Created(msgspec.Struct, frozen=True):
+    """The answer to a declaration: 201 if it is new, otherwise 204."""
+
+    created: bool
+    location: str = ""
+    """Where the new thing is, relative to the request's address."""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """An answer with a status of its own."""
+
+    status: int
+    body: Item
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A request: who asks, and for what."""
+
+    context: HeadContext
+    peer: Peer
+    path: Mapping[str, str]
+    """The arguments in the path, decoded."""
+    query: Mapping[str, str]
+    body: bytes = b""
+    reason: str = ""
+    """Why a connection is closed (the header X-Reason)."""
+
+    @property
+    def vhost(self) -> str:
+        """The virtual host in the path."""
+        return self.path["vhost"]
+
+    @property
+    def vhost_or_all(self) -> Item:
+        """The argument ``vhost`` of an operation that lists; none if the path names none."""
+        return {"vhost": self.vhost} if "vhost" in self.path else {}
+
+    def exchange(self, argument: str = "exchange") -> str:
+        """Return the name of the exchange in the path."""
+        name = self.path[argument]
+        return "" if name == DEFAULT else name
+
+    def flag(self, name: str) -> bool:
+        """Tell whether a query's field is true."""
+        return self.query.get(name, "").lower() == "true"
+
+    def read(self, kind: type[S]) -> S:
+        """Return the body as a struct; fields that it does not have are ignored."""
+        try:
+            # Tools send numbers and booleans as text.
+            found = msgspec.json.decode(self.body or b"{}")
+            return msgspec.convert(found, kind, strict=False)
+        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
+            why = f"the body is not what is expected here: {error}"
+            raise OperationFailed(Failure.INVALID, why) from None
+
+    def check(self, action: Action = Action.DESCRIBE) -> None:
+        """Raise Denied or Unauthenticated if the peer may not do this with the server."""
+        self.context.auth.authorize(self.peer.principal, action, CLUSTER)
+
+    def run(self, operation: str, **given: object) -> object:
+        """Run an operation of the AMQP head."""
+        found = self.context.administration.find(operation)
+        if found is None:
+            why = "AMQP is off: start the server with --amqp HOST:PORT"
+            raise OperationFailed(Failure.UNAVAILABLE, why)
+        return found.run(self.peer, given, text=False)
+
+    def item(self, operation: str, **given: object) -> Item:
+        """Run an operation that returns a struct; return it as a JSON object."""
+        return cast(Item, msgspec.to_builtins(self.run(operation, **given)))
+
+    def items(self, operation: str, **given: object) -> list[Item]:
+        """Run an operation that returns a list; return it as JSON objects."""
+        return cast("list[Item]", msgspec.to_builtins(self.run(operation, **given)))
+
+
+Answer = Callable[[Call], object]
+"""Answers a request: None for no content, a ``Created`` or ``Status``, or what is sent as JSON."""
+
+
+def refuse(why: str) -> Answer:
+    """Return a function that refuses every request for this reason."""
+
+    def answer(_: Call) -> object:
+        raise OperationFailed(Failure.UNSUPPORTED, why)
+
+    return answer
