@@ -14,6 +14,7 @@ DEBEZIUM = (
     *(f"connect-{each}-" for each in ("api", "json", "runtime", "transforms")),
     *(f"jackson-{each}-" for each in ("annotations", "core", "databind", "module-blackbird")),
     "kafka-clients-",
+    "maven-artifact-",
     "postgresql-",
     "sketches-java-",
     "slf4j-api-",

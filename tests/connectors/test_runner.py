@@ -31,7 +31,8 @@ from mainstem.connectors.port import (
 )
 from mainstem.connectors.progress import PendingTable
 from mainstem.connectors.progress import Progress as Stored
-from mainstem.connectors.runner import Report, Runner
+from mainstem.connectors.report import Report
+from mainstem.connectors.runner import Runner
 from mainstem.connectors.settings import ConnectorSettings
 
 NUMBER = {"type": "int32"}

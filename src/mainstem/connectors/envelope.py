@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from mainstem.connectors.cloudevents import cloud_event
 from mainstem.connectors.errors import SourceRefused
 from mainstem.connectors.port import Change, Column, Op, Row, SourceBlock, Table
 from mainstem.connectors.settings import ConnectorSettings, Format
+from mainstem.connectors.transactions import TransactionOrder
 from mainstem.core.event import Event
 
 _encode = msgspec.json.Encoder().encode
@@ -26,6 +28,8 @@ class Origin(NamedTuple):
     committed_us: int
     snapshot: str
     """``false``, ``true``, or ``incremental``."""
+    order: TransactionOrder | None = None
+    """Numbers the events of the transaction, if that is wanted."""
 
 
 def topic_of(prefix: str, table: Table) -> str:
@@ -108,6 +112,7 @@ class TableEncoder:
     def _value(
         self, change: Change, before: Row | None, after: Row | None, origin: Origin, now_ns: int
     ) -> bytes:
+        transaction = None if origin.order is None else origin.order.next(self.table.id)
         if self._format is Format.FLAT:
             return _encode(after)
         version, kind, name, database, _ = self._common
@@ -129,12 +134,16 @@ class TableEncoder:
                 "ts_ns": us * 1000,
                 **change.source,
             },
-            "transaction": None,
+            "transaction": transaction,
             "op": change.op,
             "ts_ms": now_ns // 1_000_000,
             "ts_us": now_ns // 1000,
             "ts_ns": now_ns,
         }
+        if self._format is Format.CLOUDEVENTS:
+            row = before if after is None else after
+            key = None if row is None else self.key(row)
+            return _encode(cloud_event(payload, change.source, key))
         return self._with(self._value_head, _encode(payload))
 
     def _with(self, head: bytes, payload: bytes) -> bytes:

@@ -21,6 +21,7 @@ import msgspec
 from mainstem.broker.door import Door
 from mainstem.connectors.envelope import Common, Origin, TableEncoder, check_topics
 from mainstem.connectors.errors import SourceRefused
+from mainstem.connectors.outbox import OutboxRouter, is_outbox
 from mainstem.connectors.output import Output, Stopped
 from mainstem.connectors.port import (
     Begin,
@@ -42,9 +43,11 @@ from mainstem.connectors.progress import (
     Progress,
     decode_progress,
 )
+from mainstem.connectors.report import Report, watch_every_s
 from mainstem.connectors.schema_changes import schema_change, schema_of
 from mainstem.connectors.selection import Reduce, Selection
-from mainstem.connectors.settings import ConnectorSettings, SnapshotMode
+from mainstem.connectors.settings import ConnectorSettings, Format, SnapshotMode
+from mainstem.connectors.transactions import TransactionOrder, topic_of_transactions
 from mainstem.core.names import is_pattern
 from mainstem.core.topic_settings import TopicSettings
 
@@ -52,7 +55,6 @@ _FLUSH_BYTES = 512 * 1024
 _MOST_BYTES = 4 * 1024 * 1024
 """A larger transaction is published in parts."""
 _CHUNK_ROWS = 2_048
-_WATCH_S = 5.0
 _LOOK_S = 10.0
 """How often new tables are looked for."""
 
@@ -63,12 +65,15 @@ class _Known(NamedTuple):
     source: Table
     encoder: TableEncoder
     reduce: Reduce | None
+    outbox: OutboxRouter | None
+    """Set if the rows are events themselves."""
 
 
 class _Transaction:
     """The transaction that is being followed."""
 
-    def __init__(self, skip: int) -> None:
+    def __init__(self, skip: int, settings: ConnectorSettings) -> None:
+        self._settings = settings
         self.name = ""
         """Empty between two transactions."""
         self.changes = 0
@@ -79,24 +84,15 @@ class _Transaction:
     def begin(self, item: Begin) -> None:
         """Begin."""
         self.name, self.changes = item.transaction, 0
-        self.origin = Origin(item.committed_us, "false")
+        order = None
+        if self._settings.transactions:
+            with_schema = self._settings.format is Format.JSON_SCHEMA
+            order = TransactionOrder(item.transaction, item.committed_us, with_schema=with_schema)
+        self.origin = Origin(item.committed_us, "false", order)
 
     def end(self) -> None:
         """Commit."""
         self.name, self.skip = "", 0
-
-
-class Report:
-    """What a connector does; written by its thread, read by any."""
-
-    def __init__(self) -> None:
-        self.phase = "starting"
-        self.error = ""
-        self.published = 0
-        self.lag_bytes = 0
-        self.committed_us = 0
-        """When the last transaction was committed whose changes were published."""
-        self.note = ""
 
 
 class Runner:
@@ -208,12 +204,15 @@ class Runner:
         position = self._progress.position
         assert position is not None
         self._report.phase = "following"
-        at = _Transaction(self._progress.done)
+        at = _Transaction(self._progress.done, self._settings)
         output = self._output
         for item in self._source.follow(position):
             if isinstance(item, Change):
                 at.changes += 1
-                if at.changes > at.skip:
+                if at.changes <= at.skip:
+                    self._count(item, at.origin)
+                else:
+                    self._mark(at, is_end=False)
                     self._publish(item, at.origin, self._now_ns())
                     if output.bytes >= _MOST_BYTES:
                         self._set(transaction=at.name, done=at.changes)
@@ -230,6 +229,7 @@ class Runner:
     def _moved(self, at: "_Transaction", item: Commit | Moved | None) -> None:
         """Advance the position; publish what was collected if it is much, or no more has come."""
         if isinstance(item, Commit):
+            self._mark(at, is_end=True)
             self._set(position=item.position, transaction="", done=0)
             at.end()
         elif item is not None:
@@ -270,10 +270,10 @@ class Runner:
         durable = self._output.confirmed()
         if durable is not None:
             self._source.confirm(durable)
-        if now_s - self._watched_s > _WATCH_S:
+        if now_s - self._watched_s > watch_every_s(self._settings):
             self._watched_s = now_s
             watch = self._source.watch()
-            self._report.lag_bytes = watch.lag_bytes
+            self._report.watched(watch, self._settings)
             if watch.refusal:
                 raise SourceRefused(watch.refusal)
 
@@ -326,14 +326,18 @@ class Runner:
         wanted = msgspec.json.decode(request, type=list[str])
         have = {each.table for each in self._progress.pending}
         chosen = [each for each in tables if each.id in wanted or not wanted]
-        refused = [each.id for each in chosen if not each.key]
+        # The rows of an outbox were published once, so they are not read again.
+        again = [each for each in chosen if each.key and not is_outbox(self._settings, each)]
+        refused = [each.id for each in chosen if each not in again]
         refused += [each for each in wanted if each not in {table.id for table in tables}]
         if refused:
-            self._report.note = f"not read again, as not captured or without key: {refused}"
+            self._report.note = (
+                f"not read again, as not captured, without key, or an outbox: {refused}"
+            )
         self._set(
             pending=(
                 *self._progress.pending,
-                *(PendingTable(each.id) for each in chosen if each.key and each.id not in have),
+                *(PendingTable(each.id) for each in again if each.id not in have),
             )
         )
         self._flush({(REQUEST, self._settings.name): None})
@@ -354,12 +358,30 @@ class Runner:
 
     # Publishing
 
+    def _mark(self, at: "_Transaction", *, is_end: bool) -> None:
+        """Publish that a transaction with changes begins or ends, if that is wanted."""
+        order = at.origin.order
+        if order is not None and (at.changes if is_end else at.changes == 1):
+            topic = topic_of_transactions(self._settings.name)
+            self._output.add(topic, [order.end() if is_end else order.begin()])
+
+    def _count(self, change: Change, origin: Origin) -> None:
+        """Give numbers to the events of a change that is published already."""
+        known = self._known(change.table)
+        is_counted = change.op is not Op.TRUNCATE or self._settings.truncates
+        if origin.order is not None and known.outbox is None and is_counted:
+            for _ in known.encoder.events(change, origin, 0):
+                pass
+
     def _publish(self, change: Change, origin: Origin, now_ns: int) -> None:
         known = self._known(change.table)
         encoder, reduce = known.encoder, known.reduce
         if reduce is not None:
             change = change._replace(before=reduce(change.before), after=reduce(change.after))
-        if change.op is Op.TRUNCATE:
+        if known.outbox is not None:
+            for topic, event in known.outbox.route(change, origin):
+                self._output.add(topic, [event])
+        elif change.op is Op.TRUNCATE:
             if self._settings.truncates:
                 for event in encoder.events(change, origin, now_ns):
                     self._output.add_to_all_partitions(encoder.topic, event)
@@ -384,7 +406,10 @@ class Runner:
         if known is None or known.source is not table:
             reduced, reduce = self._selection.reduced(table)
             encoder = TableEncoder(self._settings, reduced, self._common)
-            known = self._tables[table.id] = _Known(table, encoder, reduce)
+            outbox = (
+                OutboxRouter(self._settings, reduced) if is_outbox(self._settings, table) else None
+            )
+            known = self._tables[table.id] = _Known(table, encoder, reduce, outbox)
         return known
 
     def _learn(self, found: SchemaChange) -> _Known:

@@ -14,7 +14,8 @@ from mainstem.broker.door import Door
 from mainstem.connectors import complete, kind_of
 from mainstem.connectors.envelope import Common, check_topics
 from mainstem.connectors.errors import ConnectorExists, SourceFailed, UnknownConnector
-from mainstem.connectors.port import Source
+from mainstem.connectors.outbox import OutboxRouter, is_outbox
+from mainstem.connectors.port import Source, Table
 from mainstem.connectors.progress import (
     CONFIG,
     HEAD,
@@ -25,7 +26,7 @@ from mainstem.connectors.progress import (
     Progress,
     decode_progress,
 )
-from mainstem.connectors.runner import Report
+from mainstem.connectors.report import Report
 from mainstem.connectors.secrets import Secrets
 from mainstem.connectors.selection import Selection
 from mainstem.connectors.settings import ConnectorSettings
@@ -41,6 +42,8 @@ class ConnectorState(msgspec.Struct, frozen=True):
     """What it does: snapshot, following, paused, retrying, failed and so on."""
     error: str
     note: str
+    alarm: str
+    """That the database keeps too much log for it."""
     published: int
     """Events published since the server started it."""
     lag_bytes: int
@@ -94,7 +97,7 @@ class Connectors:
             try:
                 found = source.tables()
                 check_topics(settings.name, found)
-                tables = [Selection(settings).reduced(each)[0].id for each in found]
+                tables = [_checked(settings, each).id for each in found]
                 source.capture(found)
             finally:
                 source.close()
@@ -143,6 +146,7 @@ class Connectors:
             phase=report.phase,
             error=report.error if report.phase in ("failed", "retrying") else "",
             note=report.note,
+            alarm=report.alarm,
             published=report.published,
             lag_bytes=report.lag_bytes,
             committed_us=report.committed_us,
@@ -195,3 +199,11 @@ class Connectors:
 
     def _source(self, settings: ConnectorSettings) -> Source:
         return kind_of(settings.url).open(settings, lambda: self._secrets.password(settings))
+
+
+def _checked(settings: ConnectorSettings, table: Table) -> Table:
+    """Return the table as it is published; raises SourceRefused if the settings do not fit it."""
+    reduced, _ = Selection(settings).reduced(table)
+    if is_outbox(settings, table):
+        OutboxRouter(settings, reduced)
+    return reduced

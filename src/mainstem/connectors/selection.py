@@ -16,7 +16,7 @@ class Selection:
     """The include and exclude lists of a connector."""
 
     def __init__(self, settings: ConnectorSettings) -> None:
-        self._tables = settings.tables
+        self._tables = (*settings.tables, *settings.outbox) if settings.tables else ()
         self._exclude = settings.exclude
         self._exclude_columns = settings.exclude_columns
         self._mask_columns = settings.mask_columns

@@ -9,6 +9,8 @@ from msgspec import Meta
 
 from mainstem.core.errors import InvalidSetting
 
+ROUTED = "${routedByValue}"
+"""What stands for the column ``aggregatetype`` in ``outbox_topic``."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,40}")
 
 
@@ -21,6 +23,8 @@ class Format(StrEnum):
     """The envelope with its schema in every event, as with ``schemas.enable=true``."""
     FLAT = "flat"
     """Only the row, as Debezium's ExtractNewRecordState leaves it; a deletion has no value."""
+    CLOUDEVENTS = "cloudevents"
+    """CloudEvents in JSON, with the attributes of Debezium's CloudEvents converter."""
 
 
 class Decimals(StrEnum):
@@ -65,12 +69,22 @@ class ConnectorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Whether a deletion is followed by an event without value, for compaction."""
     truncates: bool = True
     """Whether a truncated table is an event of its own (``op`` is ``t``), in each partition."""
+    transactions: bool = False
+    """Whether events say which transaction they belong to, and ``NAME.transaction`` is written."""
+    outbox: tuple[str, ...] = ()
+    """Tables whose new rows are published as the events that they describe."""
+    outbox_topic: str = f"outbox.event.{ROUTED}"
+    """The topic of such an event; ``${routedByValue}`` is the row's ``aggregatetype``."""
+    outbox_headers: tuple[str, ...] = ()
+    """Columns that are headers of such an event, as ``column`` or ``column:header``."""
     partitions: Annotated[int, Meta(ge=1, le=10_000)] = 1
     """The partitions of the topics that the connector creates."""
     max_event_bytes: Annotated[int, Meta(ge=1024, le=1024 * 1024 * 1024)] = 16 * 1024 * 1024
     """The largest record batch of the topics that the connector creates."""
     max_slot_bytes: Annotated[int, Meta(ge=0)] = 0
     """How much log the database may keep for the connector before that is given up; 0: any."""
+    alarm_slot_bytes: Annotated[int, Meta(ge=0)] = 1024 * 1024 * 1024
+    """How much log the database keeps for the connector when there is an alarm; 0: none."""
     heartbeat_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 10_000
     """How often the position is stored and confirmed while there is nothing to publish."""
     slot: str = ""
@@ -87,7 +101,7 @@ class ConnectorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             )
         if self.password_env and self.password_file:
             raise InvalidSetting("give password_env or password_file, not both")
-        for each in (*self.tables, *self.exclude):
+        for each in (*self.tables, *self.exclude, *self.outbox):
             if each.count(".") != 1:
                 raise InvalidSetting(f"table {each!r:.200}: write schema.table, such as public.t")
         for each in (*self.exclude_columns, *self.mask_columns):

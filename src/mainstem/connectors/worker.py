@@ -11,13 +11,13 @@ from mainstem.connectors.envelope import Common
 from mainstem.connectors.errors import SourceFailed, SourceRefused
 from mainstem.connectors.output import Stopped
 from mainstem.connectors.port import Source
-from mainstem.connectors.runner import Report, Runner
+from mainstem.connectors.report import Report, watch_every_s
+from mainstem.connectors.runner import Runner
 from mainstem.connectors.settings import ConnectorSettings
 from mainstem.core.errors import MainstemError
 
 _logger = logging.getLogger("mainstem.connectors")
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.5, 30.0
-_WATCH_S = 5.0
 _LONG_RUN_S = 60.0
 """A connector that has run for so long begins with short retries again."""
 
@@ -117,7 +117,7 @@ class Worker:
         try:
             while not self._stop.is_set():
                 self._watch(source)
-                self._stop.wait(_WATCH_S)
+                self._stop.wait(watch_every_s(self._task.settings))
         finally:
             source.close()
 
@@ -128,7 +128,7 @@ class Worker:
             # It is watched again in a moment; what it runs into next time is said then.
             source.close()
             return
-        self.report.lag_bytes = watch.lag_bytes
+        self.report.watched(watch, self._task.settings)
         if watch.refusal and not self.report.error:
             self._say("failed", watch.refusal)
             _logger.error("connector %s: %s", self._task.settings.name, watch.refusal)

@@ -91,6 +91,8 @@ class ConnectorInfo(msgspec.Struct, frozen=True):
     """starting, snapshot, following, paused, retrying or failed; with details after a comma."""
     error: str
     note: str
+    alarm: str
+    """That the database keeps more log for the connector than its ``alarm_slot_bytes``."""
     published: int
     """Events published since the connector was started."""
     lag_bytes: int
@@ -146,6 +148,7 @@ class NodeConnectors:
             yield metrics.CONNECTOR_STATE, (labels, phase)
             yield metrics.CONNECTOR_EVENTS, (labels, state.published)
             yield metrics.CONNECTOR_LAG_BYTES, (labels, state.lag_bytes)
+            yield metrics.CONNECTOR_ALARM, (labels, int(bool(state.alarm)))
             age_s = max(0, now_us - state.committed_us) / 1e6 if state.committed_us else 0
             yield metrics.CONNECTOR_COMMIT_AGE, (labels, age_s)
 
@@ -201,6 +204,7 @@ def _info(state: "ConnectorState") -> ConnectorInfo:
         phase=state.phase,
         error=state.error,
         note=state.note,
+        alarm=state.alarm,
         published=state.published,
         lag_bytes=state.lag_bytes,
         position=[] if progress.position is None else list(progress.position.at),

@@ -123,6 +123,11 @@ CONNECTOR_LAG_BYTES = gauge(
     "Bytes of its log that the database keeps for a connector; an alarm before its disk is full.",
     "connector",
 )
+CONNECTOR_ALARM = gauge(
+    "mainstem_connector_lag_alarm",
+    "1 while the database keeps more log for a connector than its alarm_slot_bytes.",
+    "connector",
+)
 CONNECTOR_COMMIT_AGE = gauge(
     "mainstem_connector_last_commit_age_seconds",
     "Time since the commit of the last transaction that a connector has received.",

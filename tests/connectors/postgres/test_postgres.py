@@ -1,17 +1,15 @@
 """A real PostgreSQL and a server: topics equal tables, and everything that cannot be is refused."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 from tests.broker.brokers import read_all
-from tests.connectors.database import Database, database
+from tests.connectors.database import Database
 from tests.connectors.mirror import Mirror
 from tests.connectors.postgres.equality import assert_equal, rows_of
 from tests.connectors.workload import Writer, create
-from tests.in_process_server import server
 from tests.long_runs import seeds
 from tests.processes import wait_until
 
@@ -24,12 +22,6 @@ from mainstem.core.errors import InvalidSetting
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.node.node import time_of_day_ms
-
-
-@pytest.fixture(scope="module")
-def db() -> Iterator[Database]:
-    with database() as found:
-        yield found
 
 
 class Desk:
@@ -72,21 +64,6 @@ class Desk:
     def values(self, topic: str) -> list[Any]:
         found = [event.value for event in self.events(topic)]
         return [None if each is None else json.loads(each) for each in found]
-
-
-@pytest.fixture
-def desk(db: Database, tmp_path: Any) -> Iterator[Desk]:
-    for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
-        db.execute(f'DROP TABLE IF EXISTS public."{name}" CASCADE')
-    with server(None) as running:
-        secrets = Secrets(tmp_path, {"MAINSTEM_SECRET_A": "hidden"})
-        found = Desk(running.node.broker, db, secrets)
-        yield found
-        for name in found.connectors.names():
-            found.connectors.remove(name)
-        found.connectors.close()
-    assert db.execute("SELECT slot_name FROM pg_replication_slots") == []
-    assert db.execute("SELECT pubname FROM pg_publication") == []
 
 
 FAST: dict[str, Any] = {"heartbeat_ms": 100}

@@ -1,12 +1,11 @@
 """Server and database are killed (kill -9) at any moment: each change is there exactly once."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.connectors.database import Database, database
+from tests.connectors.database import Database
 from tests.connectors.mirror import Mirror
 from tests.connectors.postgres.equality import assert_equal, rows_of
 from tests.connectors.workload import Writer, create
@@ -19,12 +18,6 @@ from mainstem.connectors.settings import ConnectorSettings
 from mainstem.core.errors import MainstemError
 from mainstem.core.event import Event
 from mainstem.node.connector_operations import ADD, SHOW, AddConnector, Added, ConnectorInfo
-
-
-@pytest.fixture(scope="module")
-def db() -> Iterator[Database]:
-    with database() as found:
-        yield found
 
 
 def events_of(address: str, topic: str) -> list[Event]:

@@ -33,6 +33,12 @@ from mainstem.node.connector_operations import (
 )
 
 _NEEDS = "mainstem serve"
+_LISTS = frozenset(
+    each.name
+    for each in msgspec.structs.fields(ConnectorSettings)
+    if isinstance(each.default, tuple)
+)
+"""The settings that are lists."""
 
 
 @click.group(
@@ -74,6 +80,7 @@ def _words(text: str | None) -> tuple[str, ...]:
 @click.option("--exclude", metavar="LIST", help="Tables to leave out of those.")
 @click.option("--exclude-columns", metavar="LIST", help="schema.table.column to leave out.")
 @click.option("--mask-columns", metavar="LIST", help="Columns published as asterisks.")
+@click.option("--outbox", metavar="LIST", help="Tables whose new rows are events themselves.")
 @click.option("--password-env", metavar="NAME", help="The server's MAINSTEM_SECRET_… variable.")
 @click.option("--password-file", metavar="FILE", help="A file in connectors.secrets_dir.")
 @click.option(
@@ -82,7 +89,7 @@ def _words(text: str | None) -> tuple[str, ...]:
     type=click.Choice([each.value for each in EventFormat]),
     default=EventFormat.JSON.value,
     show_default=True,
-    help="Debezium's envelope, that with its schema, or only rows.",
+    help="Debezium's envelope, that with its schema, only rows, or CloudEvents.",
 )
 @click.option(
     "--decimals",
@@ -114,6 +121,7 @@ def add(
     exclude: str | None,
     exclude_columns: str | None,
     mask_columns: str | None,
+    outbox: str | None,
     password_env: str | None,
     password_file: str | None,
     event_format: str,
@@ -134,6 +142,7 @@ def add(
         "exclude": _words(exclude),
         "exclude_columns": _words(exclude_columns),
         "mask_columns": _words(mask_columns),
+        "outbox": _words(outbox),
         "password_env": password_env or "",
         "password_file": password_file or "",
         "format": event_format,
@@ -144,7 +153,7 @@ def add(
         field, equals, value = each.partition("=")
         if not equals:
             raise click.UsageError(f"--set {each}: say NAME=VALUE")
-        given[field] = value
+        given[field] = _words(value) if field in _LISTS else value
     try:
         asked = msgspec.convert(given, ConnectorSettings, strict=False)
     except msgspec.ValidationError as error:
@@ -179,7 +188,7 @@ def show(name: str, form: Format | None, at: str | None) -> None:
         print_json(msgspec.to_builtins(found))
         return
     click.echo(f"{cell('connector', found.name)} ({found.kind}): {found.phase}")
-    for title, text in (("error", found.error), ("note", found.note)):
+    for title, text in (("error", found.error), ("alarm", found.alarm), ("note", found.note)):
         if text:
             click.echo(f"{title}: {cell(title, text)}")
     click.echo(f"published: {found.published} events; the database keeps {found.lag_bytes} bytes")

@@ -1,0 +1,45 @@
+"""What a connector does at the moment, for operators."""
+
+import logging
+
+from mainstem.connectors.port import Watch
+from mainstem.connectors.settings import ConnectorSettings
+
+_WATCH_S = 5.0
+_HEARTBEATS = 10
+_logger = logging.getLogger("mainstem.connectors")
+
+
+class Report:
+    """What a connector does; written by its thread, read by any."""
+
+    def __init__(self) -> None:
+        self.phase = "starting"
+        self.error = ""
+        self.published = 0
+        self.lag_bytes = 0
+        self.committed_us = 0
+        """When the last transaction was committed whose changes were published."""
+        self.note = ""
+        self.alarm = ""
+        """That the database keeps more log for the connector than ``alarm_slot_bytes``."""
+
+    def watched(self, watch: Watch, settings: ConnectorSettings) -> None:
+        """Note how much log the database keeps; warn once while that is too much."""
+        self.lag_bytes = watch.lag_bytes
+        if not 0 < settings.alarm_slot_bytes < watch.lag_bytes:
+            self.alarm = ""
+            return
+        text = (
+            f"the database keeps {watch.lag_bytes} bytes of its log for the connector, more than "
+            f"alarm_slot_bytes ({settings.alarm_slot_bytes}): see why the connector is slow or "
+            "stopped, before the database's disk is full"
+        )
+        if not self.alarm:
+            _logger.warning("connector %s: %s", settings.name, text)
+        self.alarm = text
+
+
+def watch_every_s(settings: ConnectorSettings) -> float:
+    """Return how often to ask the database how much it keeps for a connector."""
+    return min(_WATCH_S, _HEARTBEATS * settings.heartbeat_ms / 1000)
