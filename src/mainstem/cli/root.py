@@ -45,6 +45,7 @@ COMMANDS = {
         "mainstem.cli.commands.feed:feed",
         "Publish topics as multicast feeds, and receive them.",
     ),
+    "stats": ("mainstem.cli.commands.stats:stats", "Show the metrics that StatsD clients send."),
     "dead": (
         "mainstem.cli.commands.dead:dead",
         "List dead letters, publish them again, or delete them.",

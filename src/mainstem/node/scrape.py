@@ -107,7 +107,8 @@ class Scrape:
             found[metrics.RECEIVED].append((labels, traffic.bytes_in))
             found[metrics.SENT].append((labels, traffic.bytes_out))
             for metric, sample in head.samples():
-                found[metric].append(sample)
+                # A head may have metrics that come and go, beside those that it declares.
+                found.setdefault(metric, []).append(sample)
 
     def _add_topics(self, found: _Samples, broker: Broker) -> None:
         room = self._max_partitions

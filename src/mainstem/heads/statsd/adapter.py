@@ -4,6 +4,7 @@
 |---|---|
 | a value | an event in the samples topic, keyed by the metric's name |
 | a flush | one event for each series in the aggregates topic, keyed by the metric's name |
+| a flush, too | totals in ``/metrics``, for Prometheus (``totals.py``) |
 | a lost packet | a counter: in ``/metrics``, and with every flush as an event of its own |
 
 How this works: the values of a few milliseconds are appended together. UDP has no responses, so
@@ -26,9 +27,10 @@ from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric as Measured
 from mainstem.heads.metric import Sample
 from mainstem.heads.statsd import metrics
-from mainstem.heads.statsd.aggregates import Aggregate, Aggregates
+from mainstem.heads.statsd.aggregates import OWN, Aggregate, Aggregates
 from mainstem.heads.statsd.codec import Metric, parse_packet
 from mainstem.heads.statsd.settings import StatsdSettings
+from mainstem.heads.statsd.totals import Totals
 from mainstem.heads.transport.datagrams import Datagrams, Sender
 from mainstem.heads.transport.traffic import ConnectionInfo
 
@@ -43,8 +45,6 @@ LINGER_MS = 5
 MOST_AT_ONCE = 5_000
 SAMPLES_KEPT_MS = 7 * 86_400_000
 """The retention of the samples topic if this head creates it."""
-OWN = "mainstem.statsd."
-"""Prefix of the names of the head's own counters, such as the number of lost packets."""
 
 
 class StatsdHead:
@@ -61,6 +61,7 @@ class StatsdHead:
         self._aggregates = Aggregates(
             context.now_ms(), settings.percentile_numbers(), settings.max_series, random.Random()
         )
+        self._totals = Totals(settings.max_scraped_series)
         self._pending: list[Metric] = []
         # UDP senders are anonymous, so all of them are one peer.
         door = context.door(context.auth.peer(str(self.address)))
@@ -114,6 +115,7 @@ class StatsdHead:
     def _append_sums(self) -> None:
         now_ms = self._context.now_ms()
         sums = self._aggregates.flush(now_ms)
+        self._totals.add(sums)
         started_ms = sums[0].start_ms if sums else now_ms - self._settings.flush_ms
         sums += self._own_counts(started_ms, now_ms)
         self._sums.append([_sum_event(each) for each in sums])
@@ -153,7 +155,9 @@ class StatsdHead:
             if topic.name:
                 yield metrics.LOST, ((topic.name,), topic.lost)
         yield metrics.LEFT_OUT, ((), self._aggregates.left_out)
+        yield metrics.NOT_SHOWN, ((), self._totals.left_out)
         yield metrics.SERIES, ((), len(self._aggregates))
+        yield from self._totals.samples()
 
     async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
         """Stop receiving, and append the received values and their aggregates."""

@@ -16,6 +16,9 @@ from mainstem.heads.statsd.codec import Metric, Type
 MAX_VALUES = 10_000
 """Maximum values of a timer, and members of a set, kept in one interval."""
 
+OWN = "mainstem.statsd."
+"""Prefix of the names of the head's own counters, such as the number of lost packets."""
+
 Series = tuple[Type, str, tuple[str, ...]]
 
 

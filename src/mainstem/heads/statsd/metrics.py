@@ -21,6 +21,11 @@ LEFT_OUT = counter(
     "mainstem_statsd_left_out_total",
     "Values that were not aggregated, because of statsd.max_series.",
 )
+NOT_SHOWN = counter(
+    "mainstem_statsd_not_shown_total",
+    "Aggregates that are missing here as statsd_..., because of statsd.max_scraped_series, or "
+    "because another metric has their name.",
+)
 SERIES = gauge("mainstem_statsd_series", "Series in the current interval.")
 
-METRICS = (PACKETS, SAMPLES, BAD_LINES, KERNEL_DROPS, LOST, LEFT_OUT, SERIES)
+METRICS = (PACKETS, SAMPLES, BAD_LINES, KERNEL_DROPS, LOST, LEFT_OUT, NOT_SHOWN, SERIES)

@@ -31,6 +31,12 @@ class StatsdSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fie
             "more series are only counted.",
         ),
     ] = 100_000
+    max_scraped_series: Annotated[
+        int,
+        Meta(
+            ge=0, description="Series that /metrics shows for Prometheus, as statsd_...; 0: none."
+        ),
+    ] = 10_000
     receive_buffer_bytes: Annotated[
         int,
         Meta(
