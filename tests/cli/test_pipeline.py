@@ -150,6 +150,9 @@ def test_a_run_whose_process_is_gone_has_failed(run: Run) -> None:
 
 def test_copies_that_are_not_there_are_neither_compared_nor_swapped(run: Run) -> None:
     assert run("pipeline", "diff", "shop.py", "fixed").code == 6
+    assert "say with what to compare" in run("pipeline", "diff", "shop.py").err
+    told = run("pipeline", "diff", "shop.py", "--source", "postgres://127.0.0.1:1/x").err
+    assert "no table of 'shop' is made by apply_changes" in told
     swapped = run("pipeline", "swap", "shop.py", "fixed", "--yes")
 
     assert swapped.code == 6

@@ -119,6 +119,9 @@ def test_positions_sort_as_the_changes_in_the_log_of_the_database() -> None:
         return position_of({"file": f"mysql-bin.{file:06}", "pos": pos, "row": row}, 0)
 
     assert position_of({"lsn": 9}, 0) < position_of({"lsn": 10}, 0)
+    # The first change after a snapshot may have its LSN.
+    assert position_of({"lsn": 10}, 1, is_read=True) < position_of({"lsn": 10}, 0)
+    assert position_of({"lsn": 9}, 0) <= position_of({"lsn": 10}, 1, is_read=True)
     ordered = [binlog(9, 500, 0), binlog(9, 500, 1), binlog(9, 1000, 0), binlog(1_000_000, 4, 0)]
     assert ordered == sorted(ordered)
     assert position_of({}, 99) < position_of({}, 100)

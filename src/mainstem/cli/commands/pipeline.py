@@ -13,10 +13,11 @@ import click
 import msgspec
 
 from mainstem.cli.commands.pipeline_check import check
+from mainstem.cli.commands.pipeline_diff import diff
 from mainstem.cli.commands.pipeline_metrics import metrics
 from mainstem.cli.confirmation import confirm, yes_option
 from mainstem.cli.connection import at_option, server_address
-from mainstem.cli.exit_codes import Exit, say
+from mainstem.cli.exit_codes import say
 from mainstem.cli.help import Group
 from mainstem.cli.pipeline_options import file_argument, name_option, state_option
 from mainstem.cli.pipeline_progress import steps_of
@@ -60,6 +61,7 @@ def pipeline() -> None:
 
 pipeline.add_command(check)
 pipeline.add_command(metrics)
+pipeline.add_command(diff)
 
 
 @pipeline.command(
@@ -374,39 +376,6 @@ def _failure(status: TableStatus) -> dict[str, object]:
 
 def _moment(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
-
-
-@pipeline.command(epilog="mainstem pipeline diff shop.py fixed")
-@file_argument
-@click.argument("into", metavar="NAME")
-@name_option
-@format_option
-@click.pass_context
-def diff(ctx: click.Context, file: Path, into: str, name: str | None, form: Format | None) -> None:
-    """Compare tables with their copies, row by row; exit code 1 if they differ."""
-    from mainstem.pipelines.definitions.load import load  # noqa: PLC0415
-    from mainstem.pipelines.running.replay import compare  # noqa: PLC0415 - only what is used
-
-    found = compare(load(file, name), into)
-    rows = [
-        {
-            "table": each.table,
-            "rows": each.rows,
-            "same": each.same,
-            "only_in_table": each.only_here,
-            f"only_in_{into}": each.only_there,
-        }
-        for each in found
-    ]
-    if chosen(form) != "table":
-        rows = [row | {"examples": each.examples} for row, each in zip(rows, found, strict=True)]
-    print_rows(rows, form)
-    if chosen(form) == "table":
-        for each in found:
-            for example in each.examples:
-                say(f"{each.table}: {example}")
-    if not all(each.equal for each in found):
-        ctx.exit(Exit.ERROR)
 
 
 @pipeline.command(epilog="mainstem pipeline swap shop.py fixed --yes")

@@ -59,6 +59,7 @@ def apply_changes(
         sink=_keyed(sink, keys if scd == 1 else (*keys, POSITION), called),
         output="update",
         bad=bad,
+        scd=scd,
         line=line,
         file=place,
     )

@@ -67,6 +67,8 @@ class Table(msgspec.Struct, frozen=True):
     output: Literal["append", "update"]
     bad: Literal["dead", "stop"] = "dead"
     """What to do with events that cannot be decoded or processed: dead-letter them, or stop."""
+    scd: Literal[0, 1, 2] = 0
+    """1 or 2 if ``apply_changes`` made it: the rows of a database table, or their history."""
     line: int = 0
     file: str = ""
     """The file that defines the table: the pipeline file, or a module that it imports."""

@@ -110,7 +110,7 @@ def _change(
         "op": op,
         **rows,
         "committed_at": _commit_time(origin, document),
-        "position": position_of(origin, offset),
+        "position": position_of(origin, offset, is_read=op == "read"),
         "transaction": str(transaction["id"])
         if isinstance(transaction, dict) and "id" in transaction
         else None,
@@ -118,7 +118,7 @@ def _change(
     }
 
 
-def position_of(origin: Document, offset: int) -> str:
+def position_of(origin: Document, offset: int, *, is_read: bool = False) -> str:
     """Return where a change stands among those of its table, as text that sorts in this order.
 
     That is the position in the database's log, which a change that is sent twice has twice; without
@@ -126,7 +126,8 @@ def position_of(origin: Document, offset: int) -> str:
     """
     lsn, file, position = origin.get("lsn"), origin.get("file"), origin.get("pos")
     if isinstance(lsn, int):
-        return f"{lsn:020}"
+        # A snapshot has what was written before its LSN, which may be that of the next change.
+        return f"{lsn - is_read:020}"
     if isinstance(file, str) and isinstance(position, int):
         found = _FILE_NUMBER.search(file)
         row = origin.get("row")
