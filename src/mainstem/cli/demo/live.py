@@ -5,27 +5,23 @@ Without Java, or without Spark, it says so and serves the log alone.
 
 import os
 import random
-import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 
 import click
 
 import mainstem
 from mainstem.cli.connection import DEFAULT_DIRECTORY
 from mainstem.cli.demo.events import TOPICS, sample_events
+from mainstem.cli.demo.processes import TURN_S, Stop, pipeline_running, serving
 from mainstem.cli.exit_codes import Exit, say
-from mainstem.cli.signals import leave_closed_terminal, stop_signals
 from mainstem.cli.table_output import table
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.pipelines.definitions.load import load
@@ -34,12 +30,7 @@ from mainstem.pipelines.spark.requirements import MissingJava, MissingSpark, fin
 from mainstem.pipelines.state.table_state import TableStatus, table_statuses
 
 _TABLES = Path(__file__).with_name("pipeline") / "tables.py"
-_CHILD = [sys.executable, "-m", "mainstem.cli.child_process"]
-_TURN_S = 0.1
-_PATIENCE_S = 60
 _CATCH_UP_S = 30
-_SERVES = re.compile(r"Kafka +(\S+:\d+) .*stop", re.DOTALL)
-"""Matches the server's output once it is ready."""
 _CLEAR = "\x1b[2J\x1b[H"
 
 
@@ -59,66 +50,12 @@ def main(directory: str, seconds: float | None, kafka: str) -> None:
     stop = Stop()
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mainstem-sample-")))
-        address, lifeline = stack.enter_context(_server(serve, stop))
+        address, lifeline = stack.enter_context(serving(serve, stop))
         generator = Generator(address)
-        runs = stack.enter_context(_pipeline(address, work, lifeline, stop))
+        runs = stack.enter_context(pipeline_running(_TABLES, address, work, lifeline, stop))
         head = introduction(address, directory, work)
         ended = _show(head, generator, work, stop, seconds, runs)
     sys.exit(ended)
-
-
-class Stop:
-    """Whether signals asked to stop; a second signal stops without waiting for the batch."""
-
-    def __init__(self) -> None:
-        self.asked, self.hurry = threading.Event(), threading.Event()
-        for each in stop_signals():
-            signal.signal(each, self._ask)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        leave_closed_terminal()
-        if self.asked.is_set() or number == signal.SIGHUP:
-            # The terminal is closed, so there is no summary.
-            self.hurry.set()
-        self.asked.set()
-
-
-# How this stops: the children have sessions of their own, so that a signal to our group reaches us
-# alone. We stop the generator, then the pipeline, and the server last. If we are killed, the pipes
-# to them close: that to the pipeline at once; that to the server is held by the pipeline, too, so
-# that it closes when the pipeline has ended.
-
-
-@contextmanager
-def _server(arguments: Sequence[str], stop: Stop) -> Iterator[tuple[str, int]]:
-    """Run a server; yields its address, and the pipe whose end stops it."""
-    stdin, lifeline = os.pipe()
-    with tempfile.TemporaryFile() as said:
-        command = [*_CHILD, *arguments]
-        server = subprocess.Popen(command, stdin=stdin, stderr=said, start_new_session=True)
-        os.close(stdin)
-        with server:
-            try:
-                yield _address(server, said.fileno(), stop), lifeline
-            finally:
-                server.terminate()
-                os.close(lifeline)
-
-
-def _address(server: "subprocess.Popen[bytes]", said: int, stop: Stop) -> str:
-    until = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < until:
-        ended = server.poll() is not None
-        text = os.pread(said, 1 << 16, 0).decode(errors="replace")
-        found = _SERVES.search(text)
-        if found:
-            click.echo(text, err=True)
-            return found[1]
-        if ended:
-            break
-        if stop.asked.wait(_TURN_S):
-            sys.exit(Exit.OK)
-    raise click.ClickException(f"the server did not start: {text.strip()}")
 
 
 class Generator:
@@ -146,45 +83,13 @@ class Generator:
     def _work(self) -> None:
         chance = random.Random()
         try:
-            while not self._stop.wait(_TURN_S):
+            while not self._stop.wait(TURN_S):
                 found = list(sample_events(chance, datetime.now(UTC)))
                 for topic in TOPICS:
                     events = [event for each, event in found if each == topic]
                     self.counts[topic] += self._stem.publish_many(topic, events)
         except MainstemError as error:
             self.failure = error
-
-
-@contextmanager
-def _pipeline(
-    address: str, work: Path, lifeline: int, stop: Stop
-) -> Iterator["subprocess.Popen[bytes]"]:
-    command = [*_CHILD, "--at", address, "pipeline", "run"]
-    command += [str(_TABLES), "--name", "sample", "--stream", "--every", "1s"]
-    with (work / "pipeline.log").open("w") as said:
-        runs = subprocess.Popen(
-            command,
-            cwd=work,
-            stdin=subprocess.PIPE,
-            stdout=said,
-            stderr=said,
-            start_new_session=True,
-            pass_fds=(lifeline,),
-        )
-    with runs:
-        try:
-            yield runs
-        finally:
-            runs.terminate()
-            _wait(runs, stop)
-
-
-def _wait(runs: "subprocess.Popen[bytes]", stop: Stop) -> None:
-    """Wait until the pipeline has finished its batch, or until a second signal."""
-    stop.hurry.clear()
-    while runs.poll() is None and not stop.hurry.wait(_TURN_S):
-        pass
-    runs.terminate()
 
 
 def introduction(address: str, directory: str, work: Path) -> str:
@@ -233,7 +138,7 @@ def _show(
     # The last events reach the tables a moment later.
     until = time.monotonic() + _CATCH_UP_S
     while _behind(generator, pipeline) and runs.poll() is None and time.monotonic() < until:
-        if stop.hurry.wait(_TURN_S):
+        if stop.hurry.wait(TURN_S):
             break
     click.echo(f"{_CLEAR * live}{_picture(generator, pipeline, rows=12)}")
     if generator.failure is not None:
