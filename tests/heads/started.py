@@ -8,15 +8,19 @@ they were cut. An exception that nobody expected, which a head survives and logs
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import socket
+import struct
+import termios
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 from tests.broker.brokers import Clock, new_broker, read_all, values
 from tests.heads.contexts import context_on
 from tests.heads.transport.echo import until
+from tests.heads.zmq import zmtp
 
 from mainstem.auth import Auth
 from mainstem.broker.broker import Broker
@@ -24,6 +28,18 @@ from mainstem.heads.addresses import Address
 from mainstem.heads.context import HeadContext
 from mainstem.heads.head import Head, HeadSettings, RunningHead
 
+
+class Manners(NamedTuple):
+    """How peers speak to a library that owns its sockets; of what is said, and what was heard."""
+
+    may_say: Callable[[bytes, bytes], int]
+    """How much may be said by now."""
+    may_end: Callable[[bytes, bytes], bool]
+    """Whether a peer may half-close; such libraries forget it then."""
+
+
+OWN_SOCKETS = {"zmq": Manners(zmtp.may_say, zmtp.is_answered)}
+"""Heads whose library owns the sockets."""
 TOPIC = "orders"
 """Exists from the start, with one partition and a queue of the same name."""
 
@@ -84,6 +100,45 @@ class Peer(asyncio.Protocol):
         return self.heard
 
 
+class WaitingPeer(Peer):
+    """A peer of a library that owns the sockets."""
+
+    def __init__(self, running: RunningHead, manners: Manners, *, hangs_up: bool) -> None:
+        super().__init__(running, hangs_up=hangs_up)
+        self._manners = manners
+        self._said = b""
+        self._sent = 0
+        self._has_ended = False
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._go_on()
+
+    def write(self, piece: bytes) -> None:
+        self._said += piece
+        self._go_on()
+
+    def _go_on(self) -> None:
+        end = self._manners.may_say(self._said, self.heard)
+        if end > self._sent and not self._has_ended:
+            super().write(self._said[self._sent : end])
+            self._sent = end
+
+    async def _read_by_the_head(self, count: int) -> None:
+        """Wait until the kernel of the head has it: when the library reads, nobody tells."""
+        await until(lambda: self.is_over or (self._sent == len(self._said) and not self._unread()))
+
+    def _unread(self) -> int:
+        own = self.transport.get_extra_info("socket")
+        (found,) = struct.unpack("i", fcntl.ioctl(own.fileno(), termios.TIOCOUTQ, bytes(4)))
+        return int(found)
+
+    async def end(self) -> bytes:
+        await until(lambda: self.is_over or self._manners.may_end(self._said, self.heard))
+        self._has_ended = True
+        return await super().end()
+
+
 class Datagrams(Peer):
     """The same over UDP, where nothing is answered and connections do not end."""
 
@@ -105,6 +160,7 @@ class Started(msgspec.Struct, eq=False):
     context: HeadContext
     running: RunningHead
     is_udp: bool
+    manners: Manners | None = None
     buffer_bytes: int = 0
     """Receive buffer of peers; 0 for the kernel's default."""
     peers: list[Peer] = []
@@ -127,11 +183,14 @@ class Started(msgspec.Struct, eq=False):
             except BaseException:
                 own.close()
                 raise
-            _, peer = await loop.create_connection(
-                lambda: Peer(self.running, hangs_up=hangs_up), sock=own
-            )
+            _, peer = await loop.create_connection(lambda: self._new_peer(hangs_up), sock=own)
         self.peers.append(peer)
         return peer
+
+    def _new_peer(self, hangs_up: bool) -> Peer:
+        if self.manners is None:
+            return Peer(self.running, hangs_up=hangs_up)
+        return WaitingPeer(self.running, self.manners, hangs_up=hangs_up)
 
     async def talk(self, *pieces: bytes) -> bytes:
         """Send pieces, half-close, and return all answers."""
@@ -182,7 +241,9 @@ async def started(
             # Connections have it from their listener.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
         running = await head.start(context, chosen, listener)
-        found = Started(broker, context, running, is_udp=is_udp, buffer_bytes=buffer_bytes)
+        found = Started(
+            *(broker, context, running, is_udp), OWN_SOCKETS.get(head.name), buffer_bytes
+        )
         try:
             yield found
         finally:

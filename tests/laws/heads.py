@@ -22,6 +22,7 @@ from tests.heads.amqp091.values import drawn
 from tests.heads.kafka.raw_peers import fetching, production, request
 from tests.heads.started import TOPIC
 from tests.heads.stomp.frames import frames_in as stomp_frames_in
+from tests.heads.zmq import zmtp
 from tests.kafka_protocol.frames import request_frame, response_frame
 from tests.kafka_protocol.values import EVERY_API, values
 
@@ -60,6 +61,14 @@ from mainstem.heads.webhooks.endpoints import Payload, SigningSecret
 from mainstem.heads.webhooks.payloads import message as webhook_message
 from mainstem.heads.webhooks.settings import WebhooksSettings
 from mainstem.heads.webhooks.sources import Scheme, Source
+from mainstem.heads.zmq.codec import (
+    Published,
+    Refusal,
+    decode_answer,
+    decode_event,
+    encode_event,
+)
+from mainstem.heads.zmq.settings import Security, ZmqSettings
 from mainstem.kafka_protocol.api import Api
 from mainstem.kafka_protocol.client_codec import decode_response
 from mainstem.kafka_protocol.error_codes import Code
@@ -471,6 +480,58 @@ _MOLDUDP64 = Spoken(
 )
 
 
+# ZeroMQ
+
+
+def _zmq_told(heard: bytes, _: RunningHead) -> object:
+    if zmtp.error_of(heard) is not None:
+        return "unauthenticated"
+    answers = zmtp.messages_of(heard)
+    if not answers:
+        return None
+    found = decode_answer(answers[0])
+    return found.failure if isinstance(found, Refusal) else type(found).__name__
+
+
+_ZMQ_REPLAY = zmtp.message(b"REPLAY", TOPIC.encode(), b"0", b"0")
+_ZMQ_LIMIT = 4096
+_ZMQ = Spoken(
+    settings=ZmqSettings(security=Security.PLAIN, publish="127.0.0.1:0"),
+    ask=zmtp.logged_in() + _ZMQ_REPLAY,
+    told=_zmq_told,
+    done="Events",
+    denied="denied",
+    unauthenticated="unauthenticated",
+    publishes=False,
+    messages=st.builds(
+        Published,
+        st.builds(
+            Event,
+            st.none() | st.binary(max_size=50),
+            st.none() | st.binary(max_size=20),
+            st.dictionaries(_TEXT, st.none() | st.binary(max_size=20), max_size=4).map(
+                lambda named: tuple(named.items())
+            ),
+            st.integers(-1, 2**62),
+            topic=_WORD,
+            partition=st.integers(0, 100),
+            offset=st.integers(0, 2**62),
+        ),
+        st.integers(0, 2**62),
+    ),
+    there_and_back=lambda published: decode_event(encode_event(published.event, published.after)),
+    limit=_ZMQ_LIMIT,
+    claims=lambda size: zmtp.logged_in() + b"\x02" + size.to_bytes(8, "big"),
+    login=zmtp.logged_in(password=b"wrong") + _ZMQ_REPLAY,
+    not_applicable={
+        Law.CUTTING: "libzmq cuts the stream itself, and passes on whole messages",
+        Law.SETTLING: "what PUSH takes is acknowledged at once, so nothing can be given back",
+        Law.WAITING: "a request is answered at once",
+        Law.READING: "a peer must read to log in; heads/zmq has a test of its own",
+    },
+)
+
+
 # Admin
 
 
@@ -693,6 +754,7 @@ SPOKEN: dict[str, Spoken] = {
     "http": _HTTP,
     "webhooks": _WEBHOOKS,
     "moldudp64": _MOLDUDP64,
+    "zmq": _ZMQ,
     "admin": _ADMIN,
 }
 

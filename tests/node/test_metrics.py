@@ -19,8 +19,10 @@ from mainstem.broker.door import DelayedEvent
 from mainstem.connectors.settings import ConnectorSettings
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Overload, TopicSettings
+from mainstem.feeds import ZmqFeed
 from mainstem.heads import HEADS
 from mainstem.heads.moldudp64.feeds import Feed, FeedDefinitions
+from mainstem.heads.zmq.settings import ZmqSettings
 from mainstem.node.config import Config
 from mainstem.node.metrics import METRICS
 from mainstem.node.node import Node, open_node
@@ -255,15 +257,24 @@ def test_the_process_and_what_runs_in_it_are_described(running: Running) -> None
 def test_every_metric_is_shown_by_a_server_in_use_with_the_kind_that_is_declared(
     tmp_path: Path,
 ) -> None:
-    everywhere = Config().listening(**{head.name: "127.0.0.1:0" for head in HEADS})
+    zmq = ZmqSettings(pull="trades=127.0.0.1:0", push="trades/workers=127.0.0.1:0")
+    config = msgspec.structs.replace(Config(), heads=Config().heads | {"zmq": zmq})
+    everywhere = config.listening(**{head.name: "127.0.0.1:0" for head in HEADS})
     define_connector(tmp_path)
     define_feed(tmp_path)
-    with server(tmp_path, config=everywhere) as running:
+    with (
+        server(tmp_path, config=everywhere) as running,
+        ZmqFeed(f"tcp://{running.addresses['zmq']}", "trades"),
+    ):
         use(running)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.sendto(b"no metric", running.addresses["statsd"].pair)
             sender.sendto(b"no request", running.addresses["moldudp64"].pair)
-        counted = {"mainstem_statsd_bad_lines", "mainstem_moldudp64_requests"}
+        counted = {
+            "mainstem_statsd_bad_lines",
+            "mainstem_moldudp64_requests",
+            "mainstem_zmq_published",
+        }
         while not counted <= metrics_of(running).families.keys():
             pass
         found = {family.name: family.type for family in metrics_of(running).families.values()}
@@ -281,9 +292,10 @@ def define_connector(directory: Path) -> None:
 
 
 def define_feed(directory: Path) -> None:
-    """Leave a multicast feed behind."""
+    """Leave a multicast feed and a queue behind."""
     node = open_node(directory, Config())
     topic = node.broker.create_topic("trades").topic
+    node.broker.queues.create("trades", "workers").wait()
     stored = FeedDefinitions(node.broker.definitions.open("moldudp64"))
     stored.create(Feed("S1", "trades", 0, "239.255.77.9:30998", topic_id=topic.id)).wait()
     node.close()

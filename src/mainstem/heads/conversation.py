@@ -22,6 +22,7 @@ __all__ = [
     "Outbox",
     "Piece",
     "ProtocolError",
+    "Room",
     "RunConversation",
     "TimedConversation",
     "WaitingConversation",
@@ -73,7 +74,18 @@ class Later:
         self._call = call
 
 
-class Outbox(Protocol):
+class Room(Protocol):
+    """Whether a peer takes more data; used in the thread of the event loop."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the send queue is full, so that pushes must stop until the peer reads."""
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Call ``call`` once, soon after the send queue has room again."""
+
+
+class Outbox(Room, Protocol):
     """A connection as its conversation sees it: to push data, and to close.
 
     Used in the thread of the event loop. Once the connection ends, nothing more is sent, and only
@@ -92,15 +104,8 @@ class Outbox(Protocol):
     def heard_ms(self) -> int:
         """When bytes of the peer last arrived, even of an incomplete frame (monotonic ms)."""
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the send queue is full, so that pushes must stop until the peer reads."""
-
     def send(self, pieces: Answer) -> None:
         """Push data behind all queued data; pushes of one loop iteration share a write."""
-
-    def when_room(self, call: Callable[[], None]) -> None:
-        """Call ``call`` once, soon after the send queue has room again."""
 
     def close(self, reason: str = "") -> None:
         """Close without answering pending requests.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from mainstem.broker.door import Delivery, Door, Outcome, Settled, Settlement
 from mainstem.core.errors import MainstemError
 from mainstem.heads.context import HeadContext
-from mainstem.heads.conversation import Outbox
+from mainstem.heads.conversation import Room
 from mainstem.heads.dispatcher import SessionCredit
 
 PORTION_EVENTS = 256
@@ -32,7 +32,7 @@ class QueueConsumer:
         self,
         context: HeadContext,
         door: Door,
-        outbox: Outbox,
+        outbox: Room,
         queue: tuple[str, str],
         owner: str,
         send: Callable[[list[Delivery]], None],

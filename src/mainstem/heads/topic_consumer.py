@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mainstem.core.errors import MainstemError, OffsetOutOfRange
 from mainstem.core.event import Event
 from mainstem.heads.context import HeadContext
-from mainstem.heads.conversation import Outbox
+from mainstem.heads.conversation import Room
 
 if TYPE_CHECKING:
     from mainstem.broker.door import Door, Feed
@@ -31,7 +31,7 @@ class TopicConsumer:
         self,
         context: HeadContext,
         door: "Door",
-        outbox: Outbox,
+        outbox: Room,
         topic: str,
         send: Callable[[list[Event]], None],
         gone: Callable[[MainstemError], None],

@@ -1,0 +1,1 @@
+"""What the heads for libraries without a broker have in common (ZeroMQ, nng)."""

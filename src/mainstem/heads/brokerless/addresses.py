@@ -1,0 +1,73 @@
+"""The settings that say which topic or queue is at which address."""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from mainstem.core.errors import InvalidSetting, Unsupported
+from mainstem.heads.addresses import Address, parse_address
+
+NONE = "none"
+_WORDS = re.compile(r"[\w.-]+", re.ASCII)
+_MULTICAST = ("pgm", "epgm", "norm", "udp")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A topic, or a queue of a topic, and the address where it is served."""
+
+    topic: str
+    address: Address
+    name: str = ""
+    """The queue's or the subscriber's name; empty for a topic."""
+    prefix: str = ""
+    """Subscribe to messages that begin with this."""
+
+
+def places(text: str, setting: str, *, named: bool = False) -> Iterator[Place]:
+    """Yield what a setting says: ``TOPIC=HOST:PORT``, or ``TOPIC/NAME=HOST:PORT``, and so on.
+
+    Raises InvalidSetting.
+    """
+    for part in () if text == NONE else text.split(","):
+        what, _, where = part.strip().partition("=")
+        topic, slash, name = what.partition("/")
+        names = (topic, name) if named else (topic,)
+        if bool(slash) is not named or not all(map(_WORDS.fullmatch, names)) or not where:
+            form = "TOPIC/NAME=HOST:PORT" if named else "TOPIC=HOST:PORT"
+            raise InvalidSetting(f"{setting}: {part.strip()!r:.100} is not {form}")
+        yield Place(topic, _address(tcp(where, setting), setting), name)
+
+
+def sources(text: str, setting: str) -> Iterator[Place]:
+    """Yield what a setting says: ``TOPIC=tcp://HOST:PORT``, with ``#PREFIX`` at its end or not."""
+    for part in () if text == NONE else text.split(","):
+        topic, _, where = part.strip().partition("=")
+        where, _, prefix = where.partition("#")
+        if not _WORDS.fullmatch(topic) or not where:
+            raise InvalidSetting(
+                f"{setting}: {part.strip()!r:.100} is not TOPIC=tcp://HOST:PORT#PREFIX"
+            )
+        yield Place(topic, _address(tcp(where, setting), setting), prefix=prefix)
+
+
+def tcp(where: str, setting: str) -> str:
+    """Return HOST:PORT of an address with or without ``tcp://``; raises Unsupported for others."""
+    scheme, found, rest = where.partition("://")
+    if not found:
+        return where
+    if scheme in _MULTICAST:
+        raise Unsupported(
+            f"{setting}: {scheme}:// is not supported; serve the topic as a multicast feed "
+            "(mainstem feed serve), whose losses are answered from the log"
+        )
+    if scheme != "tcp":
+        raise Unsupported(f"{setting}: {scheme!r:.20}:// is not supported, only tcp://")
+    return rest
+
+
+def _address(where: str, setting: str) -> Address:
+    found = parse_address(where, setting)
+    if found is None:
+        raise InvalidSetting(f"{setting}: an address is needed, such as 127.0.0.1:5557")
+    return found

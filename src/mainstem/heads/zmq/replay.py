@@ -1,0 +1,52 @@
+"""Answers requests for events from the log, one message for each request."""
+
+from mainstem.broker.door import Door
+from mainstem.core.errors import MainstemError, OffsetOutOfRange
+from mainstem.heads.zmq.codec import (
+    Answer,
+    BoundsOf,
+    Events,
+    Published,
+    Refusal,
+    Replay,
+    Request,
+    TopicBounds,
+)
+
+MAX_EVENTS = 500
+MAX_BYTES = 256 * 1024
+"""Of an answer; its first event may be larger."""
+
+
+def answer(door: Door, request: Request, port: int) -> Answer:
+    """Return the answer to a request; ``port``: that of the PUB socket."""
+    try:
+        if isinstance(request, BoundsOf):
+            return _bounds(door, request, port)
+        return _events(door, request)
+    except MainstemError as error:
+        return Refusal(error.failure.value, str(error))
+
+
+def _bounds(door: Door, request: BoundsOf, port: int) -> TopicBounds:
+    found = [
+        door.bounds(request.topic, number)
+        for number in range(len(door.topic(request.topic).partitions))
+    ]
+    return TopicBounds(request.topic, port, tuple((each.start, each.tail) for each in found))
+
+
+def _events(door: Door, request: Replay) -> Events:
+    where = request.topic, request.partition
+    bounds = door.bounds(*where)
+    if request.offset > bounds.tail:
+        place = f"{request.topic}[{request.partition}]"
+        raise OffsetOutOfRange(place, request.offset, bounds.start, bounds.tail)
+    first = max(request.offset, bounds.start)
+    feed = door.follow(*where, first)
+    events = feed.take(MAX_EVENTS, MAX_BYTES)
+    after, found = first, list[Published]()
+    for event in events:
+        found.append(Published(event, after))
+        after = event.offset + 1
+    return Events(*where, first, max(feed.offset, after), bounds.tail, tuple(found))

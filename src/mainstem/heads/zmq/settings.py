@@ -1,0 +1,77 @@
+"""Settings of the ZeroMQ head: the section ``zmq`` of a node's settings."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
+
+from mainstem.heads.head import HeadSettings, MaxConnections
+
+NONE = "none"
+AUTO = "auto"
+
+
+class Security(StrEnum):
+    """ZeroMQ's security mechanisms."""
+
+    NULL = "null"
+    PLAIN = "plain"
+    CURVE = "curve"
+
+
+class ZmqSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the ZeroMQ head; its listen address is that of the ROUTER for replays."""
+
+    publish: Annotated[
+        str,
+        Meta(
+            description="Address of the PUB socket: HOST:PORT; or auto, the port after that of "
+            "listen (any free port if listen has port 0)."
+        ),
+    ] = AUTO
+    pull: Annotated[
+        str,
+        Meta(
+            description="PULL sockets that collect messages, separated by commas: TOPIC=HOST:PORT; "
+            "or none."
+        ),
+    ] = NONE
+    collect: Annotated[
+        str,
+        Meta(
+            description="Publishers that are subscribed to, separated by commas: "
+            "TOPIC=tcp://HOST:PORT, with #PREFIX for a subscription; or none."
+        ),
+    ] = NONE
+    push: Annotated[
+        str,
+        Meta(
+            description="PUSH sockets that hand out queues, separated by commas: "
+            "TOPIC/QUEUE=HOST:PORT; or none."
+        ),
+    ] = NONE
+    security: Annotated[
+        Security, Meta(description="Security mechanism of all sockets: null, plain or curve.")
+    ] = Security.NULL
+    curve_key: Annotated[
+        str,
+        Meta(
+            description="File with the server's key pair for curve (zmq.auth writes it); or none."
+        ),
+    ] = NONE
+    high_water_mark: Annotated[
+        int, Meta(ge=1, description="Messages that wait for a slow peer, in each direction.")
+    ] = 10_000
+    max_message_bytes: Annotated[
+        int,
+        Meta(
+            ge=64, description="Maximum bytes of a received frame; a larger one cuts off its peer."
+        ),
+    ] = 1024 * 1024
+    max_connections: MaxConnections = 10_000
+    max_subscriptions: Annotated[
+        int, Meta(ge=1, description="Maximum subscriptions of all peers; more are refused.")
+    ] = 10_000
+    handshake_ms: Annotated[
+        int, Meta(ge=1, description="Time limit for a peer's handshake, in milliseconds.")
+    ] = 10_000

@@ -1,0 +1,165 @@
+"""What subscribers of PUB receive, and what requests are answered."""
+
+import asyncio
+
+import pytest
+import zmq
+from tests.heads.transport.echo import until
+from tests.heads.zmq.zmq_head import (
+    TOPIC,
+    answer,
+    broker_with_topic,
+    events,
+    received,
+    serving,
+)
+
+from mainstem.core.event import Event
+from mainstem.heads.zmq.codec import Events, Refusal, TopicBounds, decode_answer
+from mainstem.heads.zmq.metrics import REPLAYED, REQUESTS, SUBSCRIPTIONS
+
+
+async def test_a_subscriber_receives_the_events_of_its_topic_from_then_on() -> None:
+    async with serving() as served:
+        await served.publish(Event(b"before"))
+        subscriber = await served.subscriber(b"orders/")
+
+        await served.publish(Event(b"one", b"key"), Event(None, None, (("h", b"v"), ("n", None))))
+
+        subject, value, *_ = await received(subscriber)
+        assert (subject, value) == (b"orders/key", b"one")
+        (second,) = await events(subscriber, 1)
+        assert second.event.headers == (("h", b"v"), ("n", None))
+        assert (second.event.value, second.event.key) == (None, None)
+        assert (second.event.offset, second.after) == (2, 2)
+
+
+async def test_a_subscription_to_a_prefix_of_keys_receives_those_events_only() -> None:
+    async with serving() as served:
+        subscriber = await served.subscriber(b"orders/eu-")
+
+        await served.publish(Event(b"us", b"us-1"), Event(b"eu", b"eu-1"))
+
+        assert (await received(subscriber))[1] == b"eu"
+
+
+async def test_a_subscription_to_everything_receives_topics_that_are_created_later() -> None:
+    async with serving() as served:
+        subscriber = await served.subscriber(b"")
+
+        served.broker.create_topic("later")
+        await asyncio.sleep(0)
+        await served.publish(Event(b"value"), topic="later")
+
+        # What is published before the head knows the topic is only in the log.
+        await answer(served.socket(zmq.DEALER), b"BOUNDS", b"later")
+        await served.publish(Event(b"value"), topic="later")
+        assert (await received(subscriber))[:2] == [b"later/", b"value"]
+
+
+async def test_topics_are_read_only_while_somebody_is_subscribed() -> None:
+    async with serving() as served:
+        subscriber = await served.subscriber(b"orders/")
+        assert served.metric(SUBSCRIPTIONS) == 1
+
+        subscriber.close()
+
+        await until(lambda: served.metric(SUBSCRIPTIONS) == 0)
+        await until(lambda: not served.head._tails)
+
+
+async def test_a_request_is_answered_with_the_events_since_an_offset() -> None:
+    async with serving() as served:
+        await served.publish(*(Event(b"%d" % number) for number in range(5)))
+        asker = served.socket(zmq.DEALER)
+
+        found = await answer(asker, b"REPLAY", b"orders", b"0", b"2")
+
+        assert isinstance(found, Events)
+        assert [each.event.value for each in found.events] == [b"2", b"3", b"4"]
+        assert [each.after for each in found.events] == [2, 3, 4]
+        assert (found.first, found.next, found.tail) == (2, 5, 5)
+        assert served.metric(REPLAYED) == 3
+        found = await answer(asker, b"BOUNDS", b"orders")
+        assert found == TopicBounds("orders", served.head.publishes_at.port, ((0, 5),))
+
+
+async def test_req_sockets_are_answered() -> None:
+    async with serving() as served:
+        asker = served.socket(zmq.REQ)
+
+        assert isinstance(await answer(asker, b"REPLAY", b"orders", b"0", b"0"), Events)
+        assert isinstance(await answer(asker, b"REPLAY", b"orders", b"0", b"0"), Events)
+
+
+async def test_a_large_backlog_is_answered_in_portions() -> None:
+    async with serving() as served:
+        served.broker.publish(TOPIC, [Event(b"x" * 1_000) for _ in range(2_000)])
+        asker = served.socket(zmq.DEALER)
+
+        offset, portions, offsets = 0, 0, list[int]()
+        while offset < 2_000:
+            found = await answer(asker, b"REPLAY", b"orders", b"0", b"%d" % offset)
+            assert isinstance(found, Events)
+            assert sum(len(each.event.value or b"") for each in found.events) <= 257 * 1024
+            offsets += [each.event.offset for each in found.events]
+            offset, portions = found.next, portions + 1
+
+        assert offsets == list(range(2_000))
+        assert portions >= 8
+
+
+async def test_an_answer_says_that_retention_has_deleted_events() -> None:
+    async with serving() as served:
+        await served.publish(*(Event(b"%d" % number) for number in range(5)))
+        served.broker.trim(TOPIC, 0, 3)
+
+        found = await answer(served.socket(zmq.DEALER), b"REPLAY", b"orders", b"0", b"1")
+
+        assert isinstance(found, Events)
+        assert (found.first, [it.event.offset for it in found.events]) == (3, [3, 4])
+
+
+@pytest.mark.parametrize(
+    ("frames", "failure"),
+    [
+        ((b"REPLAY", b"orders", b"0", b"99"), "invalid"),
+        ((b"REPLAY", b"orders", b"7", b"0"), "not_found"),
+        ((b"REPLAY", b"nobody", b"0", b"0"), "not_found"),
+        ((b"BOUNDS", b"../x"), "not_found"),
+        ((b"BOUNDS", b"\xff"), "invalid"),
+        ((b"REPLAY", b"orders", b"-1", b"0"), "invalid"),
+        ((b"REPLAY", b"orders", b"0", b"9" * 5_00), "invalid"),
+        ((b"REPLAY", b"orders", b"0", b"9" * 19), "invalid"),
+        ((b"REPLAY", b"orders", b"0"), "invalid"),
+        ((b"REPLAY",) * 1_000, "invalid"),
+        ((b"HELLO",), "invalid"),
+        ((b"",), "invalid"),
+        ((b"", b""), "invalid"),
+    ],
+)
+async def test_a_bad_request_is_refused(frames: tuple[bytes, ...], failure: str) -> None:
+    async with serving() as served:
+        asker = served.socket(zmq.DEALER)
+
+        asker.send_multipart(frames)
+        found = await received(asker)
+
+        refusal = decode_answer(found[found.index(b"") + 1 :] if b"" in found else found)
+        assert isinstance(refusal, Refusal)
+        assert refusal.failure == failure
+        assert served.metric(REQUESTS, failure) == 1
+        assert isinstance(await answer(asker, b"BOUNDS", b"orders"), TopicBounds)
+
+
+async def test_partitions_have_their_own_offsets() -> None:
+    async with serving(broker_with_topic(partitions=3)) as served:
+        subscriber = await served.subscriber(b"orders/")
+
+        for number in range(3):
+            served.broker.publish(TOPIC, [Event(b"%d" % number)] * 2, number)
+
+        found = [it.event for it in await events(subscriber, 6)]
+        assert sorted((it.partition, it.offset) for it in found) == [
+            (number, offset) for number in range(3) for offset in range(2)
+        ]
