@@ -82,7 +82,8 @@ class ServedZmq(msgspec.Struct, eq=False):
 async def received(peer: "zmq.Socket[bytes]") -> list[bytes]:
     """Return the next message of a socket."""
     await until(lambda: peer.poll(0) != 0)
-    return peer.recv_multipart()
+    found: list[bytes] = peer.recv_multipart()
+    return found
 
 
 async def events(peer: "zmq.Socket[bytes]", count: int) -> list[Published]:

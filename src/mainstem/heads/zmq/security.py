@@ -29,7 +29,7 @@ def _secret_key(path: str) -> bytes:
             "zmq.auth.create_certificates has written (server.key_secret)"
         )
     try:
-        _, secret = zmq.auth.load_certificate(Path(path))
+        secret: bytes | None = zmq.auth.load_certificate(Path(path))[1]
     except (OSError, ValueError) as error:
         raise InvalidSetting(f"zmq.curve_key: {path!r:.200} cannot be read: {error}") from None
     if secret is None:
