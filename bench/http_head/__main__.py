@@ -143,14 +143,14 @@ def page(found: Found) -> str:
     body = "\n\n".join(sections)
     return f"""# HTTP beside a bare Starlette app
 
-`python -m bench.http_head --rounds {rounds}` on {machine()}; the machine was shared with other work.
-Every figure is the median of the rounds, in which the systems take turns; a ratio is the median of
-the ratios to the bare app within a round.
+`python -m bench.http_head --rounds {rounds}` on {machine()}.
+The machine was shared with other work. Every figure is the median of the rounds, in which the
+systems take turns; a ratio is the median of the ratios to the bare app within a round.
 
-The bare app (`bench/http_head/bare.py`) reads the body of a request, answers with as many bytes, and
-passes the lines on to those that follow. It checks and stores nothing. It is served by uvicorn with
-uvloop and httptools, as the HTTP head is. mainstem parses and checks every event, appends it to the
-log, and answers when it is durable: `fsync` when it is synced to the disk, `memory` at once.
+The bare app (`bench/http_head/bare.py`) reads the body of a request, answers with as many bytes,
+and passes the lines on to those that follow. It checks and stores nothing. It is served by uvicorn
+with uvloop and httptools, as the HTTP head is. mainstem parses and checks every event, appends it
+to the log, and answers when it is durable: `fsync` when it is synced to the disk, `memory` at once.
 {len(EVENT)} bytes per event. Server and clients share the machine's processors, so the processor
 time of the server process is listed as well.
 
@@ -184,12 +184,11 @@ def _table(load: Load, turns: dict[str, list[Turn]]) -> str:
 
 
 def _ratio(bare: Sequence[Turn], took: Sequence[Turn], what: str) -> float:
-    pairs = zip(bare, took, strict=True)
-    # The kernel counts processor time in hundredths of a second.
-    return median(
-        max(getattr(theirs, what), 0.001) / max(getattr(ours, what), 0.001)
-        for theirs, ours in pairs
-    )
+    def of(turn: Turn) -> float:
+        # The kernel counts processor time in hundredths of a second.
+        return max(turn.seconds if what == "seconds" else turn.cpu_s, 0.001)
+
+    return median(of(theirs) / of(ours) for theirs, ours in zip(bare, took, strict=True))
 
 
 def main() -> None:

@@ -61,7 +61,7 @@ bodies = {
     "a value over the topic's limit": (JSON, b'"' + b"x" * 15 * MIB + b'"', 413),
     "a body over the limit": (JSON, b'"' + b"x" * 17 * MIB + b'"', 413),
     "a million lines": (NDJSON, b"1\n" * MIB, 413),
-    "a million empty lines": (NDJSON, b"\n" * 4 * MIB, 400),
+    "a million empty lines": (NDJSON, b"\n" * 4 * MIB, 413),
     "an event with a million headers": (
         LINES,
         b'{"value":1,"headers":{"a":[%b]}}' % b",".join([b'"x"'] * MIB),

@@ -1,6 +1,7 @@
 """Builds record batches from events: chooses partitions, and splits by size."""
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 
 import msgspec
 
@@ -55,6 +56,11 @@ class Published(msgspec.Struct, frozen=True):
     @property
     def positions(self) -> list[Position]:
         """The position of each event, in the given order."""
+        if len(self.runs) == 1:
+            # One after the other, as they were given.
+            base = self.offsets[0]
+            numbers = range(base, base + self.count)
+            return list(map(Position, repeat(self.runs[0].partition), numbers))
         found = [Position(-1, -1)] * self.count
         for run, base in zip(self.runs, self.offsets, strict=True):
             for delta, place in enumerate(run.places):

@@ -1,7 +1,9 @@
 """The addresses of the HTTP head."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router, WebSocketRoute
 
@@ -11,9 +13,7 @@ from mainstem.heads.http.api import document
 from mainstem.heads.http.api.operations import OPERATIONS, Endpoint
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from mainstem.heads.http.adapter.event_stream import EventStream
+    from starlette.types import Receive, Scope, Send
 
 
 def app_of(service: Service) -> Router:
@@ -31,14 +31,21 @@ def app_of(service: Service) -> Router:
     )
 
 
-def _route(service: Service, path: str, endpoints: dict[str, Endpoint]) -> Route:
+class _Endpoints:
+    """The endpoints of one path, as an ASGI app."""
+
+    def __init__(self, service: Service, endpoints: Mapping[str, Endpoint]) -> None:
+        self._service, self._endpoints = service, endpoints
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        response = await self._endpoints[scope["method"]](self._service, Request(scope, receive))
+        await response(scope, receive, send)
+
+
+def _route(service: Service, path: str, endpoints: Mapping[str, Endpoint]) -> Route:
     if "GET" in endpoints:
-        endpoints["HEAD"] = endpoints["GET"]
-
-    async def answer(request: "Request") -> "Response | EventStream":
-        return await endpoints[request.method](service, request)
-
-    return Route(path, answer, methods=list(endpoints))
+        endpoints = {**endpoints, "HEAD": endpoints["GET"]}
+    return Route(path, _Endpoints(service, endpoints), methods=list(endpoints))
 
 
 async def _document(_request: "Request") -> Response:

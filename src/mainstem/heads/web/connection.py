@@ -87,6 +87,7 @@ class HttpConnection(HttpToolsProtocol):
         """What the peer sent behind requests that have no answer yet."""
         self._declined: tuple[bytes, int] | None = None
         """A head without its offer of another protocol, and how much of the piece it was."""
+        self._parsing = False
         self._part = Part.HEAD
         self._part_ms = self.since_ms
         """When the peer began to send this part."""
@@ -107,7 +108,8 @@ class HttpConnection(HttpToolsProtocol):
         tls = transport.get_extra_info("sslcontext") is not None
         self.app_state[PEER] = self._shared.auth.peer(self.peer, tls=tls)
         self._shared.open.add(self)
-        super().connection_made(Wire(transport, self, self._shared.traffic))
+        self._wire = Wire(transport, self, self._shared.traffic)
+        super().connection_made(self._wire)
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -197,6 +199,7 @@ class HttpConnection(HttpToolsProtocol):
         """End the connection once everything was sent; drop what the peer still sends."""
         if self.is_ending or self._real is None or self._real.is_closing():
             return
+        self._wire.flush()
         self._ending_ms = now_ms()
         self._rest = b""
         self._unset_keepalive_if_required()
@@ -353,7 +356,9 @@ class HttpConnection(HttpToolsProtocol):
         elif part is Part.BODY:
             self._body_bytes = self._raw_bytes = 0
         self._part, self._part_ms = part, now_ms()
-        self._look()
+        # What the rest of a piece holds may be the end of this part.
+        if not self._parsing:
+            self._look()
 
     def _look(self) -> None:
         """Keep the list of connections that wait for their peer, and the timer."""
@@ -381,7 +386,10 @@ class HttpConnection(HttpToolsProtocol):
             size = PIECE_BYTES if self._part is not Part.BODY else self._body_left or PIECE_BYTES
             piece = data[at : at + size]
             at += len(piece)
+            self._parsing = True
             super().data_received(piece)
+            self._parsing = False
+            self._look()
             if self._declined is not None:
                 head, parsed = self._declined
                 data, at, self._declined = head + piece[parsed:] + data[at:], 0, None

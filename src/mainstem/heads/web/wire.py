@@ -1,9 +1,16 @@
-"""A transport as uvicorn's protocols see it: counts bytes, and closes without losing answers."""
+"""A transport as uvicorn's protocols see it: counts bytes, and closes without losing answers.
+
+uvicorn writes the head of a response and its body one after the other. Each write would be a system
+call, so a head is held until the body comes, or until the end of this turn of the loop.
+"""
 
 import asyncio
 from typing import Protocol
 
 from mainstem.heads.transport.traffic import Traffic
+
+_HEAD = b"HTTP/1.1 "
+"""How the head of a response begins."""
 
 
 class Ends(Protocol):
@@ -26,12 +33,28 @@ class Wire(asyncio.Transport):
     def __init__(self, transport: asyncio.Transport, owner: Ends, traffic: Traffic) -> None:
         super().__init__()
         self._transport, self._owner, self._traffic = transport, owner, traffic
+        self._loop = asyncio.get_running_loop()
+        self._held = b""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send data, unless the connection is ending."""
-        if not self.is_closing():
-            self._traffic.bytes_out += len(data)
+        if self.is_closing():
+            return
+        self._traffic.bytes_out += len(data)
+        if self._held:
+            held, self._held = self._held, b""
+            self._transport.write(held + data)
+        elif isinstance(data, bytes) and data.startswith(_HEAD):
+            self._held = data
+            self._loop.call_soon(self.flush)
+        else:
             self._transport.write(data)
+
+    def flush(self) -> None:
+        """Send what is held."""
+        if self._held:
+            held, self._held = self._held, b""
+            self._transport.write(held)
 
     def is_closing(self) -> bool:
         """Tell whether nothing more is sent."""

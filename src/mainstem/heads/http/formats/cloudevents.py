@@ -24,6 +24,8 @@ STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 HTTP_PREFIX = b"ce-"
 """Prefix of HTTP headers in binary mode."""
+MARK = b"ce-specversion"
+"""The header of every request that has a CloudEvent in binary mode."""
 KAFKA_PREFIX = "ce_"
 REQUIRED = ("specversion", "id", "source", "type")
 _NAME = re.compile(r"[a-z0-9]{1,100}")
@@ -36,11 +38,6 @@ _read_batch = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _read_value = msgspec.json.Decoder(str | int | bool | None).decode
 _read_bytes = msgspec.json.Decoder(bytes).decode
 _write = msgspec.json.Encoder().encode
-
-
-def is_binary(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Tell whether a request has a CloudEvent in binary mode."""
-    return any(name == b"ce-specversion" for name, _ in headers)
 
 
 def of_structured(body: bytes, labels: Labels) -> Event:

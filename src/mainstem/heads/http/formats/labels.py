@@ -9,6 +9,8 @@ from mainstem.core.event import NO_TIMESTAMP, Event, Headers
 from mainstem.heads.http.formats.event_json import checked_time
 
 KEY, PARTITION, TIMESTAMP = b"mainstem-key", b"mainstem-partition", b"mainstem-timestamp-ms"
+PREFIX = b"mainstem-"
+"""Prefix of all HTTP headers that labels are made of."""
 HEADER = b"mainstem-header-"
 """Prefix of HTTP headers that become headers of the events."""
 CONTENT_TYPE = "content-type"
@@ -29,6 +31,11 @@ class Labels(msgspec.Struct, frozen=True):
         """Return an event with these labels, and further headers."""
         return Event(value, self.key, (*self.headers, *headers), self.timestamp_ms)
 
+    def events(self, values: Iterable[bytes]) -> list[Event]:
+        """Return an event with these labels for each value."""
+        key, headers, timestamp_ms = self.key, self.headers, self.timestamp_ms
+        return [Event(value, key, headers, timestamp_ms) for value in values]
+
     def added_to(self, event: Event) -> Event:
         """Return an event with the labels that it does not have itself."""
         return Event(
@@ -37,6 +44,9 @@ class Labels(msgspec.Struct, frozen=True):
             event.headers + self.headers,
             self.timestamp_ms if event.timestamp_ms == NO_TIMESTAMP else event.timestamp_ms,
         )
+
+
+NO_LABELS = Labels()
 
 
 def labels(query: Callable[[str], list[str]], headers: Iterable[tuple[bytes, bytes]]) -> Labels:
