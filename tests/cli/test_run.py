@@ -28,6 +28,7 @@ def place(tmp_path: Path) -> Path:
         ([], "python -m mainstem.cli.demo.live"),
         (["--for", "60"], "python -m mainstem.cli.demo.live --for 60"),
         (["--serve", "--kafka", ":0"], "mainstem serve --kafka :0"),
+        (["--feed", "--for", "60"], "python -m mainstem.cli.demo.feed --for 60"),
         (["--tour"], "python -m mainstem.cli.demo.tour"),
     ],
 )
