@@ -359,6 +359,16 @@ def test_a_query_that_takes_too_long_is_stopped(ask: Asked, sql: str) -> None:
         ask(sql, seconds=3)
 
 
+@pytest.mark.parametrize("mib", [64, 256])
+def test_a_topic_that_is_larger_than_memory_is_read(make: Make, ask: Asked, mib: int) -> None:
+    topic = make()
+    topic.fill(["x" * 10_000] * 10_000)
+
+    rows = ask(f"select count(*), max(length(_value)) from {topic.name}", memory_bytes=mib * MIB)
+
+    assert rows == [(10_000, 10_000)]
+
+
 @pytest.mark.parametrize(
     "sql",
     [

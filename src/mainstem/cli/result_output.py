@@ -1,22 +1,20 @@
 """Prints Arrow batches: as a table, JSON, CSV or an Arrow stream."""
 
-import base64
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from itertools import chain
 from uuid import UUID
 
 import click
-import msgspec
 import pyarrow as pa
 
 from mainstem.cli.terminal_escapes import shown, shown_json
+from mainstem.sql.rows import rows_of, text_of, to_json
 
-_AT_ONCE = 1000
 _CHANGE = "_change"
 
 
@@ -27,15 +25,15 @@ def print_result(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: str
         case "arrow":
             _print_arrow(schema, batches)
         case "csv":
-            _print_csv(schema.names, _rows(batches))
+            _print_csv(schema.names, rows_of(batches))
         case "json":
-            rows = [dict(zip(schema.names, row, strict=True)) for row in _rows(batches)]
-            _write(msgspec.json.encode(rows, enc_hook=plain) + b"\n")
+            rows = [dict(zip(schema.names, row, strict=True)) for row in rows_of(batches)]
+            _write(to_json(rows) + b"\n")
         case "jsonl":
-            for row in _rows(batches):
+            for row in rows_of(batches):
                 _write(json_line(schema.names, row))
         case _:
-            click.echo(table(schema, list(_rows(batches))))
+            click.echo(table(schema, list(rows_of(batches))))
 
 
 class ChangeOutput:
@@ -72,7 +70,7 @@ class ChangeOutput:
 def json_line(names: list[str], row: tuple[object, ...]) -> bytes:
     """Return a row as one line of JSON."""
     found = dict(zip(names, row, strict=True))
-    return msgspec.json.encode(found, enc_hook=plain) + b"\n"
+    return to_json(found) + b"\n"
 
 
 def table(schema: pa.Schema, rows: list[tuple[object, ...]]) -> str:
@@ -91,13 +89,6 @@ def table(schema: pa.Schema, rows: list[tuple[object, ...]]) -> str:
     ]
     count = "1 row" if len(rows) == 1 else f"{len(rows):,} rows"
     return "\n".join([*lines, f"({count})"])
-
-
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
-    for batch in batches:
-        for first in range(0, batch.num_rows, _AT_ONCE):
-            part = batch.slice(first, _AT_ONCE)
-            yield from zip(*(column.to_pylist() for column in part.columns), strict=True)
 
 
 def _print_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
@@ -125,16 +116,6 @@ def _write(data: bytes) -> None:
         sys.stdout.buffer.write(data)
 
 
-def plain(value: object) -> object:
-    """Return a value that JSON has no type for as one that it has."""
-    match value:
-        case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
-        case bytes():
-            return _decoded(value)
-    return str(value)
-
-
 def _cell(value: object) -> str:
     return "-" if value is None else shown(_text(value))
 
@@ -142,7 +123,7 @@ def _cell(value: object) -> str:
 _TEXT: dict[type, Callable[[object], str]] = {
     bool: lambda value: "true" if value else "false",
     float: repr,
-    bytes: lambda value: _decoded(value if isinstance(value, bytes) else b""),
+    bytes: lambda value: text_of(value if isinstance(value, bytes) else b""),
 }
 
 
@@ -151,18 +132,10 @@ def _text(value: object) -> str:
         moment = value.astimezone(UTC) if value.tzinfo else value
         return moment.isoformat(sep=" ").replace("+00:00", "Z")
     if isinstance(value, dict | list | tuple):
-        return msgspec.json.encode(value, enc_hook=plain).decode()
+        return to_json(value).decode()
     if isinstance(value, str | int | date | time | Decimal | UUID) and not isinstance(value, bool):
         return str(value)
     return _TEXT.get(type(value), str)(value)
-
-
-def _decoded(value: bytes) -> str:
-    """Return bytes as text, or as base64 if they are not UTF-8."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return base64.b64encode(value).decode()
 
 
 def _is_number(kind: pa.DataType) -> bool:

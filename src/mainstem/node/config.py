@@ -25,6 +25,7 @@ from mainstem.core.errors import InvalidSetting
 from mainstem.core.topic_settings import Durability
 from mainstem.heads import HEADS
 from mainstem.heads.head import HeadSettings
+from mainstem.sql.limits import SqlLimits
 
 FILE_NAME = "mainstem.toml"
 PREFIX = "MAINSTEM_"
@@ -88,6 +89,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(ge=1024, description="Bytes that topics with durability memory may hold together."),
     ] = 1024 * 1024 * 1024
     connectors: ConnectorLimits = ConnectorLimits()
+    sql: SqlLimits = SqlLimits()
     heads: dict[str, HeadSettings] = msgspec.field(
         default_factory=lambda: {head.name: head.settings for head in HEADS}
     )

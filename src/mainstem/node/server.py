@@ -114,7 +114,7 @@ async def running(
         if node.committer is not None:
             stack.callback(LoopCommitter(node.committer, asyncio.get_running_loop()).stop)
         context.broker, context.defaults = node.broker, node.defaults
-        stack.callback(offer_operations(context, operations).stop)
+        stack.callback(offer_operations(context, operations, config).stop)
         clock = BrokerClock(node.broker)
         stack.callback(clock.stop)
         for head, listener in bound.items():

@@ -16,6 +16,7 @@ from mainstem.sql.errors import InvalidQuery, LimitReached, QueryFailed
 from mainstem.sql.events import NotText, Prefetched
 from mainstem.sql.messages import (
     NO_BLOB,
+    WITHOUT_ARENAS,
     Batch,
     Channel,
     Columns,
@@ -74,7 +75,8 @@ class Evaluation:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL if not os.environ.get("MAINSTEM_DEBUG") else None,
-                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+                | WITHOUT_ARENAS,
                 # Ctrl-C ends the command, and that ends the worker.
                 start_new_session=True,
             )
@@ -150,8 +152,8 @@ class Evaluation:
     def _check_rows(self, rows: int) -> None:
         if self._limits.rows is not None and rows > self._limits.rows:
             raise LimitReached(
-                f"the result has more than {self._limits.rows:,} rows; add a LIMIT, or a filter, "
-                "or allow more (--rows)"
+                f"the result has more than {self._limits.rows:,} rows; add a LIMIT or a filter, "
+                "or raise the limit of rows"
             )
 
     def _check_end(self, end: Done | Failed, trouble: list[Exception], *, begun: bool) -> None:
@@ -181,8 +183,8 @@ class Evaluation:
 
     def _too_large(self) -> LimitReached:
         return LimitReached(
-            f"the query needs more than {self._limits.memory_bytes // MIB:,} MiB of memory; allow "
-            "more (--memory), or read fewer events or columns"
+            f"the query needs more than {self._limits.memory_bytes // MIB:,} MiB of memory; raise "
+            "that limit, or read fewer events or columns"
         )
 
     # The channel
@@ -216,8 +218,8 @@ class Evaluation:
     def _ended(self, error: Exception) -> MainstemError:
         if isinstance(error, TimeoutError):
             return LimitReached(
-                f"the query was not done within {self._limits.seconds:g} s; allow more (--time), "
-                "or read fewer events"
+                f"the query was not done within {self._limits.seconds:g} s; raise that "
+                "limit, or read fewer events"
             )
         code = self._process.wait(_END_S)
         if code in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGKILL):

@@ -14,6 +14,12 @@ import msgspec
 
 _HEAD = Struct(">IQ")
 NO_BLOB = memoryview(b"")
+SPARE_BYTES = 1 << 30
+"""Memory beside DuckDB's own: Python, Arrow, batches under way, stacks of threads."""
+
+
+WITHOUT_ARENAS = {"ARROW_DEFAULT_MEMORY_POOL": "jemalloc"}
+"""Environment of processes with limited memory: by default Arrow reserves 1 GiB of it at once."""
 
 
 class Parse(msgspec.Struct, frozen=True, tag=True):

@@ -25,6 +25,7 @@ import pyarrow.dataset as ds
 from mainstem.sql.errors import InvalidQuery
 from mainstem.sql.fields import MISFIT, quoted
 from mainstem.sql.messages import (
+    SPARE_BYTES,
     Batch,
     Channel,
     Columns,
@@ -41,8 +42,6 @@ from mainstem.sql.messages import (
 from mainstem.sql.pushdown import from_ms, needed
 from mainstem.sql.statement import parsed
 
-SPARE_BYTES = 1 << 30
-"""Memory beside DuckDB's own: Python, Arrow, batches under way, stacks of threads."""
 _RESULT_ROWS = 50_000
 _MISFITS = (MISFIT, "Could not convert string", "Malformed JSON", "Expected ARRAY")
 _PR_SET_PDEATHSIG = 1
@@ -194,7 +193,7 @@ class Worker:
 
 def _failed(error: Exception) -> Failed:
     text = " ".join(str(error).split("\n\nLINE")[0].split("\nLINE")[0].split())
-    if isinstance(error, duckdb.OutOfMemoryException | MemoryError):
+    if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or "MemoryError" in text:
         return Failed("memory", text)
     if isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException):
         return Failed("invalid", text)

@@ -6,11 +6,13 @@ from mainstem.node.api.dead_letters import DeadLetterOperations
 from mainstem.node.api.groups import GroupOperations
 from mainstem.node.api.overview import OverviewOperations
 from mainstem.node.api.queues import QueueOperations
+from mainstem.node.api.sql import SqlOperations
 from mainstem.node.api.topics import TopicOperations
+from mainstem.node.config import Config
 from mainstem.node.metrics_history import MetricsHistory
 
 
-def offer_operations(context: HeadContext, queries: AdminQueries) -> MetricsHistory:
+def offer_operations(context: HeadContext, queries: AdminQueries, config: Config) -> MetricsHistory:
     """Register the operations; called when the log is open. Return what the caller must stop."""
     history = MetricsHistory(queries.heads, context.now_ms)
     history.start()
@@ -18,5 +20,6 @@ def offer_operations(context: HeadContext, queries: AdminQueries) -> MetricsHist
     GroupOperations(context).offer()
     QueueOperations(context).offer()
     DeadLetterOperations(context).offer()
+    SqlOperations(context, config.sql).offer()
     OverviewOperations(context, queries, history).offer()
     return history

@@ -1,0 +1,51 @@
+"""What a server and the process that answers a query tell one another, as lines of JSON."""
+
+import msgspec
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A query, the server that has its topics, and its limits."""
+
+    address: str
+    query: str
+    as_of: str
+    sample_all: bool
+    rows: int
+    seconds: float
+    memory_bytes: int
+    result_bytes: int
+
+
+class Topics(msgspec.Struct, frozen=True, tag=True):
+    """The topics that a query reads."""
+
+    topics: list[str]
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a result: its name and its Arrow type."""
+
+    name: str
+    type: str
+
+
+class Answer(msgspec.Struct, frozen=True, tag=True):
+    """The result of a query."""
+
+    columns: list[Column]
+    rows: list[msgspec.Raw]
+    """A JSON array for each row."""
+    snapshot: str
+    """The events that were read; empty if the query reads no topic."""
+    notices: list[str]
+
+
+class Refusal(msgspec.Struct, frozen=True, tag=True):
+    """The query was refused or failed."""
+
+    failure: str
+    """The value of a ``core.errors.Failure``."""
+    detail: str
+
+
+Said = Topics | Answer | Refusal
