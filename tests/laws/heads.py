@@ -38,6 +38,9 @@ from mainstem.heads.amqp091.methods import METHODS, Bare, Method
 from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.heads.amqp_management.app import fields_of as management_fields_of
 from mainstem.heads.amqp_management.settings import AmqpManagementSettings
+from mainstem.heads.connect.configs import config_of as connect_config_of
+from mainstem.heads.connect.configs import settings_of as connect_settings_of
+from mainstem.heads.connect.settings import ConnectSettings
 from mainstem.heads.head import Head, HeadSettings, RunningHead
 from mainstem.heads.http.formats.event_json import event_json, read_event
 from mainstem.heads.http.settings import HttpSettings
@@ -745,6 +748,38 @@ _WEBHOOKS = Spoken(
 )
 
 
+# Kafka Connect
+
+
+def _captured_by(tables: str) -> str:
+    """Return the table that a configuration with this list captures, as it is shown again."""
+    settings, _ = connect_settings_of("shop", {"table.include.list": tables})
+    return connect_config_of(settings)["table.include.list"]
+
+
+_CONNECT_REST = Spoken(
+    settings=ConnectSettings(),
+    stream=_get("/connector-plugins", "Accept: */*"),
+    answers=_http_answers,
+    ask=_get("/connector-plugins"),
+    told=_http_status,
+    done=200,
+    denied=403,
+    unauthenticated=401,
+    publishes=False,
+    messages=st.from_regex(r"[a-z]{1,9}\\\.[a-z]{1,9}", fullmatch=True),
+    there_and_back=lambda message: _captured_by(message).replace(".", "\\."),
+    limit=WebLimits().max_head_bytes,
+    claims=_http_claims,
+    login=_get("/connector-plugins", "Authorization: Basic YW5uOm5v"),
+    not_applicable={
+        Law.SETTLING: "connectors are defined, and nothing is delivered",
+        Law.WAITING: "a request waits for the disk and for databases only",
+        Law.READING: "no answer of this server alone is long; heads/web has a test of its own",
+    },
+)
+
+
 SPOKEN: dict[str, Spoken] = {
     "kafka": _KAFKA,
     "stomp": _STOMP,
@@ -753,6 +788,7 @@ SPOKEN: dict[str, Spoken] = {
     "amqp_management": _MANAGEMENT,
     "http": _HTTP,
     "webhooks": _WEBHOOKS,
+    "connect": _CONNECT_REST,
     "moldudp64": _MOLDUDP64,
     "zmq": _ZMQ,
     "admin": _ADMIN,

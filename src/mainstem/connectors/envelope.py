@@ -65,7 +65,7 @@ class TableEncoder:
 
     def __init__(self, settings: ConnectorSettings, table: Table, common: Common) -> None:
         self.table = table
-        self.topic = topic_of(settings.name, table)
+        self.topic = topic_of(settings.topic_prefix, table)
         self._format = settings.format
         self._tombstones = settings.tombstones
         self._common = common

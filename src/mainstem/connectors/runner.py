@@ -150,7 +150,7 @@ class Runner:
             self._output.wait()
 
     def _capture(self, tables: Sequence[Table]) -> None:
-        check_topics(self._settings.name, tables)
+        check_topics(self._settings.topic_prefix, tables)
         self._source.capture(tables)
 
     # The first snapshot
@@ -362,7 +362,7 @@ class Runner:
         """Publish that a transaction with changes begins or ends, if that is wanted."""
         order = at.origin.order
         if order is not None and (at.changes if is_end else at.changes == 1):
-            topic = topic_of_transactions(self._settings.name)
+            topic = topic_of_transactions(self._settings.topic_prefix)
             self._output.add(topic, [order.end() if is_end else order.begin()])
 
     def _count(self, change: Change, origin: Origin) -> None:
@@ -420,7 +420,7 @@ class Runner:
         before = self._stored_schema(found.table)
         if schema != before:
             event = schema_change(self._common, reduced, before, found.source, self._now_ns())
-            self._output.add(self._settings.name, [event])
+            self._output.add(self._settings.topic_prefix, [event])
             self._output.set_schema(found.table.id, schema)
         return known
 

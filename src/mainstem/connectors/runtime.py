@@ -31,6 +31,7 @@ from mainstem.connectors.secrets import Secrets
 from mainstem.connectors.selection import Selection
 from mainstem.connectors.settings import ConnectorSettings
 from mainstem.connectors.worker import Task, Worker
+from mainstem.core.errors import InvalidSetting
 
 
 class ConnectorState(msgspec.Struct, frozen=True):
@@ -87,20 +88,30 @@ class Connectors:
         Connects first, and refuses what would stop at once; raises InvalidSetting,
         ConnectorExists, SourceFailed and SourceRefused.
         """
-        settings = complete(settings)
-        kind_of(settings.url).check(settings)
-        self._secrets.check(settings)
         with self._lock:
             if self._definitions.get(CONFIG, settings.name) is not None:
                 raise ConnectorExists(settings.name)
-            source = self._source(settings)
-            try:
-                found = source.tables()
-                check_topics(settings.name, found)
-                tables = [_checked(settings, each).id for each in found]
-                source.capture(found)
-            finally:
-                source.close()
+            settings, tables = self._examined(settings, captures=True)
+            self._definitions.set(CONFIG, settings.name, msgspec.json.encode(settings)).wait()
+            self._start(settings.name)
+        return tables
+
+    def check(self, settings: ConnectorSettings) -> Sequence[str]:
+        """Connect as ``add`` does, and return the tables; changes nothing."""
+        return self._examined(settings, captures=False)[1]
+
+    def alter(self, settings: ConnectorSettings) -> Sequence[str]:
+        """Change the settings of a connector, which goes on where it was; refuses as ``add``."""
+        with self._lock:
+            before = self._settings(settings.name)
+            for field in ("prefix", "slot", "publication"):
+                if getattr(settings, field) != getattr(before, field):
+                    raise InvalidSetting(
+                        f"{field} of connector {settings.name} cannot be changed: remove it, and "
+                        "add it anew"
+                    )
+            settings, tables = self._examined(settings, captures=True)
+            self._stop(settings.name)
             self._definitions.set(CONFIG, settings.name, msgspec.json.encode(settings)).wait()
             self._start(settings.name)
         return tables
@@ -157,6 +168,24 @@ class Connectors:
         """Return the names of all connectors."""
         return sorted(self._definitions.items(CONFIG))
 
+    def _examined(
+        self, settings: ConnectorSettings, *, captures: bool
+    ) -> tuple[ConnectorSettings, Sequence[str]]:
+        """Connect, and refuse what would stop at once; return complete settings and the tables."""
+        settings = complete(settings)
+        kind_of(settings.url).check(settings)
+        self._secrets.check(settings)
+        source = self._source(settings)
+        try:
+            found = source.tables()
+            check_topics(settings.topic_prefix, found)
+            tables = [_checked(settings, each).id for each in found]
+            if captures:
+                source.capture(found)
+        finally:
+            source.close()
+        return settings, tables
+
     def _change(self, name: str, changes: dict[tuple[str, str], bytes | None]) -> None:
         with self._lock:
             self._settings(name)
@@ -174,7 +203,7 @@ class Connectors:
         settings = self._settings(name)
         kind = kind_of(settings.url)
         database = self._source(settings).database
-        common = Common(self._version, kind.name, name, database, kind.source)
+        common = Common(self._version, kind.name, settings.topic_prefix, database, kind.source)
         task = Task(self._door, settings, common, lambda: self._source(settings), self._now_ns)
         paused = self._definitions.get(PAUSED, name) is not None
         worker = self._workers[name] = Worker(task, paused=paused)

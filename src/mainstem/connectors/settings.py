@@ -12,6 +12,7 @@ from mainstem.core.errors import InvalidSetting
 ROUTED = "${routedByValue}"
 """What stands for the column ``aggregatetype`` in ``outbox_topic``."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,40}")
+PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Format(StrEnum):
@@ -50,6 +51,8 @@ class ConnectorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     name: str
     url: str
     """Where the database is; without a password."""
+    prefix: str = ""
+    """The first part of its topics' names, if that is not its name."""
     tables: tuple[str, ...] = ()
     """The tables to capture, as ``schema.name``; ``*`` and ``?`` match."""
     exclude: tuple[str, ...] = ()
@@ -92,12 +95,22 @@ class ConnectorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     publication: str = ""
     """PostgreSQL: the publication; by default ``mainstem_`` and the name."""
 
+    @property
+    def topic_prefix(self) -> str:
+        """The first part of its topics' names."""
+        return self.prefix or self.name
+
     def check(self) -> None:
         """Raise InvalidSetting for values that no database allows."""
         if not NAME.fullmatch(self.name):
             raise InvalidSetting(
                 f"connector name {self.name!r:.100}: up to 41 letters, digits, _ and -, of which "
                 "the first is a letter or digit; it begins the names of topics"
+            )
+        if self.prefix and not PREFIX.fullmatch(self.prefix):
+            raise InvalidSetting(
+                f"prefix {self.prefix!r:.100}: up to 100 letters, digits, ., _ and -, of which the "
+                "first is a letter or digit"
             )
         if self.password_env and self.password_file:
             raise InvalidSetting("give password_env or password_file, not both")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LIST, SHOW, ADD, REMOVE = "connectors", "connectors/show", "connectors/add", "connectors/remove"
 PAUSE, RESUME, RESTART = "connectors/pause", "connectors/resume", "connectors/restart"
-SNAPSHOT = "connectors/snapshot"
+SNAPSHOT, ALTER, CHECK = "connectors/snapshot", "connectors/alter", "connectors/check"
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 _PHASES = {"paused": 0.0, "failed": -1.0, "retrying": -0.5}
 """The values of the state metric that are not 1."""
@@ -45,6 +45,18 @@ class ConnectorName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class AddConnector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Operation: define and start a connector."""
+
+    settings: ConnectorSettings
+
+
+class AlterConnector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Operation: change the settings of a connector, which goes on where it was."""
+
+    settings: ConnectorSettings
+
+
+class CheckConnector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Operation: connect, and return the tables that a connector would capture."""
 
     settings: ConnectorSettings
 
@@ -157,6 +169,8 @@ class NodeConnectors:
         self._offer(LIST, ListConnectors, self._list, changes=False)
         self._offer(SHOW, ConnectorName, lambda it: _info(self.runtime.show(it.name)))
         self._offer(ADD, AddConnector, lambda it: Added(self.runtime.add(it.settings)))
+        self._offer(ALTER, AlterConnector, lambda it: Added(self.runtime.alter(it.settings)))
+        self._offer(CHECK, CheckConnector, lambda it: Added(self.runtime.check(it.settings)))
         self._offer(REMOVE, RemoveConnector, lambda it: self.runtime.remove(it.name, keep=it.keep))
         self._offer(PAUSE, ConnectorName, lambda it: self.runtime.pause(it.name))
         self._offer(RESUME, ConnectorName, lambda it: self.runtime.resume(it.name))

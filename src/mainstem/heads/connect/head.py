@@ -1,0 +1,22 @@
+"""Starts the Connect head, on the common HTTP runtime."""
+
+from typing import TYPE_CHECKING
+
+from mainstem.heads.connect.app import connect_app
+from mainstem.heads.connect.settings import ConnectSettings
+from mainstem.heads.context import HeadContext
+from mainstem.heads.web.limits import WebLimits
+from mainstem.heads.web.server import WebServer, serve_app
+
+if TYPE_CHECKING:
+    import socket
+
+
+async def start(
+    context: HeadContext, settings: ConnectSettings, listener: "socket.socket"
+) -> WebServer:
+    """Start the Connect head on a bound socket; return its server."""
+    limits = WebLimits(
+        max_connections=settings.max_connections, max_body_bytes=settings.max_body_bytes
+    )
+    return serve_app(context, connect_app(context, settings.max_body_bytes), listener, limits)
