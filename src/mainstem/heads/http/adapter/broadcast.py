@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mainstem.broker.door import Feed
 
 PORTION_EVENTS = 256
-PORTION_BYTES = 16 * 1024
+PORTION_BYTES = 32 * 1024
 """Maximum keys and values of a portion; it has at least one event. A client that does not read has
 about so much in memory, besides what its connection buffers.
 """
