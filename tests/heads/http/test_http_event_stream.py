@@ -188,6 +188,15 @@ def test_what_a_stream_cannot_do_is_refused(asked: str) -> None:
     serve(scenario)
 
 
+def test_the_head_of_a_stream_has_no_stream() -> None:
+    async def scenario(_: Started, client: Client) -> None:
+        answer = await client.head(EVENTS, headers=ACCEPT)
+
+        assert answer.headers["content-type"].startswith("text/event-stream")
+
+    serve(scenario)
+
+
 def test_a_client_that_does_not_read_is_dropped_and_told_and_resumes_without_loss() -> None:
     count, kib = 4_000, 4
 

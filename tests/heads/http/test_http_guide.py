@@ -1,4 +1,4 @@
-"""The curl lines of the guide work, one after the other."""
+"""The guide: its curl lines work, one after the other, and it lists every status."""
 
 import asyncio
 import re
@@ -9,6 +9,12 @@ import pytest
 from tests.heads.http.serving import Client, serve
 from tests.heads.started import Started
 
+import mainstem.heads
+from mainstem.core.errors import Failure
+from mainstem.heads.http.api.operations import OPERATIONS
+from mainstem.heads.web.problem import STATUSES
+
+HEADS = Path(mainstem.heads.__file__).parent
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "http.md"
 
 
@@ -31,3 +37,18 @@ def test_the_lines_of_the_guide_work() -> None:
             assert running.returncode == 0, f"{block}\n{shown.decode()}"
 
     serve(scenario)
+
+
+def test_every_status_and_failure_is_in_the_guide() -> None:
+    errors = GUIDE.read_text().partition("\n## Errors\n")[2].partition("\n## ")[0]
+    told = set(map(int, re.findall(r"\b[2-5]\d\d\b", errors)))
+
+    code = "".join(
+        path.read_text() for folder in ("web", "http") for path in (HEADS / folder).rglob("*.py")
+    )
+    refused = set(map(int, re.findall(r"Refused\(\s*(\d{3})", code)))
+    answered = {status for each in OPERATIONS for status in each.answers}
+    assert len(refused) > 10
+    # Starlette's router says 404 and 405.
+    assert told == refused | answered | set(STATUSES.values()) | {404, 405}
+    assert set(re.findall(r"`(\w+)`", errors)) >= set(Failure)

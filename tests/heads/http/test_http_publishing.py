@@ -191,6 +191,16 @@ def test_a_deleted_event_has_a_key_and_no_value() -> None:
     serve(scenario)
 
 
+def test_deleted_is_true_or_false() -> None:
+    async def scenario(server: Started, client: Client) -> None:
+        problem(await client.post(f"{EVENTS}?deleted=1", json=1), 400, "invalid")
+        (await client.post(f"{EVENTS}?deleted=false", json=1)).raise_for_status()
+
+        assert stored(server) == [b"1"]
+
+    serve(scenario)
+
+
 def test_what_was_read_can_be_published_as_it_is() -> None:
     events = [
         Event(b'{"a":1}', b"k", (("h", b"1"), ("h", b"2"), ("n", None)), 5),

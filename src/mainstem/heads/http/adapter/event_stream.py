@@ -53,6 +53,9 @@ class EventStream:
         """Send events until the client goes, the server stops or the topic is deleted."""
         service = self._service
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b""})
+            return
         with (
             service.streams.following(self._followed) as broadcast,
             service.streams.sending(peer_of(scope).address) as sending,

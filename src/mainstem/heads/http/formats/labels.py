@@ -76,7 +76,7 @@ def labels(query: Callable[[str], list[str]], headers: Iterable[tuple[bytes, byt
         tuple(pairs),
         partition,
         NO_TIMESTAMP if timestamp_ms is None else checked_time(timestamp_ms),
-        query("deleted")[-1:] == ["true"],
+        _flag("deleted", query("deleted")),
     )
 
 
@@ -87,3 +87,10 @@ def _number(name: str, given: list[str], header: bytes | None) -> int | None:
     if not (said.isascii() and said.isdigit() and len(said) < 20):
         raise InvalidEvent(f"{name} {said!r:.50} is not a number")
     return int(said)
+
+
+def _flag(name: str, given: list[str]) -> bool:
+    said = given[-1] if given else "false"
+    if said not in ("true", "false"):
+        raise InvalidEvent(f"{name} must be true or false, not {said!r:.50}")
+    return said == "true"
