@@ -196,7 +196,7 @@ def test_deleted_is_true_or_false() -> None:
         problem(await client.post(f"{EVENTS}?deleted=1", json=1), 400, "invalid")
         (await client.post(f"{EVENTS}?deleted=false", json=1)).raise_for_status()
 
-        assert stored(server) == [b"1"]
+        assert [each.value for each in stored(server)] == [b"1"]
 
     serve(scenario)
 
