@@ -88,6 +88,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int,
         Meta(ge=1024, description="Bytes that topics with durability memory may hold together."),
     ] = 1024 * 1024 * 1024
+    pipelines: Annotated[
+        str,
+        Meta(
+            description="Directory where pipelines on this machine keep their state; the admin API "
+            "shows it."
+        ),
+    ] = "mainstem-pipelines"
     connectors: ConnectorLimits = ConnectorLimits()
     sql: SqlLimits = SqlLimits()
     heads: dict[str, HeadSettings] = msgspec.field(
@@ -125,6 +132,14 @@ def settings() -> tuple[Setting, ...]:
         for name, field in _fields(Config)
         if (sentence := _sentence(field))
     )
+
+
+def value_of(config: Config, name: str) -> object:
+    """Return the value of a setting; one of a section is named ``section.name``."""
+    section, _, field = name.rpartition(".")
+    if section in config.heads:
+        return getattr(config.heads[section], field)
+    return getattr(getattr(config, section) if section else config, field)
 
 
 def load_config(

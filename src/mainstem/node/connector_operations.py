@@ -166,20 +166,82 @@ class NodeConnectors:
 
     def offer(self) -> None:
         """Register the operations at the admin port; called when the log is open."""
-        self._offer(LIST, ListConnectors, self._list, changes=False)
-        self._offer(SHOW, ConnectorName, lambda it: _info(self.runtime.show(it.name)))
-        self._offer(ADD, AddConnector, lambda it: Added(self.runtime.add(it.settings)))
-        self._offer(ALTER, AlterConnector, lambda it: Added(self.runtime.alter(it.settings)))
-        self._offer(CHECK, CheckConnector, lambda it: Added(self.runtime.check(it.settings)))
-        self._offer(REMOVE, RemoveConnector, lambda it: self.runtime.remove(it.name, keep=it.keep))
-        self._offer(PAUSE, ConnectorName, lambda it: self.runtime.pause(it.name))
-        self._offer(RESUME, ConnectorName, lambda it: self.runtime.resume(it.name))
+        at = "connectors/{name}"
+        self._offer(
+            LIST,
+            ListConnectors,
+            self._list,
+            "GET connectors",
+            "List connectors.",
+            list[ConnectorInfo],
+        )
+        self._offer(
+            SHOW,
+            ConnectorName,
+            lambda it: _info(self.runtime.show(it.name)),
+            f"GET {at}",
+            "Show a connector: what it does, and its last error.",
+            ConnectorInfo,
+        )
+        self._offer(
+            ADD,
+            AddConnector,
+            lambda it: Added(self.runtime.add(it.settings)),
+            "POST connectors",
+            "Define and start a connector.",
+            Added,
+        )
+        self._offer(
+            ALTER,
+            AlterConnector,
+            lambda it: Added(self.runtime.alter(it.settings)),
+            "PUT connectors",
+            "Change the settings of a connector, which goes on where it was.",
+            Added,
+        )
+        self._offer(
+            CHECK,
+            CheckConnector,
+            lambda it: Added(self.runtime.check(it.settings)),
+            "POST connector-checks",
+            "Connect, and return the tables that a connector would capture.",
+            Added,
+        )
+        self._offer(
+            REMOVE,
+            RemoveConnector,
+            lambda it: self.runtime.remove(it.name, keep=it.keep),
+            f"DELETE {at}",
+            "Forget a connector; its topics stay.",
+        )
+        self._offer(
+            PAUSE,
+            ConnectorName,
+            lambda it: self.runtime.pause(it.name),
+            f"POST {at}/pause",
+            "Stop following; the database keeps its changes.",
+        )
+        self._offer(
+            RESUME,
+            ConnectorName,
+            lambda it: self.runtime.resume(it.name),
+            f"POST {at}/resume",
+            "Go on after a pause, where the connector was.",
+        )
         self._offer(
             RESTART,
             RestartConnector,
             lambda it: self.runtime.restart(it.name, snapshot=it.snapshot),
+            f"POST {at}/restart",
+            "Stop and start a connector, for example after an error was mended.",
         )
-        self._offer(SNAPSHOT, SnapshotTables, lambda it: self.runtime.snapshot(it.name, it.tables))
+        self._offer(
+            SNAPSHOT,
+            SnapshotTables,
+            lambda it: self.runtime.snapshot(it.name, it.tables),
+            f"POST {at}/snapshot",
+            "Read tables again while following; all captured ones if none is named.",
+        )
 
     def _list(self, _asked: ListConnectors) -> list[ConnectorInfo]:
         return [_info(each) for each in _states(self.runtime)]
@@ -189,16 +251,19 @@ class NodeConnectors:
         name: str,
         arguments: type[Asked],
         call: Callable[[Asked], object],
-        *,
-        changes: bool | None = None,
+        route: str,
+        summary: str,
+        answer: object = Done,
     ) -> None:
         def run(peer: Peer, asked: Asked) -> object:
             self._context.auth.authorize(peer.principal, Action.ALTER, CLUSTER)
             found = call(asked)
             return Done() if found is None else found
 
-        is_change = name != SHOW if changes is None else changes
-        self._context.administration.offer(name, arguments, run, changes=is_change)
+        is_change = name not in (LIST, SHOW)
+        self._context.administration.offer(
+            name, arguments, run, changes=is_change, route=route, answer=answer, summary=summary
+        )
 
 
 def _states(runtime: "Connectors") -> Iterator["ConnectorState"]:

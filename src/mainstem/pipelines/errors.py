@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import Failure, MainstemError
 
 
 class InvalidDefinition(MainstemError):
@@ -11,6 +11,8 @@ class InvalidDefinition(MainstemError):
 
 class UnknownPipeline(MainstemError):
     """Raised if there is no pipeline of that name, or it has never run."""
+
+    failure = Failure.NOT_FOUND
 
 
 class PipelineFailed(MainstemError):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from tests.heads.openapi_page import call_every_operation, page
 from tests.in_process_server import server
@@ -16,6 +17,7 @@ from mainstem.core.event import Event
 from mainstem.heads import HEADS
 from mainstem.node.config import Config
 from mainstem.node.server import Running
+from mainstem.pipelines.state.table_state import StateDirectory, TableStatus
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "api.md"
 INTRODUCTION = """\
@@ -287,7 +289,7 @@ def test_metrics_have_a_history(api: httpx.Client) -> None:
 
 
 def test_operations_of_heads_are_in_the_api(api: httpx.Client) -> None:
-    names = [each["name"] for each in done(api.get("/exchanges", params={"vhost": "/"}))]
+    names = [each["name"] for each in done(api.get("/amqp/exchanges", params={"vhost": "/"}))]
     assert "amq.topic" in names
 
 
@@ -316,6 +318,79 @@ def test_who_may_nothing_is_refused_and_lists_are_empty() -> None:
         ):
             assert refused(api.request(method, address, json=body)) == (403, "denied"), address
     assert asked
+
+
+def test_settings_are_listed_with_their_values(running: Running, api: httpx.Client) -> None:
+    found = {each["name"]: each for each in done(api.get("/settings"))}
+    assert found["kafka.listen"]["value"] == "127.0.0.1:0"
+    assert found["kafka.listen"]["variable"] == "MAINSTEM_KAFKA_LISTEN"
+    assert (found["partitions"]["value"], found["partitions"]["default"]) == (1, "1")
+    assert found["topics.max_topics"]["value"] > 0
+
+
+def test_pipelines_that_ran_beside_the_server_are_shown_with_their_lag(tmp_path: Path) -> None:
+    config = msgspec.structs.replace(Config(), pipelines=str(tmp_path))
+    with (
+        server(None, config=config) as running,
+        httpx.Client(base_url=f"http://{running.admin}/api/v1", timeout=30) as api,
+    ):
+        running.node.broker.create_topic("orders")
+        publish(running, "orders", b"1", b"2", b"3")
+        status = TableStatus(
+            "running", address=str(running.kafka), events=1, offsets={"orders": {"0": 1}}
+        )
+        (tmp_path / "shop" / "totals").mkdir(parents=True)
+        StateDirectory(tmp_path / "shop" / "totals").save_status(status)
+        elsewhere = msgspec.structs.replace(status, address="10.0.0.1:9092")
+        (tmp_path / "far" / "away").mkdir(parents=True)
+        StateDirectory(tmp_path / "far" / "away").save_status(elsewhere)
+
+        found = done(api.get("/pipelines"))
+        assert [(each["pipeline"], each["table"], each["lag"]) for each in found] == [
+            ("far", "away", None),
+            ("shop", "totals", 2),
+        ]
+        (shown,) = done(api.get("/pipelines/shop"))
+        assert shown["status"]["offsets"] == {"orders": {"0": 1}}
+        assert refused(api.get("/pipelines/nothing")) == (404, "not_found")
+
+
+def test_webhook_endpoints_and_sources_are_managed(api: httpx.Client) -> None:
+    done(api.post("/topics", json={"topic": "hooked"}))
+    endpoint = {"name": "shop", "url": "https://example.org/hook", "topics": "hooked"}
+    added = done(api.post("/webhooks", json=endpoint))
+    assert (added["endpoint"]["name"], bool(added["secret"])) == ("shop", True)
+    assert refused(api.post("/webhooks", json=endpoint)) == (409, "exists")
+    assert done(api.post("/webhooks/shop/pause"))["status"] == "paused"
+    assert done(api.post("/webhooks/shop/resume"))["status"] == "active"
+    assert done(api.get("/webhooks/shop/attempts?limit=5")) == []
+    assert [each["name"] for each in done(api.get("/webhooks"))] == ["shop"]
+    assert api.delete("/webhooks/shop").status_code == 204
+    assert refused(api.get("/webhooks/shop")) == (404, "not_found")
+
+    source = {"name": "bank", "topic": "payments"}
+    assert done(api.post("/webhook-sources", json=source))["source"]["topic"] == "payments"
+    assert done(api.get("/webhook-sources/bank"))["url"].endswith("/hooks/bank")
+    assert api.delete("/webhook-sources/bank").status_code == 204
+    assert done(api.get("/webhook-sources")) == []
+
+
+def test_exchanges_are_bound_and_unbound(api: httpx.Client) -> None:
+    done(api.put("/amqp/queues/%2F/invoices", json={}))
+    binding = {"exchange": "amq.topic", "destination": "invoices", "routing_key": "#"}
+    assert done(api.post("/amqp/bindings", json=binding)) == {"changed": True}
+    assert done(api.post("/amqp/bindings", json=binding)) == {"changed": False}
+    shown = done(api.get("/amqp/exchanges/%2F/amq.topic"))
+    assert [each["destination"] for each in shown["bindings"]] == ["invoices"]
+    assert done(api.post("/amqp/bindings/remove", json=binding)) == {"changed": True}
+    assert done(api.delete("/amqp/queues/%2F/invoices")) == {"messages": 0}
+
+
+def test_connectors_have_addresses(api: httpx.Client) -> None:
+    assert done(api.get("/connectors")) == []
+    assert refused(api.get("/connectors/nothing")) == (404, "not_found")
+    assert refused(api.post("/connectors/nothing/pause")) == (404, "not_found")
+    assert refused(api.delete("/connectors/nothing?keep=true")) == (404, "not_found")
 
 
 # The document

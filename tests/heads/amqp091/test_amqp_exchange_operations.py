@@ -26,7 +26,7 @@ Needs = list[tuple[Action, Resource]]
 needed: dict[str, tuple[str, dict[str, object], Needs]] = {
     "show": (
         "exchanges/show",
-        {"name": "prices"},
+        {"exchange": "prices"},
         [(Action.DESCRIBE, Resource(Kind.EXCHANGE, "prices"))],
     ),
     "bind": (

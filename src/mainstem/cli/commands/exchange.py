@@ -81,7 +81,7 @@ def _vhost_option(command: Decorated) -> Decorated:
 @at_option
 def show(name: str, vhost: str, form: Format | None, at: str | None) -> None:
     """Show an exchange with the bindings from it and to it."""
-    fields = {"name": name, "vhost": vhost}
+    fields = {"exchange": name, "vhost": vhost}
     found = ServerAdmin(at).read(SHOW, fields, ExchangeDetails)
     bindings = [*found.bindings, *found.bound_to]
     if chosen(form) != "table":

@@ -71,10 +71,40 @@ class FeedOperations:
     def offer(self) -> None:
         """Register all operations on feeds with the admin port."""
         offer = self._context.administration.offer
-        offer(LIST, ListFeeds, self.list, changes=False, answer=list[FeedInfo])
-        offer(SERVE, ServeFeed, self.serve, changes=True, answer=FeedInfo)
-        offer(END, NameFeed, self.end, changes=True, answer=FeedInfo, summary="End a feed.")
-        offer(REMOVE, NameFeed, self.remove, changes=True, answer=object, summary="Remove a feed.")
+        offer(
+            LIST,
+            ListFeeds,
+            self.list,
+            changes=False,
+            route="GET feeds",
+            answer=list[FeedInfo],
+        )
+        offer(
+            SERVE,
+            ServeFeed,
+            self.serve,
+            changes=True,
+            route="POST feeds",
+            answer=FeedInfo,
+        )
+        offer(
+            END,
+            NameFeed,
+            self.end,
+            changes=True,
+            route="POST feeds/{session}/end",
+            answer=FeedInfo,
+            summary="End a session after the events that are in the topic by now.",
+        )
+        offer(
+            REMOVE,
+            NameFeed,
+            self.remove,
+            changes=True,
+            route="DELETE feeds/{session}",
+            answer=object,
+            summary="Stop publishing a feed and forget its session; the topic stays.",
+        )
 
     def list(self, peer: Peer, asked: ListFeeds) -> list[FeedInfo]:
         """Return the feeds whose topics the peer may describe."""

@@ -5,7 +5,9 @@ from mainstem.node.admin_queries import AdminQueries
 from mainstem.node.api.dead_letters import DeadLetterOperations
 from mainstem.node.api.groups import GroupOperations
 from mainstem.node.api.overview import OverviewOperations
+from mainstem.node.api.pipelines import PipelineOperations
 from mainstem.node.api.queues import QueueOperations
+from mainstem.node.api.settings import SettingOperations
 from mainstem.node.api.sql import SqlOperations
 from mainstem.node.api.topics import TopicOperations
 from mainstem.node.config import Config
@@ -21,5 +23,7 @@ def offer_operations(context: HeadContext, queries: AdminQueries, config: Config
     QueueOperations(context).offer()
     DeadLetterOperations(context).offer()
     SqlOperations(context, config.sql).offer()
+    SettingOperations(context, config).offer()
+    PipelineOperations(context, config).offer()
     OverviewOperations(context, queries, history).offer()
     return history

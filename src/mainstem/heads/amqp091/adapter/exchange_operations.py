@@ -34,7 +34,7 @@ class ListExchanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ShowExchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Show an exchange with its bindings."""
 
-    name: str
+    exchange: str
     vhost: str = DEFAULT_VHOST
 
 
@@ -105,11 +105,41 @@ class ExchangeOperations:
     def offer(self) -> None:
         """Register all operations on exchanges with the admin port."""
         topology, offer = self._topology, self._context.administration.offer
-        offer(LIST, ListExchanges, self.list, changes=False, answer=list[ExchangeInfo])
-        offer(SHOW, ShowExchange, self.show, changes=False, answer=ExchangeDetails)
+        offer(
+            LIST,
+            ListExchanges,
+            self.list,
+            changes=False,
+            route="GET amqp/exchanges",
+            answer=list[ExchangeInfo],
+        )
+        offer(
+            SHOW,
+            ShowExchange,
+            self.show,
+            changes=False,
+            route="GET amqp/exchanges/{vhost}/{exchange}",
+            answer=ExchangeDetails,
+        )
         bind, unbind = partial(self._change, topology.bind), partial(self._change, topology.unbind)
-        offer(BIND, ChangeBinding, bind, changes=True, answer=Changed)
-        offer(UNBIND, ChangeBinding, unbind, changes=True, answer=Changed)
+        offer(
+            BIND,
+            ChangeBinding,
+            bind,
+            changes=True,
+            route="POST amqp/bindings",
+            answer=Changed,
+            summary="Bind a queue or an exchange to an exchange.",
+        )
+        offer(
+            UNBIND,
+            ChangeBinding,
+            unbind,
+            changes=True,
+            route="POST amqp/bindings/remove",
+            answer=Changed,
+            summary="Remove the binding with exactly these arguments.",
+        )
 
     def list(self, peer: Peer, asked: ListExchanges) -> Sequence[ExchangeInfo]:
         """Return all exchanges that the peer may describe."""
@@ -127,14 +157,14 @@ class ExchangeOperations:
 
     def show(self, peer: Peer, asked: ShowExchange) -> ExchangeDetails:
         """Return an exchange with its bindings."""
-        self._access.authorize(peer, Action.DESCRIBE, asked.vhost, asked.name)
+        self._access.authorize(peer, Action.DESCRIBE, asked.vhost, asked.exchange)
 
         def look() -> ExchangeDetails:
-            exchange = self._topology.find_exchange(asked.vhost, asked.name)
-            to = self._topology.bindings_to(asked.vhost, DestinationKind.EXCHANGE, asked.name)
+            exchange = self._topology.find_exchange(asked.vhost, asked.exchange)
+            to = self._topology.bindings_to(asked.vhost, DestinationKind.EXCHANGE, asked.exchange)
             return ExchangeDetails(
                 _info(self._topology, exchange),
-                [_binding(it) for it in self._topology.bindings_from(asked.vhost, asked.name)],
+                [_binding(it) for it in self._topology.bindings_from(asked.vhost, asked.exchange)],
                 [_binding(it) for it in to],
             )
 

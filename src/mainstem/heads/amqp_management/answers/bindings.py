@@ -33,13 +33,13 @@ def of_queue(call: Call) -> object:
 
 def from_exchange(call: Call) -> object:
     """Return the bindings whose source is an exchange."""
-    call.run("exchanges/show", vhost=call.vhost, name=call.exchange())
+    call.run("exchanges/show", vhost=call.vhost, exchange=call.exchange())
     return _listed(call, source=call.exchange())
 
 
 def to_exchange(call: Call) -> object:
     """Return the bindings whose destination is an exchange."""
-    call.run("exchanges/show", vhost=call.vhost, name=call.exchange())
+    call.run("exchanges/show", vhost=call.vhost, exchange=call.exchange())
     return _listed(call, destination=call.exchange(), destination_type="exchange")
 
 

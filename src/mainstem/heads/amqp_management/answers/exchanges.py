@@ -29,7 +29,7 @@ def _every(call: Call) -> object:
 
 
 def _show(call: Call) -> object:
-    found = call.item("exchanges/show", vhost=call.vhost, name=call.exchange())
+    found = call.item("exchanges/show", vhost=call.vhost, exchange=call.exchange())
     exchange = found["exchange"]
     assert isinstance(exchange, dict)
     return _item(exchange)

@@ -63,17 +63,97 @@ class EndpointOperations:
 
     def offer(self) -> None:
         """Register all operations on endpoints with the admin port."""
-        offer = self._context.administration.offer
-        offer(LIST, ListEndpoints, self.list, changes=False)
-        offer(SHOW, NameEndpoint, self.show, changes=False)
-        offer(ATTEMPTS, ListAttempts, self.attempts, changes=False)
-        offer(ADD, AddEndpoint, self.add, changes=True)
-        offer(REMOVE, NameEndpoint, self.remove, changes=True)
-        offer(PAUSE, NameEndpoint, self.pause, changes=True)
-        offer(RESUME, NameEndpoint, self.resume, changes=True)
-        offer(ROTATE, RotateSecret, self.rotate, changes=True)
-        offer(TEST, NameEndpoint, self.test, changes=True)
-        offer(REPLAY, ReplayEvents, self.replay, changes=True)
+        offer, at = self._context.administration.offer, "webhooks/{name}"
+        offer(
+            LIST,
+            ListEndpoints,
+            self.list,
+            changes=False,
+            route="GET webhooks",
+            answer=list[EndpointInfo],
+            summary="List webhook endpoints.",
+        )
+        offer(
+            SHOW,
+            NameEndpoint,
+            self.show,
+            changes=False,
+            route=f"GET {at}",
+            answer=EndpointInfo,
+            summary="Show an endpoint.",
+        )
+        offer(
+            ATTEMPTS,
+            ListAttempts,
+            self.attempts,
+            changes=False,
+            route=f"GET {at}/attempts",
+            answer=list[Attempt],
+            summary="List the last attempts of an endpoint, the newest last.",
+        )
+        offer(
+            ADD,
+            AddEndpoint,
+            self.add,
+            changes=True,
+            route="POST webhooks",
+            answer=Secured,
+            summary="Add an endpoint, or replace the definition of one.",
+        )
+        offer(
+            REMOVE,
+            NameEndpoint,
+            self.remove,
+            changes=True,
+            route=f"DELETE {at}",
+            answer=None,
+            summary="Remove an endpoint; events that wait for it are not delivered.",
+        )
+        offer(
+            PAUSE,
+            NameEndpoint,
+            self.pause,
+            changes=True,
+            route=f"POST {at}/pause",
+            answer=EndpointInfo,
+            summary="Stop delivering to an endpoint; its events wait.",
+        )
+        offer(
+            RESUME,
+            NameEndpoint,
+            self.resume,
+            changes=True,
+            route=f"POST {at}/resume",
+            answer=EndpointInfo,
+            summary="Deliver to a paused or disabled endpoint again.",
+        )
+        offer(
+            ROTATE,
+            RotateSecret,
+            self.rotate,
+            changes=True,
+            route=f"POST {at}/rotate",
+            answer=Secured,
+            summary="Replace the secret of an endpoint.",
+        )
+        offer(
+            TEST,
+            NameEndpoint,
+            self.test,
+            changes=True,
+            route=f"POST {at}/test",
+            answer=Tested,
+            summary="Send a test message to an endpoint; return the receiver's answer.",
+        )
+        offer(
+            REPLAY,
+            ReplayEvents,
+            self.replay,
+            changes=True,
+            route=f"POST {at}/replay",
+            answer=Replayed,
+            summary="Deliver events again: those of an id, or of a range of one partition.",
+        )
 
     def list(self, peer: Peer, _: ListEndpoints) -> "Sequence[EndpointInfo]":
         """Return all endpoints."""

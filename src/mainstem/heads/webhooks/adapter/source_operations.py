@@ -41,11 +41,43 @@ class SourceOperations:
 
     def offer(self) -> None:
         """Register all operations on sources with the admin port."""
-        offer = self._context.administration.offer
-        offer(LIST_SOURCES, ListSources, self.list, changes=False)
-        offer(SHOW_SOURCE, NameSource, self.show, changes=False)
-        offer(ADD_SOURCE, AddSource, self.add, changes=True)
-        offer(REMOVE_SOURCE, NameSource, self.remove, changes=True)
+        offer, at = self._context.administration.offer, "webhook-sources/{name}"
+        offer(
+            LIST_SOURCES,
+            ListSources,
+            self.list,
+            changes=False,
+            route="GET webhook-sources",
+            answer=list[SourceInfo],
+            summary="List the sources of received webhooks.",
+        )
+        offer(
+            SHOW_SOURCE,
+            NameSource,
+            self.show,
+            changes=False,
+            route=f"GET {at}",
+            answer=SourceInfo,
+            summary="Show a source.",
+        )
+        offer(
+            ADD_SOURCE,
+            AddSource,
+            self.add,
+            changes=True,
+            route="POST webhook-sources",
+            answer=SourceAdded,
+            summary="Add a source, or replace the definition of one.",
+        )
+        offer(
+            REMOVE_SOURCE,
+            NameSource,
+            self.remove,
+            changes=True,
+            route=f"DELETE {at}",
+            answer=None,
+            summary="Remove a source; its topic and events stay.",
+        )
 
     def list(self, peer: Peer, _: ListSources) -> "Sequence[SourceInfo]":
         """Return all sources."""

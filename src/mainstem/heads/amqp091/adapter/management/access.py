@@ -11,12 +11,12 @@ from mainstem.auth import Action, Peer, Resource, ResourceKind
 from mainstem.core.errors import Denied, Failure, InvalidSetting, Unauthenticated
 from mainstem.heads.admin_operations import OperationFailed
 from mainstem.heads.amqp091 import fields
-from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
 from mainstem.heads.amqp091.adapter.topology.names import topic_of
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.heads.conversation import Answer
 
 if TYPE_CHECKING:
+    from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
     from mainstem.heads.amqp091.adapter.service import Service
 
 T = TypeVar("T")
@@ -42,11 +42,15 @@ class Access:
             failure = _FAILURES.get(error.code, Failure.INVALID)
             raise OperationFailed(failure, error.detail) from None
 
-    def connected(self, peer: Peer, vhost: str, call: Callable[[AmqpConversation], T]) -> T:
+    def connected(self, peer: Peer, vhost: str, call: "Callable[[AmqpConversation], T]") -> T:
         """Run a call in the event loop with a connection of the peer that no client is behind.
 
         So a declaration means the same as that of a client. The connection is in no list.
         """
+        # The command line imports this module for its neighbours' arguments.
+        from mainstem.heads.amqp091.adapter.conversation import (  # noqa: PLC0415
+            AmqpConversation,
+        )
 
         def carry_out() -> T:
             connection = AmqpConversation(self.service, _NoClient(peer))

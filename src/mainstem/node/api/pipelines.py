@@ -1,0 +1,84 @@
+"""Operations on pipelines: list, show. Each is a process of its own, which leaves its state."""
+
+from pathlib import Path
+
+import msgspec
+
+from mainstem.auth import CLUSTER, Action, Peer
+from mainstem.core.errors import MainstemError
+from mainstem.heads.admin_operations import NoArguments
+from mainstem.heads.context import HeadContext
+from mainstem.node.config import Config
+from mainstem.pipelines.state.table_state import TableStatus, table_statuses
+
+
+class NamePipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Name a pipeline."""
+
+    pipeline: str
+
+
+class PipelineTable(msgspec.Struct, frozen=True):
+    """A table that a pipeline keeps."""
+
+    pipeline: str
+    table: str
+    lag: int | None
+    """How many offsets of its topics it has not read; None if a topic is not on this server."""
+    status: TableStatus
+
+
+class PipelineOperations:
+    """Operations on pipelines; they need the right to describe the cluster."""
+
+    def __init__(self, context: HeadContext, config: Config) -> None:
+        self._context, self._state = context, Path(config.pipelines)
+
+    def offer(self) -> None:
+        """Register the operations."""
+        offer = self._context.administration.offer
+        offer(
+            "pipelines/list",
+            NoArguments,
+            self.every,
+            changes=False,
+            route="GET pipelines",
+            answer=list[PipelineTable],
+            summary="List the tables of all pipelines that ran beside the server.",
+        )
+        offer(
+            "pipelines/show",
+            NamePipeline,
+            self.show,
+            changes=False,
+            route="GET pipelines/{pipeline}",
+            answer=list[PipelineTable],
+            summary="Show the tables of a pipeline: offsets, lag, freshness, and the last error.",
+        )
+
+    def every(self, peer: Peer, _: NoArguments) -> list[PipelineTable]:
+        """Return the tables of all pipelines."""
+        return self._tables(peer, None)
+
+    def show(self, peer: Peer, asked: NamePipeline) -> list[PipelineTable]:
+        """Return the tables of one pipeline."""
+        return self._tables(peer, asked.pipeline)
+
+    def _tables(self, peer: Peer, pipeline: str | None) -> list[PipelineTable]:
+        self._context.auth.authorize(peer.principal, Action.DESCRIBE, CLUSTER)
+        return [
+            PipelineTable(name, table, self._lag(status), status)
+            for name, table, status in table_statuses(self._state, pipeline)
+        ]
+
+    def _lag(self, status: TableStatus) -> int | None:
+        if status.address != str(self._context.addresses.get("kafka")):
+            return None
+        try:
+            return sum(
+                max(0, self._context.broker.bounds(topic, int(number)).tail - offset)
+                for topic, offsets in status.offsets.items()
+                for number, offset in offsets.items()
+            )
+        except MainstemError:
+            return None

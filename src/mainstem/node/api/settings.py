@@ -1,0 +1,47 @@
+"""Operations on the node's settings: list. They are set at start, so none changes them."""
+
+import msgspec
+
+from mainstem.auth import CLUSTER, Action, Peer
+from mainstem.heads.admin_operations import NoArguments
+from mainstem.heads.context import HeadContext
+from mainstem.node.config import Config, settings, value_of
+
+
+class SettingState(msgspec.Struct, frozen=True):
+    """A setting of the node, and the value that it has."""
+
+    name: str
+    variable: str
+    """The environment variable that sets it."""
+    value: object
+    default: str
+    description: str
+
+
+class SettingOperations:
+    """Operations on settings; they need the right to describe the cluster."""
+
+    def __init__(self, context: HeadContext, config: Config) -> None:
+        self._context, self._config = context, config
+
+    def offer(self) -> None:
+        """Register the operation."""
+        self._context.administration.offer(
+            "settings",
+            NoArguments,
+            self.every,
+            changes=False,
+            answer=list[SettingState],
+            summary="List the settings of the node with their values.",
+        )
+
+    def every(self, peer: Peer, _: NoArguments) -> list[SettingState]:
+        """Return all settings."""
+        self._context.auth.authorize(peer.principal, Action.DESCRIBE, CLUSTER)
+        return [
+            SettingState(
+                it.name, it.variable, value_of(self._config, it.name), it.default, it.sentence
+            )
+            for it in settings()
+        ]
