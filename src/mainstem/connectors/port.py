@@ -109,6 +109,8 @@ class SchemaChange(NamedTuple):
     table: Table
     is_new: bool
     source: Mapping[str, object]
+    ddl: str | None = None
+    """The statement that made the change, if the database tells it."""
 
 
 class Commit(NamedTuple):

@@ -419,7 +419,9 @@ class Runner:
         schema = schema_of(reduced)
         before = self._stored_schema(found.table)
         if schema != before:
-            event = schema_change(self._common, reduced, before, found.source, self._now_ns())
+            event = schema_change(
+                self._common, reduced, before, found.source, self._now_ns(), found.ddl
+            )
             self._output.add(self._settings.topic_prefix, [event])
             self._output.set_schema(found.table.id, schema)
         return known

@@ -25,6 +25,7 @@ def schema_change(
     before: bytes | None,
     source: Mapping[str, object],
     now_ns: int,
+    ddl: str | None = None,
 ) -> Event:
     """Return the event about a table whose stored schema was ``before``."""
     now_ms = now_ns // 1_000_000
@@ -50,7 +51,7 @@ def schema_change(
         "ts_ms": now_ms,
         "databaseName": common.database,
         "schemaName": table.schema,
-        "ddl": None,
+        "ddl": ddl,
         "tableChanges": [
             {
                 "type": "CREATE" if before is None else "ALTER",

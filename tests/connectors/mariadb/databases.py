@@ -1,0 +1,178 @@
+"""A real MariaDB that can be followed, and that can be killed and started again."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+from tests.connectors.writer import Dialect
+from tests.faults.killable_server import free_port
+
+pymysql = pytest.importorskip("pymysql", reason="there is no PyMySQL")
+
+_PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
+TABLE = "CREATE TABLE {t} (id INT PRIMARY KEY, v INT NOT NULL, note TEXT, big LONGTEXT)"
+_PATIENCE_S = 60
+
+
+class Connection:
+    """A connection of an application."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def execute(self, statement: str) -> Sequence[tuple[Any, ...]]:
+        """Execute a statement; return its rows."""
+        with self._inner.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+
+class MariaDb:
+    """The server: a directory that stays, and one life after the other."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.port = free_port()
+        self.url = f"mariadb://app@127.0.0.1:{self.port}/shop"
+        given = [f"--datadir={directory / 'data'}", "--auth-root-authentication-method=normal"]
+        self._run("mariadb-install-db", "--no-defaults", *self._user(), "--skip-test-db", *given)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+        self.execute("CREATE DATABASE shop", database="")
+        self.execute(
+            "CREATE USER app@127.0.0.1 IDENTIFIED BY 'hidden'",
+            "GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO app@127.0.0.1",
+        )
+
+    def _user(self) -> list[str]:
+        return ["--user=root"] if os.getuid() == 0 else []
+
+    def _run(self, program: str, *arguments: str) -> None:
+        found = shutil.which(program, path=_PATH)
+        assert found is not None
+        subprocess.run([found, *arguments], check=True, capture_output=True, timeout=_PATIENCE_S)
+
+    def start(self, *options: str) -> None:
+        """Start; returns when it accepts connections."""
+        server = shutil.which("mariadbd", path=_PATH)
+        assert server is not None
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    server,
+                    "--no-defaults",
+                    *self._user(),
+                    f"--datadir={self._directory / 'data'}",
+                    f"--socket={self._directory / 'socket'}",
+                    f"--port={self.port}",
+                    "--bind-address=127.0.0.1",
+                    "--server-id=7",
+                    "--log-bin=binlog",
+                    "--binlog-format=ROW",
+                    "--binlog-row-image=FULL",
+                    "--binlog-row-metadata=FULL",
+                    "--innodb-flush-log-at-trx-commit=1",
+                    "--sync-binlog=1",
+                    "--innodb-flush-method=nosync",
+                    "--innodb-buffer-pool-size=32M",
+                    "--innodb-log-file-size=16M",
+                    "--performance-schema=OFF",
+                    "--character-set-server=utf8mb4",
+                    *options,
+                ],
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                self._connect("").close()
+                return
+            except pymysql.err.OperationalError:
+                assert self._process.poll() is None, (self._directory / "log").read_text()
+                assert time.monotonic() < deadline
+
+    def stop(self) -> None:
+        """Stop in good order."""
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait(_PATIENCE_S)
+
+    def kill(self) -> None:
+        """End this life by kill -9."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(_PATIENCE_S)
+
+    def _connect(self, database: str) -> Any:
+        return pymysql.connect(
+            unix_socket=str(self._directory / "socket"),
+            user="root",
+            database=database or None,
+            autocommit=True,
+            charset="utf8mb4",
+        )
+
+    @contextmanager
+    def connect(self, database: str = "shop") -> Iterator[Connection]:
+        """Open a connection of an application."""
+        inner = self._connect(database)
+        try:
+            yield Connection(inner)
+        finally:
+            inner.close()
+
+    def execute(self, *statements: str, database: str = "shop") -> Sequence[tuple[Any, ...]]:
+        """Execute statements, each in a transaction of its own; return the last one's rows."""
+        rows: Sequence[tuple[Any, ...]] = ()
+        with self.connect(database) as connection:
+            for each in statements:
+                rows = connection.execute(each)
+        return rows
+
+    def last(self) -> tuple[int, ...]:
+        """Return the position at the end of the binlog."""
+        ((file, position, *_),) = self.execute("SHOW MASTER STATUS")
+        return int(file.rpartition(".")[2]), int(position)
+
+    def rows(self, table: str) -> dict[bytes, dict[str, Any]]:
+        """Return the rows of a table by the key of their events."""
+        columns = [name for (name, *_) in self.execute(f"SHOW COLUMNS FROM {table}")]
+        found = [
+            dict(zip(columns, row, strict=True)) for row in self.execute(f"SELECT * FROM {table}")
+        ]
+        return {json.dumps({"id": row["id"]}, separators=(",", ":")).encode(): row for row in found}
+
+    def dialect(self, *schemas: str) -> Dialect:
+        """Return what random transactions need."""
+        return Dialect(
+            self.connect,
+            (pymysql.err.OperationalError, pymysql.err.IntegrityError, pymysql.err.InterfaceError),
+            "ON DUPLICATE KEY UPDATE v = v + 1, big = VALUES(big)",
+            "TRUNCATE TABLE {t}",
+            schemas,
+        )
+
+
+@contextmanager
+def mariadb() -> Iterator[MariaDb]:
+    """Start a MariaDB in a directory of its own; skips the test if there is none."""
+    if shutil.which("mariadbd", path=_PATH) is None:
+        pytest.skip("there is no mariadbd (Debian: mariadb-server)")
+    # Its socket's path may not be long.
+    directory = Path(mkdtemp(dir="/tmp"))
+    try:
+        found = MariaDb(directory)
+        yield found
+        found.kill()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
