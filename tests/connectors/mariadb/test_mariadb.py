@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.connectors.desk import Desk, desk
@@ -27,7 +28,7 @@ def at(db: MariaDb, tmp_path: Path) -> Iterator[Desk]:
         yield found
 
 
-def add(at: Desk, *tables: str, **settings: object) -> None:
+def add(at: Desk, *tables: str, **settings: Any) -> None:
     at.add(*tables, password_env="MAINSTEM_SECRET_A", **settings)
 
 
