@@ -38,7 +38,7 @@ class ServedZmq(msgspec.Struct, eq=False):
     broker: Broker
     head: ZmqHead
     peers: "zmq.Context[zmq.Socket[bytes]]"
-    opened: list["zmq.Socket[bytes]"] = []
+    opened: list["zmq.Socket[bytes]"]
     """So that none is closed by the garbage collector."""
 
     @property
@@ -64,7 +64,7 @@ class ServedZmq(msgspec.Struct, eq=False):
         return found
 
     def told(self, prefix: bytes) -> int:
-        return self.head._subscriptions._counts[prefix]
+        return self.head._subscriptions.told(prefix)
 
     async def publish(self, *events: Event, topic: str = TOPIC) -> None:
         for each in events:
@@ -105,14 +105,19 @@ async def serving(
     broker = broker or broker_with_topic()
     wanted = msgspec.convert(settings, ZmqSettings)
     context = context_on(broker, Clock(), auth=auth)
-    peers = zmq.Context[zmq.Socket[bytes]]()
-    with nothing_unexpected(), HEAD.bind(wanted, Address("127.0.0.1", 0)) as listener:
+    with (
+        nothing_unexpected(),
+        HEAD.bind(wanted, Address("127.0.0.1", 0)) as listener,
+        zmq.Context[zmq.Socket[bytes]]() as peers,
+    ):
         head = await HEAD.start(context, wanted, listener)
         assert isinstance(head, ZmqHead)
+        served = ServedZmq(broker, head, peers, [])
         try:
-            yield ServedZmq(broker, head, peers)
+            yield served
         finally:
             context.drain()
             await head.drain(1, asyncio.Event())
             await head.close()
-            peers.destroy(0)
+            for each in served.opened:
+                each.close(0)

@@ -265,6 +265,7 @@ class _Monitor:
         self._loop = asyncio.get_running_loop()
         self._number = int(self._events.getsockopt(zmq.FD))
         self._loop.add_reader(self._number, self._turn)
+        self._loop.call_soon(self._turn)
 
     def close(self) -> None:
         """Stop watching: all connections are closed."""
@@ -276,10 +277,10 @@ class _Monitor:
         self.peers.clear()
 
     def _turn(self) -> None:
-        with contextlib.suppress(zmq.Again):
-            while True:
-                told = parse_monitor_message(self._events.recv_multipart(_DONTWAIT))
-                self._take(told["event"], told["value"])
+        # Only asking for the state makes libzmq look at everything that has come.
+        while not self._events.closed and int(self._events.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            told = parse_monitor_message(self._events.recv_multipart(_DONTWAIT))
+            self._take(told["event"], told["value"])
 
     def _take(self, event: int, value: int) -> None:
         if event == zmq.Event.ACCEPTED:

@@ -57,6 +57,7 @@ _logger = logging.getLogger("mainstem.heads.zmq")
 
 REQUEST_BYTES = 4096
 UNREAD_ANSWERS = 16
+LOOK_MS = 2
 LINGER_MS = 500
 """How long what PUSH has taken may still leave when the server stops."""
 _MORE = zmq.DONTWAIT | zmq.SNDMORE
@@ -154,7 +155,8 @@ class ZmqHead:
                 self._subscriptions.refused += 1
         if not self._is_due:
             self._is_due = True
-            self._context.on_loop(self._look)
+            # Not for each of the many that a peer may say at once.
+            self._context.after(LOOK_MS, self._look)
 
     def _topics_changed(self) -> None:
         self._context.on_loop(self._look)

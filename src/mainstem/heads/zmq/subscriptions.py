@@ -21,33 +21,57 @@ class Subscriptions:
     def __init__(self, auth: Auth, max_subscriptions: int) -> None:
         self._auth, self._max = auth, max_subscriptions
         self._counts: Counter[bytes] = Counter()
+        """How often each prefix was subscribed to, even if refused: libzmq tells each one's end."""
+        self._topics: Counter[bytes] = Counter()
+        """The prefixes with a ``/`` that were accepted, by topic,"""
+        self._begun: set[bytes] = set()
+        """and those without."""
+        self._accepted: set[bytes] = set()
         self.count = 0
         self.refused = 0
 
     def add(self, prefix: bytes, peer: Peer) -> bool:
         """Return whether a peer's subscription is accepted."""
-        # Counted even if it is refused, as libzmq tells its end.
         self._counts[prefix] += 1
         self.count += 1
-        if self.count <= self._max and self._may_read(prefix, peer):
-            return True
-        self.refused += 1
-        return False
+        if self.count > self._max or not self._may_read(prefix, peer):
+            self.refused += 1
+            return False
+        if prefix not in self._accepted:
+            self._accepted.add(prefix)
+            topic, slash, _ = prefix.partition(b"/")
+            if slash:
+                self._topics[topic] += 1
+            else:
+                self._begun.add(prefix)
+        return True
 
     def remove(self, prefix: bytes) -> None:
         """Forget a subscription that a peer has ended."""
-        if self._counts[prefix] <= 1:
-            self.count -= self._counts.pop(prefix)
-        else:
-            self._counts[prefix] -= 1
-            self.count -= 1
+        self.count -= 1
+        self._counts[prefix] -= 1
+        if self._counts[prefix]:
+            return
+        del self._counts[prefix]
+        if prefix in self._accepted:
+            self._accepted.remove(prefix)
+            topic, _, _ = prefix.partition(b"/")
+            self._begun.discard(prefix)
+            self._topics.subtract([topic] if b"/" in prefix else ())
+            if not self._topics[topic]:
+                del self._topics[topic]
+
+    def told(self, prefix: bytes) -> int:
+        """Return how many peers have subscribed to a prefix."""
+        return self._counts[prefix]
 
     def wanted(self, topics: Iterable[str]) -> set[str]:
         """Return those of the topics that somebody has subscribed to."""
-        named = {prefix.partition(b"/")[0] for prefix in self._counts if b"/" in prefix}
-        begun = tuple(prefix for prefix in self._counts if b"/" not in prefix)
+        begun = tuple(self._begun)
         return {
-            topic for topic in topics if topic.encode() in named or topic.encode().startswith(begun)
+            topic
+            for topic in topics
+            if topic.encode() in self._topics or topic.encode().startswith(begun)
         }
 
     def _may_read(self, prefix: bytes, peer: Peer) -> bool:
