@@ -110,6 +110,23 @@ def test_what_it_says_to_type_for_kcat_works(tmp_path: Path) -> None:
     assert read.stdout == "hello\n"
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is missing: apt-get install curl")
+def test_what_it_says_to_type_for_curl_works(tmp_path: Path) -> None:
+    listen = ("--kafka", ":0", "--admin", ":0", "--http", "127.0.0.1:0")
+    with served(":memory:", *listen, cwd=tmp_path) as it:
+        it.until("stop")
+        publish, read = (line[line.index("curl") :] for line in it.lines if "curl" in line)
+        answers = [
+            subprocess.run(
+                line, shell=True, check=True, timeout=PATIENCE_S, capture_output=True, text=True
+            ).stdout
+            for line in (publish, read)
+        ]
+
+    assert json.loads(answers[0]) == {"positions": [{"partition": 0, "offset": 0}]}
+    assert [event["value"] for event in json.loads(answers[1])["events"]] == [{"id": 1}]
+
+
 def test_its_pages_are_where_it_says(tmp_path: Path) -> None:
     with served(":memory:", "--kafka", ":0", "--admin", ":0", cwd=tmp_path) as it:
         address = place(it.until("admin"))

@@ -69,6 +69,12 @@ def test_there_is_no_entry_for_a_head_that_is_gone() -> None:
     assert set(SPOKEN) == {head.name for head in HEADS}
 
 
+@every_head
+def test_what_the_server_prints_about_a_head_names_its_address(head: Head) -> None:
+    for text in (head.connect, *head.examples):
+        assert "127.0.0.1:4711" in text.format(at="127.0.0.1:4711")
+
+
 # Bytes
 
 

@@ -120,7 +120,7 @@ class Head(msgspec.Struct, frozen=True):
     connect: str = "{at}"
     """How clients connect, as ``mainstem serve`` prints it; ``{at}`` is the address."""
     examples: tuple[str, ...] = ()
-    """Commands for users to try; ``{at}`` is the address."""
+    """Commands for users to try; ``{at}`` is the address, and braces of JSON are doubled."""
     metrics: tuple[Metric, ...] = ()
     forget_queue: ForgetQueue | None = None
     """Called for each queue that is deleted while the head is not running; a running head watches

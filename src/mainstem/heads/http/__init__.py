@@ -13,7 +13,7 @@ HEAD = Head(
     serves="Address for HTTP clients: publish and read events, queues, groups.",
     connect="http://{at}   (GET and POST /topics/TOPIC/events; /openapi.json)",
     examples=(
-        "curl http://{at}/topics/orders/events --json '{\"id\": 1}'",
+        "curl http://{at}/topics/orders/events --json '{{\"id\": 1}}'",
         "curl 'http://{at}/topics/orders/events?from=earliest'",
     ),
     auto=Address("127.0.0.1", 8080),
