@@ -6,7 +6,7 @@ query and asks for the events of its scans. If an event does not fit the sample,
 snapshot are looked at, and the query is evaluated again: nothing has been returned yet.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 import pyarrow as pa
@@ -15,15 +15,22 @@ from mainstem.core.errors import OffsetOutOfRange, UnknownTopic
 from mainstem.remote.admin import Admin, Described
 from mainstem.remote.cluster import Cluster
 from mainstem.sql import events
+from mainstem.sql.avro import AvroValues
 from mainstem.sql.errors import InvalidQuery, SnapshotGone
 from mainstem.sql.evaluation import Evaluation, Limits, Misfit
 from mainstem.sql.messages import Scan, Span
 from mainstem.sql.snapshot import ID_LENGTH, Snapshot, TopicSnapshot
-from mainstem.sql.tables import Topic
+from mainstem.sql.tables import Kept, Topic
 
 _SAMPLE = pa.schema([(events.KEY, pa.binary()), (events.VALUE, pa.binary())])
 _SAMPLE_PARTITIONS = 16
 SAMPLE_EVENTS = 1000
+KeptTables = Callable[[str], pa.Table | None]
+"""Returns the rows of a table that is no topic, by its name; None if there is none."""
+
+
+def _no_tables(name: str) -> None:
+    """There are topics only."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -44,17 +51,20 @@ class Query:
         *,
         limits: Limits,
         sample: int | None = SAMPLE_EVENTS,
+        kept: KeptTables = _no_tables,
+        schemas: Mapping[str, AvroValues] = {},
     ) -> None:
         self._cluster, self._sql, self._sample = cluster, sql, sample
+        self._kept, self._schemas = kept, schemas
         self._looked_at = ""
         """The snapshot whose events were all looked at."""
-        self.notices: list[str] = []
-        """What a user should know of the result, one sentence each."""
+        self._notices: list[str] = []
         self._admin = Admin(cluster)
         self._evaluation = Evaluation(limits)
         try:
             self._parsed = self._evaluation.parse(sql)
-            self._topics = self._found()
+            self._tables = self._found()
+            self._topics = [each for each in self._tables if isinstance(each, Topic)]
         except BaseException:
             self.close()
             raise
@@ -69,6 +79,21 @@ class Query:
         """End the worker and the connections."""
         self._evaluation.close()
         self._admin.close()
+
+    @property
+    def notices(self) -> list[str]:
+        """What a user should know of the result, one sentence each; complete when it is read."""
+        misfits = [
+            f"some values of {each.name} are not Avro of its schema: their fields are null"
+            for each in self._topics
+            if each.has_misfits
+        ]
+        return [*self._notices, *misfits]
+
+    @property
+    def kept(self) -> list[str]:
+        """The tables that the query reads and that are no topics."""
+        return sorted({each.name for each in self._tables if isinstance(each, Kept)})
 
     @property
     def appends(self) -> bool:
@@ -139,7 +164,7 @@ class Query:
         except InvalidQuery as error:
             if "not found in FROM" not in str(error):
                 raise
-            known = [f"{each.name} has {', '.join(each.columns)}" for each in self._topics]
+            known = [f"{each.name} has {', '.join(each.columns)}" for each in self._tables]
             raise InvalidQuery(f"{error}; {'; '.join(known)}") from None
         seen = str(of or snapshot)
         if self._looked_at == seen:
@@ -153,7 +178,12 @@ class Query:
             raise InvalidQuery(str(misfit)) from None
 
     def _run(self, snapshot: Snapshot) -> Result:
-        views = [each.view(self._parsed, snapshot.topics[each.name].spans) for each in self._topics]
+        views = [
+            each.view(self._parsed, snapshot.topics[each.name].spans)
+            if isinstance(each, Topic)
+            else each.view()
+            for each in self._tables
+        ]
         found = self._evaluation.run(self._sql, views, self._read)
         schema = next(found)
         # The first batch tells whether the events fit.
@@ -168,14 +198,17 @@ class Query:
             yield from rest
 
     def _read(self, scan: Scan) -> Iterator[pa.RecordBatch]:
-        topic = self._topics[scan.view]
+        topic = self._tables[scan.view]
+        if isinstance(topic, Kept):
+            yield from topic.read(scan.columns)
+            return
         spans = scan.spans
         if scan.from_ms is not None:
             spans = events.since(self._admin, topic.name, spans, scan.from_ms)
         schema = pa.schema([topic.schema.field(name) for name in scan.columns])
-        yield from self._kept(topic.name, events.read(self._cluster, topic.name, spans, schema))
+        yield from self._undeleted(topic.name, topic.read(self._cluster, spans, schema))
 
-    def _kept(self, topic: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _undeleted(self, topic: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
             yield from batches
         except OffsetOutOfRange as error:
@@ -185,21 +218,33 @@ class Query:
 
     # Topics
 
-    def _found(self) -> list[Topic]:
-        """Return the topics that the query names; raises UnknownTopic."""
+    def _found(self) -> list[Topic | Kept]:
+        """Return the tables that the query names; raises UnknownTopic."""
         known = self._admin.partitions()
         by_case: dict[str, list[str]] = {}
         for name in known:
             by_case.setdefault(name.lower(), []).append(name)
-        return [Topic(_resolved(path, known, by_case), path) for path in self._parsed.tables]
+        return [self._table(path, known, by_case) for path in self._parsed.tables]
+
+    def _table(
+        self, path: list[str], known: Mapping[str, int], by_case: Mapping[str, list[str]]
+    ) -> Topic | Kept:
+        try:
+            name = _resolved(path, known, by_case)
+        except UnknownTopic as error:
+            rows = self._kept(error.topic)
+            if rows is None:
+                raise
+            return Kept(error.topic, path, rows)
+        return Topic(name, path, self._schemas.get(name))
 
     def _learn(self, topic: Topic, snapshot: Snapshot, sample: int | None) -> None:
         spans = snapshot.topics[topic.name].spans
         chosen = spans if sample is None else _sampled(spans, sample)
-        batches = self._kept(topic.name, events.read(self._cluster, topic.name, chosen, _SAMPLE))
+        batches = self._undeleted(topic.name, topic.read(self._cluster, chosen, _SAMPLE))
         topic.learn(batches, whole=sample is None)
         if topic.whole and topic.has_fields and topic.values.others:
-            self.notices.append(
+            self._notices.append(
                 f"{topic.values.others:,} events of {topic.name} are not JSON objects: their "
                 "fields are null (_value has what they are)"
             )

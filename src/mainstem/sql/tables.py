@@ -1,22 +1,46 @@
 """The tables of a query: topics as views with metadata and field columns."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+from mainstem.remote.cluster import Cluster
 from mainstem.sql import events, fields
+from mainstem.sql.avro import AvroValues
 from mainstem.sql.fields import Values
 from mainstem.sql.messages import Parsed, Span, View
 
+_ROWS = 50_000
 _SHOWN = (events.KEY, "_partition", "_offset", "_timestamp")
 """The metadata columns that ``*`` stands for, after the fields."""
+
+
+class Kept:
+    """A table that was given with the query, such as one that a pipeline keeps."""
+
+    def __init__(self, name: str, path: list[str], rows: pa.Table) -> None:
+        self.name, self.path, self._rows = name, path, rows
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all columns."""
+        return list(self._rows.column_names)
+
+    def view(self) -> View:
+        """Return the view that has all columns."""
+        schema = memoryview(self._rows.schema.serialize()).tobytes()
+        return View(self.path, "SELECT * FROM {scan}", schema, [])
+
+    def read(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of the rows."""
+        yield from self._rows.select(columns).to_batches(max_chunksize=_ROWS)
 
 
 class Topic:
     """A topic in a query, and what is known of its values."""
 
-    def __init__(self, name: str, path: list[str]) -> None:
-        self.name, self.path = name, path
+    def __init__(self, name: str, path: list[str], avro: AvroValues | None = None) -> None:
+        self.name, self.path, self._avro = name, path, avro
         self.values = Values()
         self._bytes: set[str] = set()
         self._has_fields = self._learned = False
@@ -49,6 +73,23 @@ class Topic:
     def schema(self) -> pa.Schema:
         """The columns of its scans."""
         return events.schema(frozenset((events.KEY, events.VALUE)) - self._bytes)
+
+    def read(
+        self, cluster: Cluster, spans: Sequence[Span], columns: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the events of the spans; Avro values as JSON."""
+        if self._avro is None:
+            yield from events.read(cluster, self.name, spans, columns)
+            return
+        at = columns.get_field_index(events.VALUE)
+        stored = columns if at < 0 else columns.set(at, pa.field(events.VALUE, pa.binary()))
+        for batch in self._avro.decoded(events.read(cluster, self.name, spans, stored)):
+            yield batch.cast(columns)
+
+    @property
+    def has_misfits(self) -> bool:
+        """Whether values were read that are not Avro of the topic's schema."""
+        return self._avro is not None and self._avro.has_misfits
 
     def view(self, query: Parsed, spans: Iterable[Span]) -> View:
         """Return the view that has the columns in use."""

@@ -1,17 +1,22 @@
 """``mainstem sql``: asks about the events of topics in SQL."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from mainstem.cli.connection import at_option, server_address
-from mainstem.cli.exit_codes import say
+from mainstem.cli.exit_codes import Refused, say
 from mainstem.cli.help import Command
+from mainstem.cli.pipeline_options import state_option
 from mainstem.cli.units import SECONDS, parse_bytes
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from mainstem.remote.cluster import Cluster
+    from mainstem.sql.avro import AvroValues
     from mainstem.sql.query import Query
     from mainstem.sql.snapshot import Snapshot
 
@@ -36,6 +41,7 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, text: str) -> i
     mainstem sql --follow 'select user, count(*) from orders group by user'
     mainstem sql --as-of SNAPSHOT 'select count(*) from orders'     as it was then
     mainstem sql 'describe orders'                                  columns and types
+    mainstem sql 'select * from shop.revenue order by day'          a table of pipeline shop
     """,
 )
 @click.argument("query")
@@ -77,6 +83,14 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, text: str) -> i
     metavar="N|all",
     help="How many of the newest events of a partition tell which fields there are.",
 )
+@click.option(
+    "--schema",
+    "schemas",
+    metavar="TOPIC=FILE",
+    multiple=True,
+    help="The Avro schema (.avsc) of a topic's values (repeatable).",
+)
+@state_option
 @click.option("-q", "--quiet", is_flag=True, help="Print the result and errors only.")
 @at_option
 def sql(
@@ -90,6 +104,8 @@ def sql(
     seconds: float | None,
     memory: int,
     sample: str,
+    schemas: tuple[str, ...],
+    state: Path,
     quiet: bool,
     at: str | None,
 ) -> None:
@@ -97,7 +113,8 @@ def sql(
 
     A topic is a table; the fields of its JSON values are columns, and so are _key, _value,
     _headers, _partition, _offset and _timestamp. The snapshot that is printed with a result names
-    the events that were read: with --as-of it gives the same answer again.
+    the events that were read: with --as-of it gives the same answer again. Tables that pipelines
+    keep in Delta, Parquet or SQLite are tables, too, if there is no topic of that name.
     """
     from mainstem.sql.requirements import check_installed  # noqa: PLC0415 - only what is used
 
@@ -114,7 +131,16 @@ def sql(
     cluster.check_reachable()
     rows = rows or (_FOLLOWED_ROWS if follow else None)
     limits = Limits(memory_bytes=memory, seconds=seconds, rows=rows)
-    with Query(cluster, query, limits=limits, sample=_sampled(sample)) as asked:
+    with Query(
+        cluster,
+        query,
+        limits=limits,
+        sample=_sampled(sample),
+        kept=lambda name: _kept_table(state, name),
+        schemas=_schemas(schemas),
+    ) as asked:
+        if follow and (asked.kept or not asked.topics):
+            raise click.UsageError("--follow waits for events: give a query that reads topics only")
         if follow:
             _follow(cluster, asked, form, count, quiet=quiet)
             return
@@ -122,6 +148,44 @@ def sql(
         if given is not None:
             asked.check(given)
         _answer(asked, snapshot, form, quiet=quiet)
+
+
+def _kept_table(state: Path, name: str) -> "pa.Table | None":
+    """Return the rows of a table of a pipeline, by TABLE or PIPELINE.TABLE."""
+    from mainstem.pipelines.sinks.kept_tables import sink_at  # noqa: PLC0415 - only what is used
+    from mainstem.pipelines.state.table_state import table_statuses  # noqa: PLC0415
+
+    wanted = name.lower()
+    found = {
+        f"{pipeline}.{table}": status.sink
+        for pipeline, table, status in table_statuses(state)
+        if wanted in (table.lower(), f"{pipeline}.{table}".lower())
+    }
+    if not found:
+        return None
+    if len(found) > 1:
+        raise Refused(f"{name} could be {' or '.join(sorted(found))}: write one of these")
+    ((full, place),) = found.items()
+    sink = sink_at(place)
+    rows = None if sink is None else sink.read()
+    if rows is None:
+        raise Refused(
+            f"{full} is kept in {place or 'an unknown place'}, and its rows cannot be read from "
+            "here: queries read Delta, Parquet and SQLite"
+        )
+    return rows
+
+
+def _schemas(given: tuple[str, ...]) -> "dict[str, AvroValues]":
+    from mainstem.sql.avro import AvroValues  # noqa: PLC0415 - needs pyarrow
+
+    found = {}
+    for each in given:
+        topic, sign, file = each.partition("=")
+        if not topic or not sign or not Path(file).is_file():
+            raise click.UsageError(f"--schema is TOPIC=FILE with a file that exists, not {each!r}")
+        found[topic] = AvroValues(Path(file))
+    return found
 
 
 def _answer(asked: "Query", snapshot: "Snapshot", form: str | None, *, quiet: bool) -> None:
@@ -133,6 +197,8 @@ def _answer(asked: "Query", snapshot: "Snapshot", form: str | None, *, quiet: bo
     if not quiet:
         for notice in asked.notices:
             say(notice)
+        if asked.kept and asked.topics:
+            say(f"{', '.join(asked.kept)}: as of now, and not in the snapshot")
         if snapshot.topics:
             click.echo(f"snapshot: {snapshot}", err=True)
 
