@@ -28,8 +28,8 @@ from tests.faults.killable_server import free_port
 from tests.heads.server_process import Process
 from tests.long_runs import LONG, seeds
 
-COUNT = 4_000 if LONG else 400
-FAULTS = 60 if LONG else 9
+COUNT = 4_000 if LONG else 300
+FAULTS = 60 if LONG else 6
 PARTITIONS = 3
 EVERY = range(COUNT)
 

@@ -47,7 +47,7 @@ def test_every_operation_of_the_document_answers_as_it_says(running: Running) ->
     there = {"topic": "orders", "queue": "workers", "group": "billing"}
     there |= {"partition": "0", "offset": "0"}
 
-    called = call_every_operation(f"{at}/openapi.json", 15, there)
+    called = call_every_operation(f"{at}/openapi.json", 8, there)
 
     assert len(called) == 14
 
