@@ -46,7 +46,7 @@ refused = {
     "a foreign host": (asked(b"Host: evil.example"), 421),
     "a foreign host on our port": (asked(b"Host: evil.example:9644"), 421),
     "a host that begins like ours": (asked(b"Host: localhost.evil.example"), 421),
-    "a host of two": (asked(b"Host: localhost", b"Host: evil.example"), 421),
+    "a host of two": (asked(b"Host: localhost", b"Host: evil.example"), 400),
     "no host": (asked(first=b"GET /metrics HTTP/1.1"), 400),
     "a line end in a header": (asked(b"Host: localhost", b"X: a\rb"), 400),
     "a NUL in a header": (asked(b"Host: localhost", b"X: a\0b"), 400),

@@ -53,10 +53,52 @@ refused = {
         501,
     ),
     "an unknown encoding": (asked("POST /size", "Transfer-Encoding: gzip"), 501),
+    "chunked twice": (
+        asked("POST /size", *["Transfer-Encoding: chunked"] * 2, body=b"0\r\n\r\n"),
+        400,
+    ),
+    "chunked, and then not": (
+        asked("POST /size", "Transfer-Encoding: chunked, identity", body=b"0\r\n\r\n"),
+        400,
+    ),
+    "nearly chunked": (asked("POST /size", "Transfer-Encoding: \x0bchunked"), 400),
+    "chunked in quotes": (asked("POST /size", 'Transfer-Encoding: "chunked"'), 501),
+    "chunks in HTTP/1.0": (
+        asked("POST /size", "Transfer-Encoding: chunked", body=b"0\r\n\r\n").replace(
+            b"/1.1", b"/1.0"
+        ),
+        400,
+    ),
+    "a list of lengths": (asked("POST /size", "Content-Length: 4, 4", body=b"abcd"), 400),
+    "a hexadecimal length": (asked("POST /size", "Content-Length: 0x4", body=b"abcd"), 400),
+    "a length with an underscore": (
+        asked("POST /size", "Content-Length: 1_0", body=b"a" * 10),
+        400,
+    ),
+    "an empty length": (asked("POST /size", "Content-Length: "), 400),
+    "a chunk with a sign": (
+        asked("POST /size", "Transfer-Encoding: chunked", body=b"+1\r\nx\r\n0\r\n\r\n"),
+        400,
+    ),
+    "a chunk with more than it says": (
+        asked("POST /size", "Transfer-Encoding: chunked", body=b"1\r\nxyz\r\n0\r\n\r\n"),
+        400,
+    ),
+    "a chunk that ends with LF": (
+        asked("POST /size", "Transfer-Encoding: chunked", body=b"1\nx\n0\n\n"),
+        400,
+    ),
+    "lines that end with LF": (asked("GET /livez").replace(b"\r", b""), 400),
+    "lines that end with CR": (asked("GET /livez").replace(b"\n", b""), 400),
+    "HTTP/0.9": (b"GET /livez\r\n\r\n", 505),
+    "a request in HTTP/2.0": (asked("GET /livez").replace(b"/1.1", b"/2.0"), 505),
     "a foreign host": (asked("GET /livez", host="evil.example"), 421),
     "a foreign host on our port": (asked("GET /livez", host="evil.example:8080"), 421),
     "a host that begins like ours": (asked("GET /livez", host="localhost.evil.example"), 421),
-    "a second host": (asked("GET /livez", "Host: evil.example"), 421),
+    "a second host": (asked("GET /livez", "Host: evil.example"), 400),
+    "the same host twice": (asked("GET /livez", "Host: localhost"), 400),
+    "a user before the host": (asked("GET /livez", host="evil@localhost"), 421),
+    "two hosts in one": (asked("GET /livez", host="localhost, evil.example"), 421),
     "no host": (asked("GET /whoami", host=None), 400),
     "an absolute target": (asked("GET http://evil.example/livez"), 400),
     "a tunnel": (asked("CONNECT evil.example:80"), 400),

@@ -43,6 +43,7 @@ HALF_CLOSED_S = 5.0
 """How long a request is worked on after its peer closed its side: it may still read, or be gone."""
 _OVERHEAD = 8
 """How many times larger than its content a chunked body may be, with the sizes of its chunks."""
+_VERSIONS = ("1.1", "1.0")
 _OFFER = frozenset((b"connection", b"upgrade", b"http2-settings"))
 """The headers of an offer to speak another protocol."""
 
@@ -277,6 +278,8 @@ class HttpConnection(HttpToolsProtocol):
         method = self.parser.get_method().decode("ascii", "replace")
         if method == "CONNECT" or (not self.url.startswith(b"/") and self.url != b"*"):
             raise Refused(400, "the target must be a path, without scheme and host")
+        if self.parser.get_http_version() not in _VERSIONS:
+            raise Refused(505, "this server speaks HTTP/1.0 and HTTP/1.1")
         self._shared.origins.check(method, self.url.decode("latin-1"), self.headers)
         self._body_left = self._announced()
         if not self._is_offer():
@@ -423,6 +426,9 @@ class HttpConnection(HttpToolsProtocol):
                 chunked = True
                 if value.strip().lower() != b"chunked":
                     raise Refused(501, "the Transfer-Encoding must be chunked, or none")
+                if self.parser.get_http_version() == "1.0":
+                    # [RFC 9112, 6.1]: a proxy may have found another end of the body.
+                    raise Refused(400, "HTTP/1.0 has no Transfer-Encoding")
         if length > self._limits.max_body_bytes:
             raise self._body_too_large()
         return None if chunked else length

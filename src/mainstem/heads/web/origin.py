@@ -39,6 +39,9 @@ class Origins(msgspec.Struct, frozen=True, kw_only=True):
         upgrade = False
         for name, value in headers:
             if name == b"host":
+                if host:
+                    # [RFC 9112, 3.2]: a proxy may have looked at the other one.
+                    raise Refused(400, "there are several Host headers")
                 host = value.decode("latin-1").lower()
             elif name == b"origin":
                 origin = value.decode("latin-1").lower()
