@@ -283,6 +283,18 @@ def test_a_connection_is_listed_with_its_channels_and_closed(
     assert refused(api.delete(name)) == (404, "not_found")
 
 
+def test_the_connections_of_a_user_are_listed_and_closed(running: Running) -> None:
+    parameters = pika.URLParameters(amqp_url(running).replace("guest:guest", "ann:x"))
+    connection = pika.BlockingConnection(parameters)
+    with client(running) as api:
+        (mine,) = done(api.get("/connections/username/ann"))
+        assert mine["user"] == "ann"
+        assert api.delete("/connections/username/ann").status_code == 204
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="CONNECTION_FORCED"):
+            connection.process_data_events(None)
+        wait_until(lambda: done(api.get("/connections/username/ann")) == [], "still listed")
+
+
 # Definitions
 
 

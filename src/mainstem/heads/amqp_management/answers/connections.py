@@ -1,6 +1,7 @@
 """Connections, channels and consumers: list, show; connections can be closed."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from mainstem.core.errors import Failure
 from mainstem.heads.admin_operations import OperationFailed
@@ -61,6 +62,19 @@ def _details_name(channel: Item) -> object:
 def _close(call: Call) -> object:
     reason = call.reason or "Closed via management plugin"
     call.run("amqp/connections/close", connection=call.path["name"], reason=reason)
+    return None
+
+
+def _connections_of_user(call: Call) -> list[Item]:
+    return [each for each in _connections(call) if each["user"] == call.path["user"]]
+
+
+def _close_of_user(call: Call) -> object:
+    reason = call.reason or "Closed via management plugin"
+    for each in _connections_of_user(call):
+        # It may have ended meanwhile.
+        with suppress(OperationFailed):
+            call.run("amqp/connections/close", connection=each["name"], reason=reason)
     return None
 
 
@@ -145,6 +159,8 @@ ROUTES: dict[str, Answer] = {
     "GET connections/{name}": _one_of(_connections, "connection"),
     "DELETE connections/{name}": _close,
     "GET connections/{name}/channels": _channels_of,
+    "GET connections/username/{user}": _list_of(_connections_of_user),
+    "DELETE connections/username/{user}": _close_of_user,
     "GET vhosts/{vhost}/connections": _list_of(_connections),
     "GET vhosts/{vhost}/channels": _list_of(_channels),
     "GET channels": _list_of(_channels),

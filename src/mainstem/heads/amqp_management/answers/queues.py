@@ -92,6 +92,7 @@ def _item(queue: Item) -> Item:
 
 ROUTES: dict[str, Answer] = {
     "GET queues": _every,
+    "GET queues/detailed": _every,
     "GET queues/{vhost}": _every,
     "GET queues/{vhost}/{queue}": _show,
     "PUT queues/{vhost}/{queue}": _declare,

@@ -155,7 +155,7 @@ class AmqpQueueOperations:
         """Return the queues that the peer may describe."""
 
         def look() -> list[_Found]:
-            vhosts, owners = self._access.vhosts(asked.vhost), self._owners()
+            vhosts, owners = set(self._access.vhosts(asked.vhost)), self._owners()
             return [_found(each, owners) for each in self._queues if each.record.vhost in vhosts]
 
         door, found = self._context.door(peer), list[AmqpQueue]()
