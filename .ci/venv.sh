@@ -22,7 +22,7 @@ wanted() {
     if [ "$1" != test ]; then
         # Without Java there are no pipelines, and Spark is large.
         if command -v java >/dev/null 2>&1; then
-            printf '%s\n' -e '.[spark]'
+            printf '%s\n' -e '.[demo]'
         else
             printf '%s\n' -e .
         fi

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -28,6 +29,8 @@ from mainstem.cli.demo.events import TOPICS, sample_events
 from mainstem.cli.demo.live import introduction, rows_for
 from mainstem.pipelines.state.table_state import TableStatus, table_statuses
 
+TABLES = 5 + (shutil.which("redis-server") is not None)
+"""Three of events, and those that follow the shop."""
 NOW = datetime(2026, 11, 15, 8, tzinfo=UTC)
 
 
@@ -56,8 +59,9 @@ def test_the_screen_says_how_to_connect_above_the_tables(tmp_path: Path) -> None
     assert "kcat -C -b 127.0.0.1:9092 -t sample." in text
     assert "mainstem sub sample." in text
     for height in (24, 30, 60):
-        # With an empty line after it, and two titles and an empty line for each table.
-        assert len(lines) + 1 + 3 * (3 + rows_for(height, 3)) < height
+        # With an empty line after it and the shop's six, and two titles for each table.
+        rows = rows_for(height, 3)
+        assert len(lines) + 1 + 6 + 3 * (2 + rows + (rows > 1)) < height
     assert rows_for(60, 3) == 6
 
 
@@ -68,6 +72,7 @@ class Place:
         self.directory, self.mark = directory, str(directory)
         self.scratch = directory / "scratch"
         self.scratch.mkdir()
+        self.beside: set[Path] = set()
         with socket.create_server(("127.0.0.1", 0)) as found:
             self.port: int = found.getsockname()[1]
         self.command = [sys.executable, "-m", "mainstem.cli.demo.live", "data"]
@@ -84,6 +89,9 @@ class Place:
     def wait_for_rows(self) -> None:
         """Wait until all tables of the newest run have rows."""
         wait_until(lambda: self._events() > 0, "no rows", patience_s=300)
+        # The directories of PostgreSQL and Redis.
+        said = " ".join(marked(self.mark).values())
+        self.beside |= {Path(each) for each in re.findall(r"/tmp/mainstem-demo-\w+", said)}
 
     def statuses(self) -> dict[str, TableStatus]:
         """Return how the tables of all runs stand that are there still, by their paths."""
@@ -96,10 +104,12 @@ class Place:
 
     def _events(self) -> int:
         found = self.statuses().values()
-        return min((each.events for each in found), default=0) if len(found) == 3 else 0
+        return min(each.events for each in found) if len(found) == TABLES else 0
 
     def assert_nothing_is_left(self) -> None:
         wait_until_none_is_left(self.mark)
+        assert self.beside
+        assert [each for each in self.beside if each.exists()] == []
         # Nobody listens there any more.
         with socket.create_server(("127.0.0.1", self.port)):
             pass
@@ -121,6 +131,9 @@ def test_run_works_again_after_its_terminal_was_closed_and_ends_by_a_signal_to_i
         screen = it.shown.rpartition(b"\x1b[2J")[2].decode()
         it.close()
 
+        assert re.search(
+            r"product \d: [a-z ]+ [\d.]+, \d+ left +[cur] \d:\d+ lsn .* index: ", screen
+        )
         assert f"mainstem serves {tmp_path / 'data'} at 127.0.0.1:{place.port}" in screen
         assert f"kcat -C -b 127.0.0.1:{place.port} -t sample." in screen
         assert it.wait() == 0
@@ -139,6 +152,7 @@ def test_run_works_again_after_its_terminal_was_closed_and_ends_by_a_signal_to_i
     assert "refused" not in place.told()
     for name in ("views", "revenue", "readings"):
         assert re.search(rf"{name}: .* [1-9][\d,]* in the table", place.told())
+    assert re.search(r"shop: index, history( and cache)? equal the database", place.told())
 
 
 @pytest.mark.peers
@@ -154,5 +168,5 @@ def test_run_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
     place.assert_nothing_is_left()
     # The pipeline could finish its batches: the server ended after it.
     found = place.statuses()
-    assert len(found) == 3
+    assert len(found) == TABLES
     assert {name: each.failure for name, each in found.items() if each.failure} == {}

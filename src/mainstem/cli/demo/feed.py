@@ -60,7 +60,7 @@ def main(directory: str, seconds: float | None, kafka: str, requests: str, group
         except (MissingJava, MissingSpark) as missing:
             say(f"no pipelines here: {missing}; there are no bars")
         else:
-            runs = stack.enter_context(pipeline_running(_BARS, address, work, lifeline, stop))
+            runs = stack.enter_context(pipeline_running(_BARS, address, work, [lifeline], stop))
         os.chdir(work)
         ended = _show(feed, stop, seconds, runs)
     sys.exit(ended)

@@ -1,6 +1,7 @@
 """The demo that ``./run`` starts: a server, a generator of events, a pipeline, its tables, live.
 
-Without Java, or without Spark, it says so and serves the log alone.
+Beside it a shop in a PostgreSQL, whose changes a connector captures. Without Java, or without
+Spark, it says so and serves the log alone; without PostgreSQL, there is no shop.
 """
 
 import os
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,18 +21,21 @@ import click
 
 import mainstem
 from mainstem.cli.connection import DEFAULT_DIRECTORY
+from mainstem.cli.demo.companions import Companion, companion
 from mainstem.cli.demo.events import TOPICS, sample_events
 from mainstem.cli.demo.processes import TURN_S, Stop, pipeline_running, serving
+from mainstem.cli.demo.shop import Shop
+from mainstem.cli.demo.shop_screen import is_equal, shop_picture
 from mainstem.cli.exit_codes import Exit, say
 from mainstem.cli.table_output import table
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.pipelines.definitions.load import load
-from mainstem.pipelines.definitions.table import Pipeline
+from mainstem.pipelines.definitions.table import Pipeline, Table
 from mainstem.pipelines.spark.requirements import MissingJava, MissingSpark, find_java, find_spark
 from mainstem.pipelines.state.table_state import TableStatus, table_statuses
 
 _TABLES = Path(__file__).with_name("pipeline") / "tables.py"
-_CATCH_UP_S = 30
+_CATCH_UP_S = 60
 _CLEAR = "\x1b[2J\x1b[H"
 
 
@@ -50,12 +55,39 @@ def main(directory: str, seconds: float | None, kafka: str) -> None:
     stop = Stop()
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mainstem-sample-")))
-        address, lifeline = stack.enter_context(serving(serve, stop))
+        beside = _companions(stack)
+        lifelines = [each.lifeline for each in beside.values()]
+        address, lifeline = stack.enter_context(serving(serve, stop, lifelines))
         generator = Generator(address)
-        runs = stack.enter_context(pipeline_running(_TABLES, address, work, lifeline, stop))
+        shop = _shop(address, beside, stack)
+        lifelines.append(lifeline)
+        runs = stack.enter_context(pipeline_running(_TABLES, address, work, lifelines, stop))
         head = introduction(address, directory, work)
-        ended = _show(head, generator, work, stop, seconds, runs)
+        ended = _show(head, Sources(generator, shop), work, stop, seconds, runs)
     sys.exit(ended)
+
+
+def _companions(stack: ExitStack) -> dict[str, Companion]:
+    """Start PostgreSQL, and Redis beside it; tells what there is not."""
+    found = {"postgres": stack.enter_context(companion("postgres"))}
+    if found["postgres"].address:
+        os.environ["MAINSTEM_SAMPLE_SHOP"] = "1"
+        found["redis"] = stack.enter_context(companion("redis"))
+        if found["redis"].address:
+            os.environ["MAINSTEM_SAMPLE_REDIS"] = found["redis"].address
+        else:
+            say(f"no cache of the shop here: {found['redis'].reason}")
+    else:
+        say(f"no shop here: {found['postgres'].reason}")
+    return found
+
+
+def _shop(address: str, beside: Mapping[str, Companion], stack: ExitStack) -> Shop | None:
+    if not beside["postgres"].address:
+        return None
+    shop = Shop(address, beside["postgres"].address)
+    stack.callback(shop.close)
+    return shop
 
 
 class Generator:
@@ -106,14 +138,43 @@ def introduction(address: str, directory: str, work: Path) -> str:
 
 
 def rows_for(height: int, tables: int) -> int:
-    """Return how many rows of each table fit on the terminal, below the introduction."""
-    # Each table has two titles and an empty line.
-    return min(6, max(1, (height - 7) // tables - 3))
+    """Return how many rows of each table fit on the terminal, below introduction and shop."""
+    # Each table has two titles, and an empty line if there is room.
+    fit = (height - 13) // tables - 2
+    return min(6, fit - 1 if fit > 1 else 1)
+
+
+class Sources:
+    """What publishes: the generator, and the shop if there is one."""
+
+    def __init__(self, generator: Generator, shop: Shop | None) -> None:
+        self.generator, self.shop = generator, shop
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why one of them ended."""
+        return self.generator.failure or (self.shop.failure if self.shop else None)
+
+    def stop(self) -> None:
+        """End the events and the changes."""
+        self.generator.close()
+        if self.shop:
+            self.shop.stop()
+
+    def behind(self, pipeline: Pipeline) -> bool:
+        """Whether the tables lack something that is published, or committed in the database."""
+        known = _known()
+        counts = self.generator.counts
+        return any(
+            known[each.name].events < counts[each.sources[0].name]
+            for each in _sampled(pipeline)
+            if each.name in known
+        ) or (self.shop is not None and not is_equal(self.shop, pipeline))
 
 
 def _show(
     head: str,
-    generator: Generator,
+    sources: Sources,
     work: Path,
     stop: Stop,
     seconds: float | None,
@@ -128,46 +189,53 @@ def _show(
         say("tables are shown live on a terminal only; a summary comes in the end")
     try:
         while not stop.asked.wait(1.0) and time.monotonic() < until:
-            if generator.failure is not None or runs.poll() is not None:
+            if sources.failure is not None or runs.poll() is not None:
                 break
             if live:
-                rows = rows_for(shutil.get_terminal_size().lines, len(pipeline.tables))
-                click.echo(f"{_CLEAR}{head}\n\n{_picture(generator, pipeline, rows)}", nl=False)
+                size = shutil.get_terminal_size()
+                rows = rows_for(size.lines, len(_sampled(pipeline)))
+                picture = _picture(sources, pipeline, rows).splitlines()
+                fitting = picture[: max(0, size.lines - len(head.splitlines()) - 2)]
+                shown = "\n".join(each[: size.columns] for each in fitting)
+                click.echo(f"{_CLEAR}{head}\n\n{shown}", nl=False)
     finally:
-        generator.close()
+        sources.stop()
     # The last events reach the tables a moment later.
     until = time.monotonic() + _CATCH_UP_S
-    while _behind(generator, pipeline) and runs.poll() is None and time.monotonic() < until:
+    while sources.behind(pipeline) and runs.poll() is None and time.monotonic() < until:
         if stop.hurry.wait(TURN_S):
             break
-    click.echo(f"{_CLEAR * live}{_picture(generator, pipeline, rows=12)}")
-    if generator.failure is not None:
-        say(str(generator.failure))
+    click.echo(f"{_CLEAR * live}{_picture(sources, pipeline, rows=12)}")
+    if sources.shop and not stop.hurry.is_set():
+        equal = "equal" if is_equal(sources.shop, pipeline) else "do not yet equal"
+        click.echo(f"shop: index, history{_and_cache()} {equal} the database")
+    if sources.failure is not None:
+        say(str(sources.failure))
     if runs.poll() is not None:
         said = Path("pipeline.log").read_text(errors="replace").strip().splitlines()
         say(f"the pipeline ended by itself: {said[-1] if said else 'without a word'}")
-    return Exit.OK if generator.failure is None and runs.poll() is None else Exit.ERROR
+    return Exit.OK if sources.failure is None and runs.poll() is None else Exit.ERROR
 
 
-def _behind(generator: Generator, pipeline: Pipeline) -> bool:
-    known = _known()
-    return any(
-        known[each.name].events < generator.counts[each.sources[0].name]
-        for each in pipeline.tables
-        if each.name in known
-    )
+def _and_cache() -> str:
+    return " and cache" if "MAINSTEM_SAMPLE_REDIS" in os.environ else ""
+
+
+def _sampled(pipeline: Pipeline) -> list[Table]:
+    """Return the tables of the generator's events."""
+    return [each for each in pipeline.tables if each.sources[0].name in TOPICS]
 
 
 def _known() -> dict[str, TableStatus]:
     return {name: status for _, name, status in table_statuses(Path("mainstem-pipelines"))}
 
 
-def _picture(generator: Generator, pipeline: Pipeline, rows: int) -> str:
+def _picture(sources: Sources, pipeline: Pipeline, rows: int) -> str:
     known = _known()
-    lines = []
-    for each in pipeline.tables:
+    lines = [shop_picture(sources.shop, pipeline, known)] if sources.shop else []
+    for each in _sampled(pipeline):
         status = known.get(each.name, TableStatus("stopped"))
-        published = generator.counts[each.sources[0].name]
+        published = sources.generator.counts[each.sources[0].name]
         lines.append(
             f"{each.name}: {published:,} published, {status.events:,} in the table, "
             f"{status.late} late, {status.bad} bad, batch {status.batch}, {status.state}"
@@ -175,7 +243,8 @@ def _picture(generator: Generator, pipeline: Pipeline, rows: int) -> str:
         found = each.sink.read()
         newest = found.sort_by([(found.column_names[0], "descending")]) if found else None
         shown = newest.slice(0, rows).to_pylist() if newest else []
-        lines.append(f"{table(shown)}\n" if shown else "  nothing yet: Spark is starting\n")
+        lines.append(table(shown) if shown else "  nothing yet: Spark is starting")
+        lines += [""] * (rows > 1)
     return "\n".join(lines)
 
 

@@ -42,18 +42,25 @@ class Stop:
 
 
 # How this stops: the children have sessions of their own, so that a signal to our group reaches us
-# alone. We stop the generator, then the pipeline, and the server last. If we are killed, the pipes
-# to them close: that to the pipeline at once; that to the server is held by the pipeline, too, so
-# that it closes when the pipeline has ended.
+# alone. We stop the generator, then the pipeline, the server, and last what is beside it. If we are
+# killed, the pipes to them close: that to the pipeline at once; those to the others are held by all
+# that need them, too, so that they close when these have ended.
 
 
 @contextmanager
-def serving(arguments: Sequence[str], stop: Stop) -> Iterator[tuple[str, int]]:
-    """Run a server; yields its address, and the pipe whose end stops it."""
+def serving(
+    arguments: Sequence[str], stop: Stop, lifelines: Sequence[int] = ()
+) -> Iterator[tuple[str, int]]:
+    """Run a server; yields its address, and the pipe whose end stops it.
+
+    ``lifelines``: pipes to what is to end after the server.
+    """
     stdin, lifeline = os.pipe()
     with tempfile.TemporaryFile() as said:
         command = [*_CHILD, *arguments]
-        server = subprocess.Popen(command, stdin=stdin, stderr=said, start_new_session=True)
+        server = subprocess.Popen(
+            command, stdin=stdin, stderr=said, start_new_session=True, pass_fds=lifelines
+        )
         os.close(stdin)
         with server:
             try:
@@ -81,9 +88,12 @@ def _address(server: "subprocess.Popen[bytes]", said: int, stop: Stop) -> str:
 
 @contextmanager
 def pipeline_running(
-    file: Path, address: str, work: Path, lifeline: int, stop: Stop
+    file: Path, address: str, work: Path, lifelines: Sequence[int], stop: Stop
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a pipeline file in a directory of its own, as ``sample``; it holds the server's pipe."""
+    """Run a pipeline file in a directory of its own, as ``sample``.
+
+    ``lifelines``: pipes to what is to end after the pipeline, such as the server.
+    """
     command = [*_CHILD, "--at", address, "pipeline", "run"]
     command += [str(file), "--name", "sample", "--stream", "--every", "1s"]
     with (work / "pipeline.log").open("w") as said:
@@ -94,7 +104,7 @@ def pipeline_running(
             stdout=said,
             stderr=said,
             start_new_session=True,
-            pass_fds=(lifeline,),
+            pass_fds=lifelines,
         )
     with runs:
         try:

@@ -1,7 +1,12 @@
 """The sample pipeline of ``./run``: three tables from page views, purchases and sensor readings.
 
+With a PostgreSQL (``MAINSTEM_SAMPLE_SHOP``), it also follows the tables of the shop in it, by their
+changes: products in a search index, and in a cache if there is a Redis; orders with their history.
+
 It is a pipeline file as any other: mainstem pipeline run .../demo/pipeline/tables.py --stream
 """
+
+import os
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
@@ -54,3 +59,23 @@ def readings(events: DataFrame) -> DataFrame:
 
 def _minute() -> Column:
     return F.date_format("minute.start", "HH:mm").alias("minute")
+
+
+PRODUCTS = p.changes(
+    "sample.public.products",
+    schema="id int, name string, description string, price decimal(8,2), stock int",
+)
+ORDERS = p.changes(
+    "sample.public.orders",
+    schema="id int, product_id int, customer string, quantity int, status string",
+)
+
+if "MAINSTEM_SAMPLE_SHOP" in os.environ:
+    products = p.apply_changes(
+        PRODUCTS, key="id", sink=p.search("tables/products", text=("name", "description"))
+    )
+    orders = p.apply_changes(ORDERS, key="id", sink=p.delta("tables/orders"), scd=2)
+    if "MAINSTEM_SAMPLE_REDIS" in os.environ:
+        cache = p.apply_changes(
+            PRODUCTS, key="id", sink=p.redis(os.environ["MAINSTEM_SAMPLE_REDIS"], "products")
+        )
