@@ -31,12 +31,19 @@ class Writer:
     """A thread that runs random transactions until it is told to stop."""
 
     def __init__(
-        self, database: Database, tables: tuple[str, ...], seed: int, *, ddl: bool = True
+        self,
+        database: Database,
+        tables: tuple[str, ...],
+        seed: int,
+        *,
+        ddl: bool = True,
+        truncates: bool = True,
     ) -> None:
         self._database = database
         self._tables = tables
         self._rng = random.Random(seed)
         self._ddl = ddl
+        self._truncates = truncates
         self._stop = threading.Event()
         self.commits = 0
         self.errors: list[Exception] = []
@@ -98,7 +105,7 @@ class Writer:
             )
         elif chance < 0.88:
             connection.execute(f"DELETE FROM {name} WHERE id = {one}".encode())
-        elif chance < 0.995:
+        elif chance < 0.995 or not self._truncates:
             # A large value is sent again, as nobody could know it under the new key.
             connection.execute(
                 f"UPDATE {name} SET id = {other}, v = v + 1, big = big || '' WHERE id = {one} "
