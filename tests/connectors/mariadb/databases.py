@@ -21,6 +21,7 @@ pymysql = pytest.importorskip("pymysql", reason="there is no PyMySQL")
 _PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
 TABLE = "CREATE TABLE {t} (id INT PRIMARY KEY, v INT NOT NULL, note TEXT, big LONGTEXT)"
 _PATIENCE_S = 60
+PASSWORD = "hidden"
 
 
 class Connection:
@@ -49,7 +50,7 @@ class MariaDb:
         self.start()
         self.execute("CREATE DATABASE shop", database="")
         self.execute(
-            "CREATE USER app@127.0.0.1 IDENTIFIED BY 'hidden'",
+            f"CREATE USER app@127.0.0.1 IDENTIFIED BY '{PASSWORD}'",
             "GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO app@127.0.0.1",
         )
 

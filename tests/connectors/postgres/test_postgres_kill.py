@@ -4,49 +4,18 @@ import random
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from tests.connectors.database import Database
+from tests.connectors.killed_servers import events_of, has_reached
 from tests.connectors.mirror import Mirror
 from tests.connectors.postgres.equality import assert_equal, rows_of
 from tests.connectors.workload import Writer, create
-from tests.faults.killable_server import PATIENCE_S, Mortal
+from tests.faults.killable_server import Mortal
 from tests.long_runs import seeds
 from tests.processes import wait_until
 
 from mainstem.cli.admin_port import ServerAdmin
 from mainstem.connectors.settings import ConnectorSettings
-from mainstem.core.errors import MainstemError
-from mainstem.core.event import Event
-from mainstem.node.connector_operations import ADD, SHOW, AddConnector, Added, ConnectorInfo
-
-
-def events_of(address: str, topic: str) -> list[Event]:
-    """Return every event of a topic with one partition, as a Kafka client reads it."""
-    settings = {"bootstrap.servers": address, "group.id": "reader", "enable.auto.commit": False}
-    consumer = Consumer(settings)
-    try:
-        at = TopicPartition(topic, 0, 0)
-        consumer.assign([at])
-        _, tail = consumer.get_watermark_offsets(at, PATIENCE_S)
-        found: list[Event] = []
-        while not found or found[-1].offset < tail - 1:
-            message = consumer.poll(PATIENCE_S)
-            assert message is not None
-            assert message.error() is None
-            offset = message.offset()
-            assert offset is not None
-            found.append(Event(message.value(), message.key(), (), 0, topic, 0, offset))
-        return found
-    finally:
-        consumer.close()
-
-
-def has_reached(server: Mortal, target: int) -> bool:
-    try:
-        state = ServerAdmin(server.address).read(SHOW, {"name": "shop"}, ConnectorInfo)
-    except MainstemError:
-        return False
-    return bool(state.position) and state.position[0] >= target and not state.pending
+from mainstem.node.connector_operations import ADD, AddConnector, Added
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2, 100))
@@ -79,7 +48,7 @@ def test_after_kills_topics_equal_tables(db: Database, tmp_path: Path, seed: int
         ((text,),) = db.execute("SELECT pg_logical_emit_message(true, 'test', '')::text")
         high, low = text.split("/")
         target = int(high, 16) << 32 | int(low, 16)
-        wait_until(lambda: has_reached(server, target), lambda: f"not caught up: {server.said}")
+        wait_until(lambda: has_reached(server, (target,)), lambda: f"not caught up: {server.said}")
 
         for name in names:
             mirror = Mirror().apply_all(events_of(server.address, f"shop.public.{name}"))
