@@ -59,6 +59,10 @@ class Desk:
         found = [event.value for event in read_all(self.broker, topic)]
         return [None if each is None else json.loads(each) for each in found]
 
+    def count(self, topic: str) -> int:
+        """Return how many events a topic has."""
+        return len(read_all(self.broker, topic))
+
     def table(self, topic: str) -> dict[bytes, Any]:
         """Return the rows that a consumer has who upserts and deletes by key."""
         rows: dict[bytes, Any] = {}

@@ -140,6 +140,16 @@ class MariaDb:
                 rows = connection.execute(each)
         return rows
 
+    @contextmanager
+    def options(self, **values: str) -> Iterator[None]:
+        """Set global variables until the block ends."""
+        before = {name: self.execute(f"SELECT @@global.{name}")[0][0] for name in values}
+        self.execute(*(f"SET GLOBAL {name} = {value}" for name, value in values.items()))
+        try:
+            yield
+        finally:
+            self.execute(*(f"SET GLOBAL {name} = {value}" for name, value in before.items()))
+
     def last(self) -> tuple[int, ...]:
         """Return the position at the end of the binlog."""
         ((file, position, *_),) = self.execute("SHOW MASTER STATUS")
