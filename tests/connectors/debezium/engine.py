@@ -58,16 +58,16 @@ def settings_for(db: Database, prefix: str, directory: Path) -> dict[str, str]:
 class Engine:
     """The engine, from start to close; what it says is collected by a thread."""
 
-    def __init__(self, settings: Mapping[str, str], directory: Path, jars: list[Path]) -> None:
-        classes = directory / "classes"
+    def __init__(
+        self, settings: Mapping[str, str], directory: Path, jars: list[Path], *options: str
+    ) -> None:
         path = ":".join(map(str, jars))
-        source = Path(__file__).with_name("Engine.java")
-        subprocess.run(["javac", "-cp", path, "-d", classes, source], check=True)
+        classes = self.compile(directory, jars)
         file = directory / "engine.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self._errors = (directory / "engine.log").open("w+")
         self.process = subprocess.Popen(
-            ["java", "-Xmx512m", "-cp", f"{classes}:{path}", "Engine", str(file)],
+            ["java", "-Xmx512m", "-cp", f"{classes}:{path}", "Engine", str(file), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -76,6 +76,16 @@ class Engine:
         assert self.process.stdout is not None
         self._reader = threading.Thread(target=self._read, args=(self.process.stdout,))
         self._reader.start()
+
+    @staticmethod
+    def compile(directory: Path, jars: list[Path]) -> Path:
+        """Compile the program, unless that was done; return where it is."""
+        classes = directory / "classes"
+        source = Path(__file__).with_name("Engine.java")
+        if not classes.exists():
+            path = ":".join(map(str, jars))
+            subprocess.run(["javac", "-cp", path, "-d", classes, source], check=True)
+        return classes
 
     def said(self) -> str:
         """Return what the engine wrote about errors."""
