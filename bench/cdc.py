@@ -4,14 +4,16 @@
     python -m bench.cdc --quick       prints, and writes nothing
 
 How this works: both take turns on one PostgreSQL, each with a table of its own. A round starts the
-process, lets it read the rows that are there, then follow inserts of a thousand rows each, then
-single commits one after the other. Ours is ``mainstem serve`` with a connector: an event counts
-when it is in its topic, on disk, and a client has received it. Debezium's engine passes records to
-a program in its own process that drops them; nothing is stored. Its jars are those of ``.ci/run``.
+process, lets it read the rows that are there, then follow inserts of a thousand rows each that were
+made while it was stopped, then single commits one after the other. Ours is ``mainstem serve`` with
+a connector; Debezium's engine passes records to a program in its own process that drops them. Its
+jars are those of ``.ci/run``.
 """
 
 import argparse
 import json
+import os
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -63,13 +65,16 @@ class Plan(msgspec.Struct, frozen=True):
     commits: int
 
 
-def wait_until(done: Callable[[], bool], said: Callable[[], str] = str) -> float:
+def wait_until(
+    done: Callable[[], bool], said: Callable[[], str] = str, *, pause_s: float = 0.03
+) -> float:
     """Wait for a condition; return the time."""
     deadline = time.monotonic() + PATIENCE_S
     while not done():
         if time.monotonic() > deadline:
             raise TimeoutError(f"nothing came for {PATIENCE_S} s: {said()}")
-        time.sleep(0.002)
+        # Asking a server takes its time, too.
+        time.sleep(pause_s)
     return time.perf_counter()
 
 
@@ -81,13 +86,17 @@ def memory_mib(pid: int) -> float:
     raise ValueError(f"process {pid} has no VmHWM")
 
 
-def load(db: Database, name: str, plan: Plan, count: Callable[[], int]) -> float:
-    """Insert rows while they are followed; return the rows per second."""
+def load(db: Database, name: str, plan: Plan, pid: int, count: Callable[[], int]) -> float:
+    """Insert rows while the process is stopped; return the rows per second once it goes on."""
     before = count()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with db.connect() as connection:
+            for start in range(plan.rows, 2 * plan.rows, AT_ONCE):
+                connection.execute(ROWS.format(name, start, start + AT_ONCE - 1).encode())
+    finally:
+        os.kill(pid, signal.SIGCONT)
     began = time.perf_counter()
-    with db.connect() as connection:
-        for start in range(plan.rows, 2 * plan.rows, AT_ONCE):
-            connection.execute(ROWS.format(name, start, start + AT_ONCE - 1).encode())
     return plan.rows / (wait_until(lambda: count() >= before + plan.rows) - began)
 
 
@@ -97,7 +106,7 @@ def commit_one_by_one(db: Database, name: str, plan: Plan, count: Callable[[], i
         for number in range(plan.commits):
             before = count()
             connection.execute(ROWS.format(name, -number - 1, -number - 1).encode())
-            wait_until(lambda: count() > before)  # noqa: B023
+            wait_until(lambda: count() > before, pause_s=0.001)  # noqa: B023
             time.sleep(0.005)
 
 
@@ -146,7 +155,7 @@ def ours(db: Database, name: str, plan: Plan) -> Figures:
             first = wait_until(lambda: published() > 0)
             there = published()
             last = wait_until(lambda: published() >= plan.rows)
-            following = load(db, name, plan, published)
+            following = load(db, name, plan, pid, published)
             with mainstem.connect(address) as stem:
                 p50_ms, p99_ms = ours_one_by_one(stem, db, name, plan)
             return Figures(
@@ -209,7 +218,7 @@ def debezium(db: Database, name: str, plan: Plan) -> Figures:
             last = wait_until(lambda: count() >= plan.rows, engine.said)
             slot = f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{name}' AND active"
             wait_until(lambda: db.execute(slot) != [], engine.said)
-            following = load(db, name, plan, count)
+            following = load(db, name, plan, engine.process.pid, count)
             batches = len(engine.records)
             commit_one_by_one(db, name, plan, count)
             alone = engine.records[batches:]
@@ -289,10 +298,9 @@ _TEXT = """# Change capture from PostgreSQL beside Debezium
 
 `python -m bench.cdc --rounds {rounds}` on {machine}; the machine is shared with other work.
 Medians of {rounds} interleaved rounds, with the range. A round: {rows} rows that are there,
-{rows} rows inserted while following in transactions of {at_once}, and {commits} single commits,
-each after the event of the one before. Tables have a bigint key, int, numeric, timestamptz and
-60 characters of text. Rows per second of following include the time that PostgreSQL takes to
-insert them.
+{rows} rows inserted in transactions of {at_once} while the process is stopped (SIGSTOP), which it
+follows once it goes on, and {commits} single commits, each after the event of the one before.
+Tables have a bigint key, int, numeric, timestamptz and 60 characters of text.
 
 mainstem is a server with a connector; for rows per second an event counts when it is appended to
 its topic, for the times from the commit when it is synced to disk and a client of the server has

@@ -84,8 +84,15 @@ class TableEncoder:
             return None
         return self._with(self._key_head, _encode({each: row[each] for each in columns}))
 
-    def events(self, change: Change, origin: Origin, now_ns: int) -> Iterator[Event]:
+    def events(self, change: Change, origin: Origin, now_ns: int) -> Iterable[Event]:
         """Return the events of a change, in order."""
+        row = change.after
+        if row is None or change.moved:
+            return self._rare_events(change, origin, now_ns)
+        value = self._value(change, change.before, row, origin, now_ns)
+        return (Event(value, self.key(row), (), origin.committed_us // 1000),)
+
+    def _rare_events(self, change: Change, origin: Origin, now_ns: int) -> Iterator[Event]:
         op, before, after = change.op, change.before, change.after
         time_ms = origin.committed_us // 1000
         if op is Op.TRUNCATE:
@@ -95,7 +102,7 @@ class TableEncoder:
         if change.moved and before is not None:
             # As the key is another one, it is another row to all consumers.
             gone = change._replace(op=Op.DELETE, after=None, moved=False)
-            yield from self.events(gone, origin, now_ns)
+            yield from self._rare_events(gone, origin, now_ns)
             change = change._replace(op=Op.CREATE, before=None)
             op, before = Op.CREATE, None
         row = before if after is None else after

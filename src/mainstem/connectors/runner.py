@@ -122,6 +122,7 @@ class Runner:
         self._output = Output(door, settings.name, topic, stop)
         self._progress = decode_progress(self._definitions.get(PROGRESS, settings.name))
         self._tables: dict[str, _Known] = {}
+        self._last: _Known | None = None
         self._chunk: Chunk | None = None
         self._touched: set[bytes] | None = set()
         """Keys of the chunk's table that changed since it was read; None for all."""
@@ -402,6 +403,9 @@ class Runner:
                 self._touched.add(key)
 
     def _known(self, table: Table) -> _Known:
+        # Most changes are of the same table as the one before.
+        if self._last is not None and self._last.source is table:
+            return self._last
         known = self._tables.get(table.id)
         if known is None or known.source is not table:
             reduced, reduce = self._selection.reduced(table)
@@ -410,6 +414,7 @@ class Runner:
                 OutboxRouter(self._settings, reduced) if is_outbox(self._settings, table) else None
             )
             known = self._tables[table.id] = _Known(table, encoder, reduce, outbox)
+        self._last = known
         return known
 
     def _learn(self, found: SchemaChange) -> _Known:

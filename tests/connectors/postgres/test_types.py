@@ -1,5 +1,6 @@
 """Values of PostgreSQL's types, without a database: numbers, arrays, hstore, selection of rows."""
 
+from datetime import datetime
 from decimal import Decimal
 
 import pytest
@@ -91,3 +92,25 @@ def test_a_number_that_is_none_stops_with_what_to_do() -> None:
     assert double.convert("NaN") == "NaN"
     with pytest.raises(SourceRefused, match="--decimals string"):
         precise.convert("NaN")
+
+
+TIMESTAMPTZ = Type(1184, "timestamptz", "b", 0, -1, 0, is_array=False)
+
+
+@given(st.datetimes(), st.integers(0, 6))
+def test_times_are_read_as_postgresql_writes_them(moment: datetime, digits: int) -> None:
+    moment = moment.replace(
+        microsecond=moment.microsecond // 10 ** (6 - digits) * 10 ** (6 - digits)
+    )
+    plain = str(moment).rstrip("0") if moment.microsecond else str(moment)
+    since = moment - datetime(1970, 1, 1)
+    us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    zoned = mapped(1184, -1, lambda _: TIMESTAMPTZ, Decimals.PRECISE).convert
+
+    assert timestamp_us(plain) == timestamp_us(f"{plain}+00") == us
+    assert zoned is not None
+    assert (
+        zoned(f"{plain}+00")
+        == zoned(f"{plain}+00:00")
+        == f"{moment.isoformat('T', 'microseconds')}Z"
+    )

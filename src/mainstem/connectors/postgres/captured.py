@@ -70,6 +70,19 @@ class Captured:
             raise SourceRefused(f"{self.table.id}.{name}: {error}") from None
         return row
 
+    def whole_row(self, values: Sequence[str | None]) -> Row:
+        """Return a row of which every value was sent; as ``row``, and faster."""
+        if len(values) == len(self._plan):
+            try:
+                return {
+                    name: value if convert is None or value is None else convert(value)
+                    for (name, convert, _), value in zip(self._plan, values, strict=True)
+                }
+            except (ValueError, OverflowError, ArithmeticError, SourceRefused):
+                pass
+        # It finds out which value it is, and says so.
+        return self.row(list(values))
+
     def key_row(self, values: Values) -> Row:
         """Return only the columns of the key."""
         if len(values) != len(self._plan):

@@ -1,6 +1,7 @@
 """From messages of pgoutput to changes: keeps the tables that they are about."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import cast
 
 from mainstem.connectors.errors import SourceFailed
 from mainstem.connectors.port import (
@@ -53,12 +54,21 @@ class Changes:
         self._position = Position((wal_end,), self._position.of)
         return Progress(self._position)
 
-    def decode(self, lsn: int, data: bytes) -> Iterator[Item]:
+    def decode(self, lsn: int, data: bytes) -> Iterable[Item]:
         """Return what a message at a position of the WAL means."""
         try:
             message = pgoutput.decode(data)
         except pgoutput.BadMessage as error:
             raise SourceFailed(f"replication at {lsn:X}: {error}") from None
+        if isinstance(message, Insert) and not self._skips:
+            captured = self._table(message.relation)
+            if captured is None:
+                return ()
+            row = captured.whole_row(cast("list[str | None]", message.new))
+            return (Change(captured.table, Op.CREATE, None, row, self._source(captured, lsn)),)
+        return self._decode(lsn, message)
+
+    def _decode(self, lsn: int, message: pgoutput.Message) -> Iterator[Item]:
         if isinstance(message, BeginMessage):
             self._begin = message
             # It ends before the position: it was published already.
@@ -95,15 +105,13 @@ class Changes:
                     source = self._source(captured, lsn)
                     yield Change(captured.table, Op.TRUNCATE, None, None, source)
             return
-        if not isinstance(message, Insert | Update | Delete):
+        if not isinstance(message, Update | Delete):
             return
         captured = self._table(message.relation)
         if captured is None:
             return
         table, source = captured.table, self._source(captured, lsn)
-        if isinstance(message, Insert):
-            yield Change(table, Op.CREATE, None, captured.row(message.new), source)
-        elif isinstance(message, Delete):
+        if isinstance(message, Delete):
             before = (captured.key_row if message.old_is_key else captured.row)(message.old)
             yield Change(table, Op.DELETE, before, None, source)
         elif message.old is None:

@@ -204,15 +204,13 @@ def _values(data: bytes, at: int) -> tuple[Values, int]:
     (count,) = _U16(data, at)
     at += 2
     found: Values = []
-    add = found.append
+    add, from_bytes = found.append, int.from_bytes
     for _ in range(count):
         kind = data[at]
         at += 1
         if kind == 116:  # t: text
             start = at + 4
-            at = start + _U32(data, at)[0]
-            if at > len(data):
-                raise BadMessage(f"a value ends at byte {at}")
+            at = start + from_bytes(data[at:start], "big")
             add(data[start:at].decode())
         elif kind == 110:  # n: NULL
             add(None)
@@ -220,6 +218,8 @@ def _values(data: bytes, at: int) -> tuple[Values, int]:
             add(UNCHANGED)
         else:
             raise BadMessage(f"value of kind {kind}")
+    if at > len(data):
+        raise BadMessage(f"a value ends at byte {at}")
     return found, at
 
 

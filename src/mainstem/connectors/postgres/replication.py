@@ -71,9 +71,9 @@ class ReplicationConnection:
             return None
         if size < 0:
             raise self._end()
+        if data[0] == 119:  # w
+            return WalData(_WAL(data, 1)[0], bytes(data[25:]))
         message = bytes(data)
-        if message[0] == 119:  # w
-            return WalData(_WAL(message, 1)[0], message[25:])
         if message[0] == 107:  # k
             wal_end, _, asks = _KEEPALIVE(message, 1)
             return Keepalive(wal_end, bool(asks))

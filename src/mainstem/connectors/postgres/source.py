@@ -343,7 +343,7 @@ def _copied(
         "origin": None,
         "origin_lsn": None,
     }
-    convert, key_of, read = captured.row, captured.key, Op.READ
+    convert, key_of, read = captured.whole_row, captured.key, Op.READ
     with (
         connection.cursor() as cursor,
         cursor.copy(sql.SQL("COPY ({}) TO STDOUT").format(query)) as copy,

@@ -31,6 +31,8 @@ _MINUS_INFINITY_US = -9223372036832400000
 """Debezium's values for ``infinity`` and ``-infinity`` as a timestamp."""
 _INFINITY_DAYS, _MINUS_INFINITY_DAYS = 2147483647, -2147483648
 _DAYS_PER_MONTH = 365.25 / 12
+_EPOCH_TIME = datetime(1970, 1, 1)
+_LONGEST_PLAIN = len("2024-02-29 12:00:00.123456")
 _EPOCH = date(1970, 1, 1).toordinal()
 _NOT_MONEY = re.compile(r"[^0-9.-]")
 _POINT = struct.Struct("<bidd")
@@ -181,6 +183,10 @@ def _numeric(modifier: int, decimals: Decimals) -> Mapped:
     schema = _named("bytes", "org.apache.kafka.connect.data.Decimal", parameters=parameters)
 
     def convert(text: str) -> object:
+        whole, _, fraction = text.partition(".")
+        # PostgreSQL writes all digits of the scale, so nearly every number is this one.
+        if len(fraction) == scale and fraction.isdigit():
+            return _java_bytes(int(whole + fraction))
         return unscaled(_finite(text), scale)
 
     return Mapped(schema, convert, _BYTES_UNAVAILABLE)
@@ -212,7 +218,10 @@ def unscaled(number: Decimal, scale: int) -> bytes:
     assert isinstance(exponent, int)
     whole, power = int(Decimal((sign, digits, 0))), exponent + scale
     factor: int = 10 ** abs(power)
-    whole = whole * factor if power >= 0 else whole // factor
+    return _java_bytes(whole * factor if power >= 0 else whole // factor)
+
+
+def _java_bytes(whole: int) -> bytes:
     bits = whole.bit_length() if whole >= 0 else (whole + 1).bit_length()
     return whole.to_bytes(bits // 8 + 1, "big", signed=True)
 
@@ -281,6 +290,18 @@ def timestamp_us(text: str) -> int:
     """Return a timestamp in microseconds since 1970; raises ValueError."""
     if text.endswith("infinity"):
         return _MINUS_INFINITY_US if text.startswith("-") else _INFINITY_US
+    try:
+        since = datetime.fromisoformat(text[:_LONGEST_PLAIN]) - _EPOCH_TIME
+    except (ValueError, TypeError):
+        # Before Christ, after the year 9999, or with a zone.
+        return _rare_timestamp_us(text)
+    if len(text) > _LONGEST_PLAIN:
+        return _rare_timestamp_us(text)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _rare_timestamp_us(text: str) -> int:
+    """Return any timestamp but infinity."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         raise ValueError(f"not a timestamp: {text:.100}")
@@ -308,6 +329,11 @@ def _zoned_timestamp(modifier: int, _decimals: Decimals) -> Mapped:
     def convert(text: str) -> object:
         if text.endswith("infinity"):
             return text
+        if text.endswith("+00") and text[10] == " ":
+            # Sessions are in UTC, so nearly every time is this one.
+            day, _, fraction = text[:-3].replace(" ", "T").partition(".")
+            whole = f"{day}.{fraction:0<6}Z"
+            return f"{whole[: -1 - cut]}Z" if cut else whole
         whole = _iso_timestamp(timestamp_us(text))
         return f"{whole[: -1 - cut]}Z" if cut else whole
 
