@@ -18,6 +18,7 @@ from mainstem.heads.amqp_management.routes import ROUTES
 from mainstem.node.server import Running
 
 NO_BODY: dict[str, Any] = {}
+DURABLE = {"durable": True}
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +61,10 @@ def test_a_queue_is_declared_shown_and_deleted(
     api: httpx.Client, amqp: pika.BlockingConnection
 ) -> None:
     at = "/queues/%2F/with%20space%2Fslash"
-    assert api.put(at, json={"arguments": {"x-max-length": 3}}).status_code == 201
-    assert api.put(at, json={"arguments": {"x-max-length": 3}}).status_code == 204
-    other = api.put(at, json={"arguments": {"x-max-length": 4}})
+    assert api.put(at, json=DURABLE | {"arguments": {"x-max-length": 3}}).status_code == 201
+    assert api.put(at, json=DURABLE | {"arguments": {"x-max-length": 3}}).status_code == 204
+    assert refused(api.put(at, json={"arguments": {"x-max-length": 3}})) == (400, "bad_request")
+    other = api.put(at, json=DURABLE | {"arguments": {"x-max-length": 4}})
     assert refused(other) == (400, "bad_request")
     assert "inequivalent arg 'x-max-length'" in other.json()["reason"]
 
@@ -159,6 +161,9 @@ def test_a_published_message_reaches_a_client_with_its_properties(
     properties = {"delivery_mode": 2, "headers": {"a": 1, "b": [True]}, "type": "greeting"}
     assert publish(api, "there", "héllo", properties=properties) == {"routed": True}
     assert publish(api, "nowhere", "hello") == {"routed": False}
+    body = {"routing_key": "k", "payload": "x"}
+    answer = api.post("/exchanges/%2F/nothing/publish", json=body)
+    assert refused(answer) == (400, "bad_request")
 
     _, got, body = channel.basic_get("there", auto_ack=True)
     assert got is not None
@@ -300,14 +305,16 @@ def test_the_connections_of_a_user_are_listed_and_closed(running: Running) -> No
 
 def test_definitions_that_are_exported_can_be_imported_elsewhere(tmp_path: Path) -> None:
     with managed(tmp_path / "one") as one, client(one) as api:
-        api.put("/exchanges/%2F/events", json={"type": "topic"})
-        api.put("/exchanges/%2F/passing", json={"type": "fanout", "durable": False})
-        api.put("/queues/%2F/orders", json={"arguments": {"x-message-ttl": 60000}})
-        api.put("/queues/shop/orders", json=NO_BODY)
+        api.put("/exchanges/%2F/events", json=DURABLE | {"type": "topic"})
+        api.put("/exchanges/%2F/passing", json={"type": "fanout"})
+        api.put("/queues/%2F/orders", json=DURABLE | {"arguments": {"x-message-ttl": 60000}})
+        api.put("/queues/%2F/passing", json=NO_BODY)
+        api.put("/queues/shop/orders", json=DURABLE)
         api.post("/bindings/%2F/e/events/q/orders", json={"routing_key": "#"})
         exported = done(api.get("/definitions"))
         of_shop = done(api.get("/definitions/shop"))
     assert [each["name"] for each in exported["exchanges"]] == ["events"]
+    assert [each["name"] for each in exported["queues"]] == ["orders", "orders"]
     assert [each["name"] for each in of_shop["queues"]] == ["orders"]
     assert "vhost" not in of_shop["queues"][0]
 
@@ -374,10 +381,12 @@ def test_the_server_is_described_and_healthy(running: Running, api: httpx.Client
     for check in (
         "aliveness-test/%2F",
         "health/checks/alarms",
+        "health/checks/node-is-quorum-critical",
+        "health/checks/certificate-expiration/1/days",
         f"health/checks/port-listener/{port}",
         "health/checks/protocol-listener/amqp",
     ):
-        assert done(api.get(f"/{check}")) == {"status": "ok"}, check
+        assert done(api.get(f"/{check}"))["status"] == "ok", check
     assert api.get("/health/checks/port-listener/1").status_code == 503
     assert api.get("/health/checks/protocol-listener/mqtt").status_code == 503
     assert not [it for it in done(api.get("/queues")) if it["name"].startswith("aliveness")]

@@ -10,10 +10,10 @@ _KEPT = ("name", "vhost", "type", "durable", "auto_delete", "internal", "argumen
 
 
 class ExchangeDeclaration(msgspec.Struct, frozen=True):
-    """The body of a declaration."""
+    """The body of a declaration; its defaults are RabbitMQ's."""
 
-    type: str
-    durable: bool = True
+    type: str = "direct"
+    durable: bool = False
     auto_delete: bool = False
     internal: bool = False
     arguments: dict[str, object] = {}

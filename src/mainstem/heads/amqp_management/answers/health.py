@@ -26,14 +26,28 @@ def _port(call: Call) -> object:
     call.check()
     port = call.path["port"]
     ports = {str(at.port) for at in dict(call.context.addresses).values()}
-    return OK if port in ports else _failed(f"nothing listens at port {port:.20}")
+    if port not in ports:
+        return _failed(f"nothing listens at port {port:.20}")
+    return {**OK, "port": int(port)}
 
 
 def _protocol(call: Call) -> object:
     call.check()
     protocol = call.path["protocol"]
     head = _PROTOCOLS.get(protocol.lower().replace("-", "").replace("/", ""))
-    return OK if head in call.context.addresses else _failed(f"{protocol:.50} is off")
+    if head not in call.context.addresses:
+        return _failed(f"{protocol:.50} is off")
+    return {**OK, "protocol": protocol}
+
+
+def _single(call: Call) -> object:
+    call.check()
+    return {**OK, "reason": "single node cluster"}
+
+
+def _no_certificates(call: Call) -> object:
+    call.check()
+    return {**OK, "reason": "there is no TLS yet, so no certificate expires"}
 
 
 def _alive(call: Call) -> object:
@@ -65,6 +79,9 @@ ROUTES: dict[str, Answer] = {
     "GET health/checks/virtual-hosts": _ready,
     "GET health/checks/is-in-service": _ready,
     "GET health/checks/ready-to-serve-clients": _ready,
+    "GET health/checks/node-is-quorum-critical": _single,
+    "GET health/checks/node-is-mirror-sync-critical": _single,
+    "GET health/checks/certificate-expiration/{within}/{unit}": _no_certificates,
     "GET health/checks/port-listener/{port}": _port,
     "GET health/checks/protocol-listener/{protocol}": _protocol,
 }

@@ -32,7 +32,7 @@ class Publish(msgspec.Struct, frozen=True):
 class Get(msgspec.Struct, frozen=True):
     """The body of a request for messages."""
 
-    count: Annotated[int, Meta(ge=1)]
+    count: Annotated[int, Meta(ge=0)]
     ackmode: str
     encoding: Literal["auto", "base64"] = "auto"
     truncate: Annotated[int, Meta(ge=0)] | None = None
@@ -43,14 +43,20 @@ def _publish(call: Call) -> object:
     payload = said.payload
     if said.payload_encoding == "string":
         payload = b64encode(payload.encode()).decode()
-    return call.item(
-        "amqp/publish",
-        vhost=call.vhost,
-        exchange=call.exchange(),
-        routing_key=said.routing_key,
-        payload=payload,
-        properties=said.properties or {},
-    )
+    try:
+        return call.item(
+            "amqp/publish",
+            vhost=call.vhost,
+            exchange=call.exchange(),
+            routing_key=said.routing_key,
+            payload=payload,
+            properties=said.properties or {},
+        )
+    except OperationFailed as error:
+        if error.failure is Failure.NOT_FOUND:
+            # As in RabbitMQ: the exchange is an argument here, rather than what is asked for.
+            raise OperationFailed(Failure.INVALID, str(error)) from None
+        raise
 
 
 def _get(call: Call) -> object:
@@ -58,6 +64,9 @@ def _get(call: Call) -> object:
     if said.ackmode not in _ACK_MODES:
         why = f"ackmode must be one of {', '.join(_ACK_MODES)}, not {said.ackmode!r:.100}"
         raise OperationFailed(Failure.INVALID, why)
+    if not said.count:
+        call.run("amqp/queues/show", vhost=call.vhost, queue=call.path["queue"])
+        return []
     found = call.items(
         "amqp/get",
         vhost=call.vhost,

@@ -9,9 +9,9 @@ from mainstem.heads.amqp_management.listing import listed, narrowed
 
 
 class QueueDeclaration(msgspec.Struct, frozen=True):
-    """The body of a declaration."""
+    """The body of a declaration; its defaults are RabbitMQ's."""
 
-    durable: bool = True
+    durable: bool = False
     auto_delete: bool = False
     exclusive: bool = False
     arguments: dict[str, object] = {}
@@ -76,6 +76,9 @@ def _item(queue: Item) -> Item:
         "auto_delete": queue["auto_delete"],
         "exclusive": queue["exclusive"],
         "arguments": queue["arguments"],
+        "policy": None,
+        "operator_policy": None,
+        "effective_policy_definition": {},
         "node": NODE,
         "state": "running",
         "messages": queue["messages"],
