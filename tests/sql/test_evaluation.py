@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -49,6 +50,22 @@ def test_a_table_that_is_used_twice_is_scanned_twice(evaluation: Evaluation) -> 
 
     assert rows.to_pylist() == [{"count_star()": 100_000}]
     assert [scan.columns for scan in asked] == [["n"], ["n"]]
+
+
+def test_scans_that_read_ahead_do_not_mix_their_messages_with_those_of_results(
+    evaluation: Evaluation,
+) -> None:
+    def few(scan: Scan) -> Iterator[pa.RecordBatch]:
+        for first in range(0, 200, 10):
+            yield ROWS.slice(first, 10).select(scan.columns)
+
+    views = [msgspec.structs.replace(VIEW, path=[name]) for name in "abc"]
+    for number in range(100):
+        limit = number % 2
+        query = f"select a.n from a join b using (n) join c using (n) {'limit 1' * limit}"
+        _, *batches = evaluation.run(query, views, few)
+
+        assert sum(batch.num_rows for batch in batches) == (1 if limit else 200)
 
 
 def test_an_error_of_a_scan_is_the_error_of_the_query(evaluation: Evaluation) -> None:

@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -106,6 +107,10 @@ class Prefetched:
     def close(self) -> None:
         """Stop reading."""
         self._closed.set()
+        # The thread may be waiting for room.
+        with suppress(queue.Empty):
+            while True:
+                self._ready.get_nowait()
         self._thread.join()
 
     def _read(self) -> None:

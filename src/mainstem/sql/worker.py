@@ -54,15 +54,18 @@ class Scans:
     def __init__(self, channel: Channel) -> None:
         self._channel, self._lock = channel, threading.Lock()
         self._begun = 0
+        self._closed = False
 
     def read(self, view: int, schema: pa.Schema, scan: Scan) -> Iterator[pa.RecordBatch]:
         """Begin a scan, and yield its batches."""
         with self._lock:
+            self._check_open()
             self._begun += 1
             number = self._begun
             self._channel.send(Scan(number, view, scan.columns, scan.spans, scan.from_ms))
         while True:
             with self._lock:
+                self._check_open()
                 self._channel.send(Next(number))
                 answer, blob = self._channel.receive()
             if isinstance(answer, Failed):
@@ -72,10 +75,19 @@ class Scans:
                 return
             yield pa.ipc.read_record_batch(pa.py_buffer(blob), schema)
 
-    def send_rows(self, blob: memoryview) -> None:
-        """Send a batch of the result."""
+    def send(self, message: Columns | Rows, blob: memoryview) -> None:
+        """Send a part of the result, between the messages of scans."""
         with self._lock:
-            self._channel.send(Rows(), blob)
+            self._channel.send(message, blob)
+
+    def close(self) -> None:
+        """End all scans: threads that read ahead ask for nothing any more."""
+        with self._lock:
+            self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise OSError("the query has ended")
 
 
 class Scanned(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
@@ -174,12 +186,13 @@ class Worker:
             raise InvalidQuery("the query has no result")
         try:
             reader = result.to_arrow_reader(_RESULT_ROWS)
-            self._channel.send(Columns(), memoryview(reader.schema.serialize()))
+            scans.send(Columns(), memoryview(reader.schema.serialize()))
             for batch in reader:
                 if batch.num_rows:
-                    scans.send_rows(memoryview(batch.serialize()))
+                    scans.send(Rows(), memoryview(batch.serialize()))
             del reader
         finally:
+            scans.close()
             self._database.abort()
 
     def _define(self, view: View, scan: str, scanned: Scanned) -> None:
