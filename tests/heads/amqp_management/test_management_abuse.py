@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.heads.amqp_management.serving import client, managed
+from tests.heads.server_process import Process
 
 from mainstem.heads.amqp_management.routes import ROUTES, Route
 
@@ -81,8 +82,35 @@ def test_no_request_fails_inside(
         assert answer.json()["reason"], answer.text
 
 
+def test_bodies_that_say_much_about_nothing_take_little_memory(tmp_path: Path) -> None:
+    path, free = tmp_path / "data", "127.0.0.1:0"
+    with Process(path, amqp__listen=free, amqp_management__listen=free) as server:
+        at = f"http://{server.addresses['amqp_management']}/api/definitions"
+        large = b'{"users": [%s{}], "nothing": [%s0]}' % (b"{}," * 2_000_000, b"[]," * 2_000_000)
+        with server.within_bounds():
+            for _ in range(3):
+                assert httpx.post(at, content=large, timeout=60).status_code == 200
+
+
+def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
+    path, free = tmp_path / "data", "127.0.0.1:0"
+    with Process(path, amqp__listen=free, amqp_management__listen=free) as server:
+        at = f"http://{server.addresses['amqp_management']}/api"
+        httpx.put(f"{at}/queues/%2F/kept", json={"durable": True})
+        httpx.put(f"{at}/exchanges/%2F/news", json={"durable": True, "type": "fanout"})
+        httpx.post(f"{at}/bindings/%2F/e/news/q/kept", json={})
+        message = {"routing_key": "", "payload": "1", "properties": {"delivery_mode": 2}}
+        assert httpx.post(f"{at}/exchanges/%2F/news/publish", json=message).json()["routed"]
+    with Process(path, amqp__listen=free, amqp_management__listen=free) as server:
+        at = f"http://{server.addresses['amqp_management']}/api"
+        taking = {"count": 5, "ackmode": "ack_requeue_false"}
+        found = httpx.post(f"{at}/queues/%2F/kept/get", json=taking).json()
+        assert [each["payload"] for each in found] == ["1"]
+        assert len(httpx.get(f"{at}/exchanges/%2F/news/bindings/source").json()) == 1
+
+
 def test_a_body_over_the_limit_is_refused(api: httpx.Client) -> None:
-    answer = api.post("/definitions", content=b" " * (33 * 1024 * 1024))
+    answer = api.post("/definitions", content=b" " * (17 * 1024 * 1024))
     assert answer.status_code == 413
 
 

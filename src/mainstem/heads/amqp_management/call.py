@@ -69,8 +69,7 @@ class Call(msgspec.Struct, frozen=True):
         """Return the body as a struct; fields that it does not have are ignored."""
         try:
             # Tools send numbers and booleans as text.
-            found = msgspec.json.decode(self.body or b"{}")
-            return msgspec.convert(found, kind, strict=False)
+            return msgspec.json.decode(self.body or b"{}", type=kind, strict=False)
         except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
             why = f"the body is not what is expected here: {error}"
             raise OperationFailed(Failure.INVALID, why) from None

@@ -18,4 +18,4 @@ class AmqpManagementSettings(HeadSettings, frozen=True, kw_only=True, forbid_unk
             le=2**31 - 1,
             description="Maximum size of a request's body in bytes: a message, or definitions.",
         ),
-    ] = 32 * 1024 * 1024
+    ] = 16 * 1024 * 1024

@@ -34,6 +34,7 @@ _BINDING = (
     "arguments",
 )
 
+NONE = msgspec.Raw(b"[]")
 _LEFT_OUT = ("users", "permissions", "topic_permissions")
 """What is skipped by an import: without it nobody can do more than before."""
 
@@ -77,12 +78,12 @@ class Definitions(msgspec.Struct, frozen=True):
     exchanges: list[Exchange] = []
     queues: list[Queue] = []
     bindings: list[Binding] = []
-    policies: list[object] = []
-    operator_policies: list[object] = []
-    parameters: list[object] = []
-    users: list[object] = []
-    permissions: list[object] = []
-    topic_permissions: list[object] = []
+    policies: msgspec.Raw = NONE
+    operator_policies: msgspec.Raw = NONE
+    parameters: msgspec.Raw = NONE
+    users: msgspec.Raw = NONE
+    permissions: msgspec.Raw = NONE
+    topic_permissions: msgspec.Raw = NONE
 
 
 def _export(call: Call) -> object:
@@ -136,7 +137,7 @@ def _import(call: Call) -> object:
         (found.operator_policies, POLICIES),
         (found.parameters, PARAMETERS),
     ):
-        if unsupported:
+        if _holds(unsupported):
             raise OperationFailed(Failure.UNSUPPORTED, f"nothing was imported: {why}")
     for exchange in found.exchanges:
         own: Item = {"exchange": exchange.name, "type": exchange.type}
@@ -181,12 +182,16 @@ def _named(what: str) -> Iterator[None]:
 
 def _answer(found: Definitions) -> Status | None:
     """Return what was left out, if anything; tools that do not look see a success."""
-    counts = {name: len(getattr(found, name)) for name in _LEFT_OUT}
-    skipped: Item = {name: count for name, count in counts.items() if count}
+    skipped = [name for name in _LEFT_OUT if _holds(getattr(found, name))]
     if not skipped:
         return None
     _logger.warning("definitions were imported without their %s", ", ".join(skipped))
     return Status(200, {"skipped": skipped})
+
+
+def _holds(section: msgspec.Raw) -> bool:
+    """Tell whether there is anything in a section, which is not decoded."""
+    return bytes(section).strip() not in (b"[]", b"{}", b"null")
 
 
 ROUTES: dict[str, Answer] = {
