@@ -19,6 +19,7 @@ from typing import NamedTuple, cast
 import msgspec
 from tests.broker.brokers import Clock, new_broker, read_all, values
 from tests.heads.contexts import context_on
+from tests.heads.nng import sp
 from tests.heads.transport.echo import until
 from tests.heads.zmq import zmtp
 
@@ -38,7 +39,10 @@ class Manners(NamedTuple):
     """Whether a peer may half-close; such libraries forget it then."""
 
 
-OWN_SOCKETS = {"zmq": Manners(zmtp.may_say, zmtp.is_answered)}
+OWN_SOCKETS = {
+    "zmq": Manners(zmtp.may_say, zmtp.is_answered),
+    "nng": Manners(lambda said, _: len(said), sp.is_answered),
+}
 """Heads whose library owns the sockets."""
 TOPIC = "orders"
 """Exists from the start, with one partition and a queue of the same name."""

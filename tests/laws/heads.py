@@ -20,6 +20,7 @@ from tests.heads.amqp091.raw_peers import frames_in
 from tests.heads.amqp091.talking import HANDSHAKE, publish_frames
 from tests.heads.amqp091.values import drawn
 from tests.heads.kafka.raw_peers import fetching, production, request
+from tests.heads.nng import sp
 from tests.heads.started import TOPIC
 from tests.heads.stomp.frames import frames_in as stomp_frames_in
 from tests.heads.zmq import zmtp
@@ -38,6 +39,17 @@ from mainstem.heads.amqp091.methods import METHODS, Bare, Method
 from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.heads.amqp_management.app import fields_of as management_fields_of
 from mainstem.heads.amqp_management.settings import AmqpManagementSettings
+from mainstem.heads.brokerless.codec import (
+    Published,
+    Refusal,
+    decode_answer,
+    decode_event,
+    decode_whole,
+    encode_event,
+    encode_whole,
+    joined,
+    parted,
+)
 from mainstem.heads.connect.configs import config_of as connect_config_of
 from mainstem.heads.connect.configs import settings_of as connect_settings_of
 from mainstem.heads.connect.settings import ConnectSettings
@@ -54,6 +66,7 @@ from mainstem.heads.moldudp64.codec import (
 )
 from mainstem.heads.moldudp64.metrics import REQUESTS
 from mainstem.heads.moldudp64.settings import MoldSettings
+from mainstem.heads.nng.settings import NngSettings
 from mainstem.heads.statsd.codec import Metric, parse_packet
 from mainstem.heads.statsd.metrics import LOST, SAMPLES
 from mainstem.heads.statsd.settings import StatsdSettings
@@ -64,13 +77,6 @@ from mainstem.heads.webhooks.endpoints import Payload, SigningSecret
 from mainstem.heads.webhooks.payloads import message as webhook_message
 from mainstem.heads.webhooks.settings import WebhooksSettings
 from mainstem.heads.webhooks.sources import Scheme, Source
-from mainstem.heads.zmq.codec import (
-    Published,
-    Refusal,
-    decode_answer,
-    decode_event,
-    encode_event,
-)
 from mainstem.heads.zmq.settings import Security, ZmqSettings
 from mainstem.kafka_protocol.api import Api
 from mainstem.kafka_protocol.client_codec import decode_response
@@ -535,6 +541,40 @@ _ZMQ = Spoken(
 )
 
 
+# nng
+
+
+def _nng_told(heard: bytes, _: RunningHead) -> object:
+    answers = sp.bodies_of(heard)
+    if not answers:
+        return None
+    found = decode_answer(parted(answers[0]))
+    return found.failure if isinstance(found, Refusal) else type(found).__name__
+
+
+_NNG_REPLAY = sp.request(joined([b"REPLAY", TOPIC.encode(), b"0", b"0"]))
+_NNG = Spoken(
+    settings=NngSettings(publish="127.0.0.1:0"),
+    ask=sp.HEADER + _NNG_REPLAY,
+    told=_nng_told,
+    done="Events",
+    denied="denied",
+    unauthenticated="unauthenticated",
+    publishes=False,
+    messages=_ZMQ.messages,
+    there_and_back=lambda published: decode_whole(encode_whole(published.event, published.after)),
+    limit=4096,
+    claims=lambda size: sp.HEADER + size.to_bytes(8, "big"),
+    unread=sp.HEADER + _NNG_REPLAY * 2_000,
+    not_applicable={
+        Law.CUTTING: "nng cuts the stream itself, and passes on whole messages",
+        Law.SETTLING: "what PUSH takes is acknowledged at once, so nothing can be given back",
+        Law.LOGIN: "nng has no login",
+        Law.WAITING: "a request is answered at once",
+    },
+)
+
+
 # Admin
 
 
@@ -791,6 +831,7 @@ SPOKEN: dict[str, Spoken] = {
     "connect": _CONNECT_REST,
     "moldudp64": _MOLDUDP64,
     "zmq": _ZMQ,
+    "nng": _NNG,
     "admin": _ADMIN,
 }
 

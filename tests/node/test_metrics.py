@@ -19,9 +19,10 @@ from mainstem.broker.door import DelayedEvent
 from mainstem.connectors.settings import ConnectorSettings
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Overload, TopicSettings
-from mainstem.feeds import ZmqFeed
+from mainstem.feeds import NngFeed, ZmqFeed
 from mainstem.heads import HEADS
 from mainstem.heads.moldudp64.feeds import Feed, FeedDefinitions
+from mainstem.heads.nng.settings import NngSettings
 from mainstem.heads.zmq.settings import ZmqSettings
 from mainstem.node.config import Config
 from mainstem.node.metrics import METRICS
@@ -258,13 +259,15 @@ def test_every_metric_is_shown_by_a_server_in_use_with_the_kind_that_is_declared
     tmp_path: Path,
 ) -> None:
     zmq = ZmqSettings(pull="trades=127.0.0.1:0", push="trades/workers=127.0.0.1:0")
-    config = msgspec.structs.replace(Config(), heads=Config().heads | {"zmq": zmq})
+    nng = NngSettings(topics="trades", pull="trades=127.0.0.1:0", push="trades/workers=127.0.0.1:0")
+    config = msgspec.structs.replace(Config(), heads=Config().heads | {"zmq": zmq, "nng": nng})
     everywhere = config.listening(**{head.name: "127.0.0.1:0" for head in HEADS})
     define_connector(tmp_path)
     define_feed(tmp_path)
     with (
         server(tmp_path, config=everywhere) as running,
         ZmqFeed(f"tcp://{running.addresses['zmq']}", "trades"),
+        NngFeed(f"tcp://{running.addresses['nng']}", "trades"),
     ):
         use(running)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:

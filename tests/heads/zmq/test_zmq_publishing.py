@@ -15,7 +15,7 @@ from tests.heads.zmq.zmq_head import (
 )
 
 from mainstem.core.event import Event
-from mainstem.heads.zmq.codec import Events, Refusal, TopicBounds, decode_answer
+from mainstem.heads.brokerless.codec import Events, Refusal, TopicBounds, decode_answer
 from mainstem.heads.zmq.metrics import REPLAYED, REQUESTS, SUBSCRIPTIONS
 
 

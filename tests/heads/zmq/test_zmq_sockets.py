@@ -22,7 +22,7 @@ from mainstem.auth import Action, Auth, Credentials, Peer, Principal, Resource
 from mainstem.core.errors import Denied, InvalidSetting, Unauthenticated, UnknownQueue
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Overload
-from mainstem.heads.zmq.codec import Refusal, TopicBounds
+from mainstem.heads.brokerless.codec import Refusal, TopicBounds
 from mainstem.heads.zmq.login import z85
 from mainstem.heads.zmq.metrics import COLLECTED, LOGINS, LOST, PUSHED, REFUSED
 

@@ -16,10 +16,10 @@ from mainstem.broker.broker import Broker
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.addresses import Address
+from mainstem.heads.brokerless.codec import Answer, Published, decode_answer, decode_event
 from mainstem.heads.metric import Metric
 from mainstem.heads.zmq import HEAD
 from mainstem.heads.zmq.adapter import ZmqHead
-from mainstem.heads.zmq.codec import Answer, Published, decode_answer, decode_event
 from mainstem.heads.zmq.settings import ZmqSettings
 
 TOPIC = "orders"

@@ -25,15 +25,7 @@ from mainstem.core.errors import MainstemError, UnknownTopic, Unsupported
 from mainstem.core.event import Event
 from mainstem.heads.addresses import Address, address_of, parse_address
 from mainstem.heads.brokerless.addresses import Place, places, sources
-from mainstem.heads.brokerless.collection import Collection, create_topics, event_of
-from mainstem.heads.brokerless.handover import Handover
-from mainstem.heads.brokerless.live_tail import LiveTail
-from mainstem.heads.context import HeadContext
-from mainstem.heads.metric import Metric, Sample
-from mainstem.heads.transport.traffic import ConnectionInfo
-from mainstem.heads.transport.zmq_socket import Received, ZmqSocket, ZmqTransport
-from mainstem.heads.zmq import metrics
-from mainstem.heads.zmq.codec import (
+from mainstem.heads.brokerless.codec import (
     BadMessage,
     Events,
     Refusal,
@@ -43,8 +35,17 @@ from mainstem.heads.zmq.codec import (
     envelope_of,
     subject_of,
 )
+from mainstem.heads.brokerless.collection import Collection, create_topics, event_of
+from mainstem.heads.brokerless.handover import Handover
+from mainstem.heads.brokerless.live_tail import LiveTail
+from mainstem.heads.brokerless.replay import answer
+from mainstem.heads.context import HeadContext
+from mainstem.heads.metric import Metric, Sample
+from mainstem.heads.transport.quiet import quiet
+from mainstem.heads.transport.traffic import ConnectionInfo
+from mainstem.heads.transport.zmq_socket import Received, ZmqSocket, ZmqTransport
+from mainstem.heads.zmq import metrics
 from mainstem.heads.zmq.login import ADDRESS, Logins
-from mainstem.heads.zmq.replay import answer
 from mainstem.heads.zmq.security import options_of
 from mainstem.heads.zmq.settings import AUTO, ZmqSettings
 from mainstem.heads.zmq.subscriptions import Subscriptions
@@ -323,7 +324,8 @@ class ZmqHead:
             yield metrics.LOGINS, ((outcome,), count)
 
     async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
-        """Stop publishing, collecting and answering; what was sent may still leave for a moment."""
+        """Answer what was asked, then stop; what was sent may still leave for a moment."""
+        await quiet(self.traffic, within_s, hurry)
         await self._end(min(LINGER_MS, int(within_s * 1000)))
 
     async def close(self) -> None:

@@ -1,12 +1,15 @@
-"""ZmqFeed: every event once and in order, whatever is away; the same without a broker loses."""
+"""ZmqFeed and NngFeed: every event once and in order; the same programs without a broker lose."""
 
+import contextlib
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
+import pynng
 import pytest
 import zmq
 from tests.faults.killable_server import free_port
@@ -15,10 +18,10 @@ from tests.processes import wait_until
 
 import mainstem
 from mainstem.core.errors import InvalidSetting, MessagesLost, Unreachable
-from mainstem.feeds import FeedRefused, ZmqFeed, ZmqPatience
+from mainstem.feeds import FeedPatience, FeedRefused, NngFeed, ZmqFeed
 
 COUNT = 20_000
-QUICK = ZmqPatience(answer_s=0.2, check_s=0.2)
+QUICK = FeedPatience(answer_s=0.2, check_s=0.2)
 PATIENCE_S = 120
 
 
@@ -26,11 +29,17 @@ def words(first: int, end: int) -> list[bytes]:
     return [b"message %07d" % each for each in range(first, end)]
 
 
-def settings(**more: object) -> dict[str, object]:
-    return {
-        "zmq__listen": f"127.0.0.1:{free_port()}",
-        "zmq__publish": f"127.0.0.1:{free_port()}",
-    } | more
+FEEDS: dict[str, type[ZmqFeed] | type[NngFeed]] = {"zmq": ZmqFeed, "nng": NngFeed}
+both = pytest.mark.parametrize("style", FEEDS)
+
+
+def settings(style: str = "zmq", **more: object) -> dict[str, object]:
+    found: dict[str, object] = {
+        f"{style}__{name}": f"127.0.0.1:{free_port()}" for name in ("listen", "publish")
+    }
+    if style == "nng":
+        found["nng__topics"] = "trades"
+    return found | more
 
 
 @pytest.fixture
@@ -45,7 +54,7 @@ def publish(server: Process, first: int, end: int) -> None:
         stem.publish_many("trades", words(first, end))
 
 
-def take(feed: ZmqFeed, count: int) -> list[bytes | None]:
+def take(feed: ZmqFeed | NngFeed, count: int) -> list[bytes | None]:
     """Return so many values; fails if the next event is late."""
     found = list[bytes | None]()
     while len(found) < count:
@@ -55,14 +64,17 @@ def take(feed: ZmqFeed, count: int) -> list[bytes | None]:
     return found
 
 
-def test_a_subscriber_that_was_away_catches_up_though_the_server_is_killed(data: Path) -> None:
-    asked = settings()
+@both
+def test_a_subscriber_that_was_away_catches_up_though_the_server_is_killed(
+    data: Path, style: str
+) -> None:
+    asked, feed_to = settings(style), FEEDS[style]
     third = COUNT // 3
-    url = f"tcp://{asked['zmq__listen']}"
+    url = f"tcp://{asked[style + '__listen']}"
     with (
         Process(data, **asked) as server,
-        ZmqFeed(url, "trades", patience=QUICK) as feed,
-        ZmqFeed(url, "trades", patience=QUICK) as steady,
+        feed_to(url, "trades", patience=QUICK) as feed,
+        feed_to(url, "trades", patience=QUICK) as steady,
     ):
         publisher = threading.Thread(target=publish, args=(server, 0, third))
         publisher.start()
@@ -78,7 +90,7 @@ def test_a_subscriber_that_was_away_catches_up_though_the_server_is_killed(data:
             publish(again, third, 2 * third)
             followed += take(steady, third // 2)
         with Process(data, **asked) as last:
-            with ZmqFeed(url, "trades", start=position, patience=QUICK) as back:
+            with feed_to(url, "trades", start=position, patience=QUICK) as back:
                 received += take(back, third)
                 publish(last, 2 * third, COUNT)
                 received += take(back, COUNT - len(received))
@@ -93,68 +105,96 @@ def test_a_subscriber_that_was_away_catches_up_though_the_server_is_killed(data:
     assert report.lost == steady_report.lost == 0
 
 
-BROKERLESS = """
+ALONE = {
+    "zmq": """
 import sys, zmq
 publisher = zmq.Context().socket(zmq.XPUB)
 publisher.setsockopt(zmq.SNDHWM, 0)
 publisher.bind(sys.argv[1])
-first, end = int(sys.argv[2]), int(sys.argv[3])
+send, wait = publisher.send, publisher.recv
+""",
+    "nng": """
+import sys, pynng, threading
+publisher = pynng.Pub0(send_buffer_size=8192)
+there = threading.Event()
+publisher.add_post_pipe_connect_cb(lambda pipe: there.set())
+publisher.listen(sys.argv[1])
+send, wait = publisher.send, there.wait
+""",
+}
+SENDS = """
 print("bound", flush=True)
 if sys.argv[4] == "waits":
-    publisher.recv()
-for number in range(first, end):
-    publisher.send(b"message %07d" % number)
+    wait()
+for number in range(int(sys.argv[2]), int(sys.argv[3])):
+    send(b"message %07d" % number)
 print("sent", flush=True)
 sys.stdin.read()
 """
 
 
-def test_without_the_log_the_same_programs_lose_what_was_sent_meanwhile() -> None:
-    url = f"tcp://127.0.0.1:{free_port()}"
-    third = COUNT // 3
-    peers = zmq.Context[zmq.Socket[bytes]]()
-    received = list[bytes]()
+class Alone:
+    """A publisher without a broker, in a process of its own."""
 
-    def publisher(first: int, end: int, waits: str) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-c", BROKERLESS, url, str(first), str(end), waits]
-        started = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    def __init__(self, style: str, url: str, first: int, end: int, *, waits: bool) -> None:
+        code = ALONE[style] + SENDS
+        command = [sys.executable, "-c", code, url, str(first), str(end)]
+        self._process = subprocess.Popen(
+            [*command, "waits" if waits else "at once"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
-        assert started.stdout is not None
-        assert started.stdout.readline() == "bound\n"
-        return started
+        self.says("bound")
 
-    def subscriber() -> "zmq.Socket[bytes]":
-        found = peers.socket(zmq.SUB)
+    def says(self, word: str) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == f"{word}\n"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@contextlib.contextmanager
+def subscribed(style: str, url: str) -> Iterator[Callable[[], bytes]]:
+    """Subscribe to everything; yield what receives the next message."""
+    if style == "nng":
+        with pynng.Sub0(topics=[b""], recv_buffer_size=8192) as heard:
+            heard.dial(url, block=False)
+            yield heard.recv
+        return
+    with zmq.Context[zmq.Socket[bytes]]() as context, context.socket(zmq.SUB) as found:
         found.setsockopt(zmq.RCVHWM, 0)
+        found.setsockopt(zmq.LINGER, 0)
         found.subscribe(b"")
         found.connect(url)
-        return found
+        yield found.recv
 
-    def sent(program: "subprocess.Popen[str]") -> None:
-        assert program.stdout is not None
-        assert program.stdout.readline() == "sent\n"
 
-    with peers:
-        with publisher(0, third, "waits") as first:
-            before = subscriber()
-            sent(first)
-            received += [before.recv() for _ in range(third // 2)]
-            # The subscriber is away; the publisher is killed -9 with what it has queued.
-            before.close(0)
-            first.kill()
-        with publisher(third, 2 * third, "at once") as second:
-            sent(second)
-            second.kill()
-        with publisher(2 * third, COUNT, "waits") as last:
-            back = subscriber()
-            sent(last)
-            received += [back.recv() for _ in range(COUNT - 2 * third)]
-            back.close(0)
-            last.kill()
+@both
+def test_without_the_log_the_same_programs_lose_what_was_sent_meanwhile(style: str) -> None:
+    url = f"tcp://127.0.0.1:{free_port()}"
+    # nng drops what is beyond its buffers; here nothing else is to be lost.
+    count = 6_000
+    third = count // 3
+    received = list[bytes]()
 
-    lost = sorted(set(words(0, COUNT)) - set(received))
-    print(f"lost without the log: {len(lost)} of {COUNT}")  # noqa: T201 - for whoever asks with -s
+    with Alone(style, url, 0, third, waits=True) as first, subscribed(style, url) as receive:
+        first.says("sent")
+        received += [receive() for _ in range(third // 2)]
+    # The subscriber is away, and the publisher was killed -9 with what it had queued.
+    with Alone(style, url, third, 2 * third, waits=False) as second:
+        second.says("sent")
+    with Alone(style, url, 2 * third, count, waits=True) as last, subscribed(style, url) as receive:
+        last.says("sent")
+        received += [receive() for _ in range(third)]
+
+    lost = sorted(set(words(0, count)) - set(received))
+    print(f"{style} lost without the log: {len(lost)} of {count}")  # noqa: T201 - for -s
     assert lost == words(third // 2, 2 * third)
 
 
@@ -199,7 +239,7 @@ def test_a_stopped_subscriber_gets_what_pub_dropped_for_it(data: Path) -> None:
         ZmqFeed(
             f"tcp://{asked['zmq__listen']}",
             "trades",
-            patience=ZmqPatience(answer_s=0.2, check_s=0.2, max_held=10),
+            patience=FeedPatience(answer_s=0.2, check_s=0.2, max_held=10),
         ) as feed,
         # One that reads nothing holds up nobody.
         zmq.Context[zmq.Socket[bytes]]() as peers,

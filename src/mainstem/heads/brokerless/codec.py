@@ -26,6 +26,7 @@ _NAME = struct.Struct(">H")
 _VALUE = struct.Struct(">I")
 _NO_KEY, _NO_VALUE = 1, 2
 _NULL = 0xFFFFFFFF
+_NUL = b"\xc0\x80"
 _MAX_NUMBER = 2**63 - 1
 
 
@@ -213,7 +214,7 @@ def _read_headers(details: bytes) -> Iterator[tuple[str, bytes | None]]:
 def _read(details: bytes, length: struct.Struct, at: int) -> tuple[bytes | None, int]:
     (size,) = length.unpack_from(details, at)
     at += length.size
-    if length is _VALUE and size == _NULL:
+    if length is _VALUE and size == _NULL and at >= _DETAILS.size:
         return None, at
     if at + size > len(details):
         raise BadMessage("a header goes beyond the frame")
@@ -234,3 +235,38 @@ def _number(frame: bytes) -> int:
 def _pair(frame: bytes) -> tuple[int, int]:
     start, tail = frame.split(b" ")
     return int(start), int(tail)
+
+
+def joined(frames: Sequence[bytes]) -> bytes:
+    """Return frames as one message, for protocols without frames: a length (4) before each."""
+    return b"".join(part for each in frames for part in (_VALUE.pack(len(each)), each))
+
+
+def parted(data: bytes) -> list[bytes]:
+    """Return the frames of one message; raises BadMessage."""
+    found, at = list[bytes](), 0
+    while at < len(data):
+        try:
+            frame, at = _read(data, _VALUE, at)
+        except struct.error as error:
+            raise BadMessage(f"a frame has no length: {error}") from None
+        found.append(frame or b"")
+    return found
+
+
+def encode_whole(event: Event, after: int) -> bytes:
+    """Return an event as one message that begins with its subject, for subscriptions by prefix.
+
+    The subject (a NUL in the key becomes C0 80), a NUL, and the frames of details and value.
+    """
+    subject, value, details = encode_event(event, after)
+    return subject.replace(b"\0", _NUL) + b"\0" + joined((details, value))
+
+
+def decode_whole(data: bytes) -> Published:
+    """Return the event of one message; raises BadMessage."""
+    subject, _, rest = data.partition(b"\0")
+    frames = parted(rest)
+    if len(frames) != 2:
+        raise BadMessage("no event: details and value are expected after the subject")
+    return decode_event([subject.replace(_NUL, b"\0"), frames[1], frames[0]])

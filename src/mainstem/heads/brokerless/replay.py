@@ -2,7 +2,7 @@
 
 from mainstem.broker.door import Door
 from mainstem.core.errors import MainstemError, OffsetOutOfRange
-from mainstem.heads.zmq.codec import (
+from mainstem.heads.brokerless.codec import (
     Answer,
     BoundsOf,
     Events,

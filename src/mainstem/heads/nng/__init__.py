@@ -1,0 +1,15 @@
+"""nng: topics through PUB, with replays from the log; queues through PUSH; SUB and PULL collect."""
+
+from mainstem.heads.head import Head, starts_in
+from mainstem.heads.nng.metrics import METRICS
+from mainstem.heads.nng.settings import NngSettings
+
+HEAD = Head(
+    name="nng",
+    title="nng",
+    settings=NngSettings(),
+    start=starts_in("mainstem.heads.nng.head"),
+    serves="Address of the nng socket for replays; PUB is at the next port.",
+    connect="tcp://{at}   (replays; mainstem.feeds.NngFeed)",
+    metrics=METRICS,
+)

@@ -1,0 +1,268 @@
+"""Maps nng to the broker.
+
+| theirs | ours |
+|---|---|
+| a message of PUB | an event of a topic of ``nng.topics``, which begins with its subject |
+| a request to REP | a read of the log |
+| a message that PULL or SUB receives | an event: the message is its value |
+| a message of PUSH | an event of a queue, acknowledged when nng takes it |
+
+nng filters at the subscriber, and has no login: everyone who connects to PUB gets all topics, so
+the peer's address must be permitted to read them all. PUB never waits for a subscriber.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pynng
+
+from mainstem.auth import Action, Resource, ResourceKind
+from mainstem.core.errors import MainstemError
+from mainstem.core.event import Event
+from mainstem.heads.addresses import Address, address_of, parse_address
+from mainstem.heads.brokerless.addresses import NONE, Place, places, sources
+from mainstem.heads.brokerless.codec import (
+    BadMessage,
+    Events,
+    Refusal,
+    decode_request,
+    encode_answer,
+    encode_whole,
+    joined,
+    parted,
+)
+from mainstem.heads.brokerless.collection import Collection, create_topics
+from mainstem.heads.brokerless.handover import Handover
+from mainstem.heads.brokerless.live_tail import LiveTail
+from mainstem.heads.brokerless.replay import answer
+from mainstem.heads.context import HeadContext
+from mainstem.heads.metric import Metric, Sample
+from mainstem.heads.nng import metrics
+from mainstem.heads.nng.settings import AUTO, NngSettings
+from mainstem.heads.transport.nng_socket import NngSocket, connections
+from mainstem.heads.transport.quiet import quiet
+from mainstem.heads.transport.traffic import ConnectionInfo, Traffic
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+
+_logger = logging.getLogger("mainstem.heads.nng")
+
+REQUEST_BYTES = 4096
+
+
+class NngHead:
+    """The running nng head."""
+
+    def __init__(
+        self, context: HeadContext, settings: NngSettings, listener: "socket.socket"
+    ) -> None:
+        self._context, self._settings = context, settings
+        self.address = address_of(listener)
+        self._listener = listener
+        self.traffic = Traffic()
+        self._sockets: list[NngSocket] = []
+        self._topics = () if settings.topics == NONE else tuple(settings.topics.split(","))
+        self._tails: dict[str, LiveTail] = {}
+        self._outcomes: Counter[str] = Counter()
+        self._replayed = 0
+        self._collections: list[Collection] = []
+        self._handovers: list[Handover] = []
+
+    def start(self) -> None:
+        """Open all sockets; raises InvalidSetting, Unsupported, UnknownTopic, UnknownQueue."""
+        asked = self._settings
+        pulled = list(places(asked.pull, "nng.pull"))
+        collected = list(sources(asked.collect, "nng.collect"))
+        pushed = list(places(asked.push, "nng.push", named=True))
+        create_topics(self._context, [*pulled, *collected])
+        for name in self._topics:
+            self._context.broker.topic(name)
+        self._publisher = self._open(pynng.Pub0(), admit=self._may_read_all)
+        self.publishes_at = self._publisher.listen(self._publish_address(), "nng.publish")
+        self._replies = self._open(
+            pynng.Rep0(),
+            self._requested,
+            limit=min(REQUEST_BYTES, asked.max_message_bytes),
+            per_turn=1,
+        )
+        # nng opens its sockets itself.
+        self._listener.close()
+        self._replies.listen(self.address, "nng.listen")
+        for name in self._topics:
+            outlet = _Publisher(self._publisher)
+            self._tails[name] = LiveTail(self._context, name, outlet, self._gone(name))
+        for each in pulled:
+            opened = self._open_collector(each, pynng.Pull0())
+            opened.listen(each.address, "nng.pull")
+        for each in collected:
+            subscriber = pynng.Sub0()
+            subscriber.subscribe(each.prefix.encode())
+            opened = self._open_collector(each, subscriber)
+            opened.raw.dial(f"tcp://{each.address}", block=False)
+        for each in pushed:
+            self._push(each)
+
+    def _open(
+        self,
+        found: "pynng.Socket",
+        receive: Callable[[list[bytes]], None] | None = None,
+        *,
+        limit: int | None = None,
+        admit: Callable[[str], bool] | None = None,
+        per_turn: int = 256,
+    ) -> NngSocket:
+        found.recv_max_size = limit or self._settings.max_message_bytes
+        if not isinstance(found, pynng.Pull0 | pynng.Sub0 | pynng.Rep0):
+            found.send_buffer_size = self._settings.queue_length
+        may = admit or (lambda _: True)
+        opened = NngSocket(
+            found,
+            self.traffic,
+            receive,
+            admit=lambda peer: self.traffic.open < self._settings.max_connections and may(peer),
+            per_turn=per_turn,
+        )
+        self._sockets.append(opened)
+        return opened
+
+    def _publish_address(self) -> Address:
+        if self._settings.publish == AUTO:
+            is_free = self._settings.listen.endswith(":0") or self._settings.listen == "off"
+            return Address(self.address.host, 0 if is_free else self.address.port + 1)
+        return parse_address(self._settings.publish, "nng.publish") or Address("127.0.0.1", 0)
+
+    def _may_read_all(self, address: str) -> bool:
+        principal = self._context.auth.peer(address).principal
+        try:
+            for name in self._topics:
+                resource = Resource(ResourceKind.TOPIC, name)
+                self._context.auth.authorize(principal, Action.READ, resource)
+        except MainstemError as error:
+            _logger.warning("%s is refused: %s", address, error)
+            return False
+        return True
+
+    def _gone(self, name: str) -> Callable[[MainstemError], None]:
+        def gone(error: MainstemError) -> None:
+            _logger.error("topic %s is not published any more: %s", name, error)
+
+        return gone
+
+    # Replay
+
+    def _requested(self, messages: list[bytes]) -> None:
+        for said in messages:
+            try:
+                request = decode_request(parted(said))
+                # nng does not tell who has sent a request.
+                door = self._context.door(self._context.auth.peer(f"{self.address.host}:0"))
+                found = answer(door, request, self.publishes_at.port)
+            except BadMessage as error:
+                found = Refusal(error.failure.value, str(error))
+            if not self._replies.send(joined(encode_answer(found))):
+                self._outcomes["unsent"] += 1
+                continue
+            self._outcomes[found.failure if isinstance(found, Refusal) else "answered"] += 1
+            if isinstance(found, Events):
+                self._replayed += len(found.events)
+
+    # Collecting, and queues
+
+    def _open_collector(self, place: Place, found: "pynng.Socket") -> NngSocket:
+        self._context.broker.topic(place.topic)
+        collection = Collection(self._context, place.topic)
+        self._collections.append(collection)
+
+        def collect(messages: list[bytes]) -> None:
+            door = self._context.door(self._context.auth.peer(f"{place.address.host}:0"))
+            collection.add(door, [Event(each) for each in messages])
+
+        opened = self._open(found, collect)
+        collection.attach(opened.pause, opened.resume)
+        return opened
+
+    def _push(self, place: Place) -> None:
+        queue = place.topic, place.name
+        self._context.broker.queues.show(*queue)
+        opened = self._open(pynng.Push0())
+        at = opened.listen(place.address, "nng.push")
+
+        def gone(error: MainstemError) -> None:
+            _logger.error("queue %s/%s is not pushed any more: %s", *queue, error)
+
+        self._handovers.append(Handover(self._context, queue, f"nng:{at}", _Pusher(opened), gone))
+
+    # Called by the node
+
+    def connections(self) -> Sequence[ConnectionInfo]:
+        """Return the connected peers."""
+        return connections(self._sockets)
+
+    def samples(self) -> Iterator[tuple[Metric, Sample]]:
+        """Yield the head's metrics with their values."""
+        for name, tail in self._tails.items():
+            yield metrics.PUBLISHED, ((name,), tail.published)
+            yield metrics.MISSED, ((name,), tail.missed)
+        for outcome, count in list(self._outcomes.items()):
+            yield metrics.REQUESTS, ((outcome,), count)
+        yield metrics.REPLAYED, ((), self._replayed)
+        for each in self._collections:
+            yield metrics.COLLECTED, ((each.topic,), each.collected)
+            yield metrics.LOST, ((each.topic,), each.lost)
+        for handover in self._handovers:
+            yield metrics.PUSHED, (handover.queue, handover.delivered)
+
+    async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
+        """Answer what was asked, then stop."""
+        await quiet(self.traffic, within_s, hurry)
+        self._end()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._end()
+
+    def _end(self) -> None:
+        for tail in self._tails.values():
+            tail.close()
+        for each in self._handovers:
+            each.close()
+        self._listener.close()
+        for opened in self._sockets:
+            opened.close()
+
+
+class _Publisher:
+    """The PUB socket: what a subscriber cannot take, nng drops without a word."""
+
+    def __init__(self, opened: NngSocket) -> None:
+        self._socket = opened
+
+    def publish(self, event: Event, after: int) -> bool:
+        """Publish an event."""
+        self._socket.send(encode_whole(event, after))
+        return True
+
+    def publish_anyway(self, event: Event, after: int) -> None:
+        """Publish an event."""
+        self.publish(event, after)
+
+
+class _Pusher:
+    """A PUSH socket."""
+
+    def __init__(self, opened: NngSocket) -> None:
+        self._socket = opened
+        self.when_writable = opened.when_writable
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether a peer may have room."""
+        return self._socket.is_writable
+
+    def hand_over(self, event: Event) -> bool:
+        """Send an event's value; False if no peer has room for it."""
+        return self._socket.send(event.value or b"")

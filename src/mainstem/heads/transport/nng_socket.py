@@ -1,0 +1,171 @@
+"""nng sockets in the node's event loop; only imported by heads that use them.
+
+How this works: nng has threads of its own for TCP. Its file descriptors are readable while a
+message can be received or sent without waiting. What it tells about connections comes in its
+threads, and is passed on to the loop.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+
+import pynng
+
+from mainstem.core.errors import InvalidSetting
+from mainstem.heads.addresses import Address
+from mainstem.heads.transport.traffic import ConnectionInfo, Traffic
+
+_logger = logging.getLogger("mainstem.heads")
+
+MESSAGES_PER_TURN = 256
+Admit = Callable[[str], bool]
+"""Tells whether a peer of an address may connect; called in a thread of nng."""
+
+
+class NngSocket:
+    """A socket that a head sends and receives messages through; never blocks."""
+
+    def __init__(
+        self,
+        found: "pynng.Socket",
+        traffic: Traffic,
+        receive: Callable[[list[bytes]], None] | None = None,
+        *,
+        admit: Admit | None = None,
+        per_turn: int = MESSAGES_PER_TURN,
+    ) -> None:
+        """Watch the socket; ``receive`` gets its messages, ``per_turn`` in a turn of the loop."""
+        self.raw = found
+        self.peers: dict[int, tuple[str, float]] = {}
+        """Address of each connection, and since when, by its number."""
+        self._traffic, self._receive, self._per_turn = traffic, receive, per_turn
+        self._admit = admit
+        self._loop = asyncio.get_running_loop()
+        self._is_closed = False
+        self._waiting: Callable[[], None] | None = None
+        self._send_fd: int | None = None
+        found.add_pre_pipe_connect_cb(self._connects)
+        found.add_post_pipe_remove_cb(self._disconnects)
+        self._receive_fd = found.recv_fd if receive is not None else None
+        self.resume()
+
+    def listen(self, address: Address, setting: str) -> Address:
+        """Listen on an address, which a setting names; raises InvalidSetting if it is taken."""
+        try:
+            found = self.raw.listen(f"tcp://{address}")
+        except pynng.NNGException as error:
+            raise InvalidSetting(f"{setting}: cannot listen on {address}: {error}") from None
+        host, _, port = str(found.url).removeprefix("tcp://").rpartition(":")
+        return Address(host.strip("[]"), int(port))
+
+    def send(self, data: bytes) -> bool:
+        """Send a message; False if it was not taken, as no peer has room."""
+        try:
+            self.raw.send(data, block=False)
+        except (pynng.TryAgain, pynng.BadState):
+            return False
+        self._traffic.bytes_out += len(data)
+        return True
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether a message may be taken; only sending tells."""
+        return bool(self.peers)
+
+    def when_writable(self, call: Callable[[], None]) -> None:
+        """Call ``call`` once a message would be taken."""
+        self._waiting = call
+        if self._send_fd is None:
+            self._send_fd = self.raw.send_fd
+            self._loop.add_reader(self._send_fd, self._has_room)
+
+    def pause(self) -> None:
+        """Receive nothing for now, so that the peers' queues fill up."""
+        if self._receive_fd is not None:
+            self._loop.remove_reader(self._receive_fd)
+
+    def resume(self) -> None:
+        """Receive again."""
+        if self._receive_fd is not None and not self._is_closed:
+            self._loop.add_reader(self._receive_fd, self._turn)
+
+    def close(self) -> None:
+        """Close the socket and its connections."""
+        if self._is_closed:
+            return
+        self.pause()
+        self._is_closed = True
+        if self._send_fd is not None:
+            self._loop.remove_reader(self._send_fd)
+        self.raw.close()
+        self._traffic.closed += len(self.peers)
+        self.peers.clear()
+
+    def _has_room(self) -> None:
+        if self._send_fd is not None:
+            self._loop.remove_reader(self._send_fd)
+            self._send_fd = None
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting()
+
+    def _turn(self) -> None:
+        found = list[bytes]()
+        with contextlib.suppress(pynng.TryAgain):
+            while len(found) < self._per_turn:
+                found.append(self.raw.recv(block=False))
+        self._traffic.bytes_in += sum(map(len, found))
+        if not found or self._receive is None:
+            return
+        try:
+            self._receive(found)
+        except Exception:
+            self._traffic.cut_off += len(found)
+            _logger.exception("%d messages could not be handled", len(found))
+
+    # In threads of nng
+
+    def _connects(self, pipe: "pynng.Pipe") -> None:
+        peer = str(pipe.remote_address)
+        if self._admit is not None and not self._admit(peer):
+            self._on_loop(self._refused)
+            pipe.close()
+            return
+        self._on_loop(lambda: self._connected(pipe.id, peer))
+
+    def _disconnects(self, pipe: "pynng.Pipe") -> None:
+        number = pipe.id
+        self._on_loop(lambda: self._disconnected(number))
+
+    def _on_loop(self, call: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):
+            # Unless the loop is closed.
+            self._loop.call_soon_threadsafe(call)
+
+    # In the loop
+
+    def _connected(self, number: int, peer: str) -> None:
+        self._traffic.accepted += 1
+        if self._is_closed:
+            self._traffic.closed += 1
+        else:
+            self.peers[number] = peer, time.monotonic()
+
+    def _disconnected(self, number: int) -> None:
+        if self.peers.pop(number, None):
+            self._traffic.closed += 1
+
+    def _refused(self) -> None:
+        self._traffic.refused += 1
+
+
+def connections(sockets: list[NngSocket]) -> list[ConnectionInfo]:
+    """Return the connected peers of sockets; may be called from any thread."""
+    now = time.monotonic()
+    return [
+        ConnectionInfo(peer, now - since)
+        for each in sockets
+        for peer, since in each.peers.copy().values()
+    ]

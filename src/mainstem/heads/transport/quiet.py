@@ -1,0 +1,21 @@
+"""Waits until the peers of a library that owns its sockets have nothing more to say."""
+
+import asyncio
+
+from mainstem.heads.transport.traffic import Traffic
+
+QUIET_S = 0.02
+"""What a library's threads may take to pass on what has arrived, and to send an answer."""
+MOST_S = 0.5
+
+
+async def quiet(traffic: Traffic, within_s: float, hurry: asyncio.Event) -> None:
+    """Wait until nothing has come and gone for a moment, at most so long."""
+    clock = asyncio.get_running_loop().time
+    until_s = clock() + min(MOST_S, within_s)
+    before = -1, -1
+    while (now := (traffic.bytes_in, traffic.bytes_out)) != before and clock() < until_s:
+        if hurry.is_set():
+            return
+        before = now
+        await asyncio.sleep(QUIET_S)
