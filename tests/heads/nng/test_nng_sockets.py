@@ -128,10 +128,13 @@ async def test_a_message_over_the_limit_cuts_off_its_peer() -> None:
         with pynng.Push0() as pusher:
             pusher.dial(f"tcp://{at}", block=False)
             await pusher.asend(b"x" * 101)
-            await until(lambda: served.head.traffic.closed == 1)
-            await pusher.asend(b"small")
-            await until(lambda: served.metric(COLLECTED) == 1)
-        assert values(read_all(served.broker, TOPIC)) == [b"small"]
+            await until(lambda: served.head.traffic.closed >= 1)
+            while not served.metric(COLLECTED):
+                # It may still be sent to the connection that has ended.
+                with contextlib.suppress(pynng.TryAgain):
+                    pusher.send(b"small", block=False)
+                await asyncio.sleep(0)
+        assert set(values(read_all(served.broker, TOPIC))) == {b"small"}
 
 
 async def test_what_is_not_supported_is_refused_by_name() -> None:
