@@ -6,10 +6,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 import httpx
+import pika  # type: ignore[import-untyped]
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.heads.amqp_management.serving import client, managed
+from tests.heads.amqp_management.serving import amqp_url, client, managed
 from tests.heads.server_process import Process
 
 from mainstem.heads.amqp_management.routes import ROUTES, Route
@@ -133,8 +134,15 @@ def test_what_no_client_could_declare_is_refused(
     assert answer.json()["reason"]
 
 
-def test_queues_are_declared_and_deleted_in_turn_without_waiting(tmp_path: Path) -> None:
+def test_a_queue_is_declared_while_its_deletion_is_being_stored(tmp_path: Path) -> None:
     with managed(tmp_path) as running, client(running) as api:
-        for _ in range(30):
-            assert api.put("/queues/%2F/again", json={}).status_code == 201
-            assert api.delete("/queues/%2F/again").status_code == 204
+        connection = pika.BlockingConnection(pika.URLParameters(amqp_url(running)))
+        channel = connection.channel()
+        for _ in range(10):
+            assert api.put("/queues/%2F/again", json={"durable": True}).status_code == 201
+            # Without waiting for the answer, but until it was read.
+            channel._impl.queue_delete("again", callback=None)
+            channel.basic_qos(prefetch_count=1)
+            assert api.put("/queues/%2F/again", json={"durable": True}).status_code == 201
+            api.delete("/queues/%2F/again")
+        connection.close()
