@@ -155,6 +155,12 @@ class MariaDb:
         ((file, position, *_),) = self.execute("SHOW MASTER STATUS")
         return int(file.rpartition(".")[2]), int(position)
 
+    def purge(self) -> bool:
+        """Delete all binlog files but the last; return whether nobody has kept one."""
+        last = f"binlog.{self.last()[0]:06}"
+        self.execute(f"PURGE BINARY LOGS TO '{last}'")
+        return len(self.execute("SHOW BINARY LOGS")) == 1
+
     def rows(self, table: str) -> dict[bytes, dict[str, Any]]:
         """Return the rows of a table by the key of their events."""
         columns = [name for (name, *_) in self.execute(f"SHOW COLUMNS FROM {table}")]

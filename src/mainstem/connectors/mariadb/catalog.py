@@ -40,6 +40,10 @@ FROM information_schema.collation_character_set_applicability c
 JOIN information_schema.character_sets s ON s.character_set_name = c.character_set_name
 WHERE c.id IS NOT NULL
 """
+_VARIABLES = """
+SHOW GLOBAL VARIABLES WHERE variable_name LIKE '%bin%log%' OR variable_name LIKE 'log_bin%'
+OR variable_name IN ('version', 'server_id', 'server_uuid')
+"""
 _WANTED = {
     "log_bin": ("1", "start it with --log-bin, and restart it"),
     "binlog_format": ("ROW", "SET GLOBAL binlog_format = ROW, and reconnect all programs"),
@@ -69,9 +73,7 @@ class Server(NamedTuple):
 
 def check_server(connection: Connection) -> Server:
     """Return what is to know of a server; raises SourceRefused if it cannot be followed."""
-    variables = {
-        text_of(row[0]): text_of(row[1]) for row in query(connection, "SHOW GLOBAL VARIABLES")
-    }
+    variables = {text_of(row[0]): text_of(row[1]) for row in query(connection, _VARIABLES)}
     for variable, (wanted, action) in _WANTED.items():
         have = variables.get(variable)
         if have is None:

@@ -40,7 +40,6 @@ _UNSUPPORTED = {
     Kind.TRANSACTION_PAYLOAD: "the server's binlog_transaction_compression is ON",
 }
 _MOST_KNOWN = 10_000
-AGAIN = "take a new snapshot: mainstem connector restart NAME --snapshot"
 
 
 class Context(NamedTuple):
@@ -51,6 +50,8 @@ class Context(NamedTuple):
     decimals: Decimals
     coded: Callable[[str, str], Mapping[str, str]]
     """Returns the types of a table's columns that a binlog does not tell."""
+    again: str
+    """What to do when changes are lost."""
     present: Callable[[str, str], Captured]
     """Returns a table as it is now."""
 
@@ -248,7 +249,9 @@ class Changes:
 
     def _lost(self, why: str) -> SourceRefused:
         where = f"{self._context.server.file(self._file)}:{self._end}"
-        return SourceRefused(f"the binlog cannot be followed at {where}: {why}; then {AGAIN}")
+        return SourceRefused(
+            f"the binlog cannot be followed at {where}: {why}; then {self._context.again}"
+        )
 
 
 def source_of(

@@ -81,7 +81,7 @@ class Connections:
     def open(self) -> Connection:
         """Open a connection in which every statement is a transaction of its own."""
         to, options = self.address, self.address.options
-        tls: dict[str, object] = {}
+        tls: dict[str, object] = {"ssl_disabled": True}
         if "ssl_ca" in options:
             tls = {
                 "ssl_ca": options["ssl_ca"],

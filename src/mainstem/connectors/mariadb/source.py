@@ -22,7 +22,7 @@ from pymysql.cursors import SSCursor
 from mainstem.connectors.errors import SourceFailed, SourceRefused
 from mainstem.connectors.mariadb.captured import Captured
 from mainstem.connectors.mariadb.catalog import Catalog, Server, check_server
-from mainstem.connectors.mariadb.changes import AGAIN, Changes, Context, source_of
+from mainstem.connectors.mariadb.changes import Changes, Context, source_of
 from mainstem.connectors.mariadb.connections import (
     Connections,
     address_of,
@@ -73,6 +73,10 @@ class MariaDbSource:
         """The name of the database."""
         return self._connections.address.database
 
+    @property
+    def _again(self) -> str:
+        return f"take a new snapshot: mainstem connector restart {self._settings.name} --snapshot"
+
     # Describing
 
     def tables(self) -> Sequence[Table]:
@@ -82,7 +86,7 @@ class MariaDbSource:
             if not self._may_follow:
                 # Asks for a right that the catalog does not tell in one place.
                 file, at = self._end(connection)
-                stream = self._open_stream(self._described().file(file), at)
+                stream = self._open_stream(self._described().file(file), at, role="check")
                 with suppress(SourceFailed):
                     stream.receive(_ANSWER_S)
                 stream.close()
@@ -187,7 +191,12 @@ class MariaDbSource:
             self._confirmed = position
             stream = self._stream = self._open_stream(server.file(position.at[0]), position.at[1])
             context = Context(
-                server, self._selection, self._settings.decimals, self._coded, self._present
+                server,
+                self._selection,
+                self._settings.decimals,
+                self._coded,
+                self._again,
+                self._present,
             )
             changes = Changes(position, context, has_checksums=stream.has_checksums)
             while True:
@@ -227,15 +236,15 @@ class MariaDbSource:
             )
 
     def _lost(self, why: str) -> SourceRefused:
-        again = AGAIN.replace("NAME", self._settings.name)
         return SourceRefused(
-            f"the binlog does not have the changes after our position: {why}; {again}"
+            f"the binlog does not have the changes after our position: {why}; {self._again}"
         )
 
-    def _open_stream(self, file: str, at: int) -> BinlogStream:
+    def _open_stream(self, file: str, at: int, role: str = "follow") -> BinlogStream:
         # Every follower of a server has a number of its own; of two with the same one the older
         # connection is ended, such as that of a server that was killed.
-        number = 0x40000000 | zlib.crc32(f"mainstem {self._settings.name}".encode()) & 0x3FFFFFFF
+        name = f"mainstem {role} {self._settings.name}"
+        number = 0x40000000 | zlib.crc32(name.encode()) & 0x3FFFFFFF
         return BinlogStream(self._connections.open(), file, at, number)
 
     def _coded(self, schema: str, table: str) -> Mapping[str, str]:
