@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from mainstem.broker.door import Door, HeldPublish
 from mainstem.core.event import Position
 from mainstem.heads.http.adapter.service import Service, topic_of
 from mainstem.heads.http.formats import cloudevents
 from mainstem.heads.http.formats.bodies import Parsed, events_of, too_many
 from mainstem.heads.http.formats.labels import NO_LABELS, PREFIX, labels
 from mainstem.heads.web.body import read_body
-from mainstem.heads.web.waits import until_durable, until_room
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -42,7 +40,7 @@ async def publish(service: Service, request: "Request") -> Response:
     await service.ensure_topic(door, topic)
     key = headers.get(b"idempotency-key", b"").decode("latin-1")
     if b"idempotency-key" not in headers:
-        positions = await append(service, door, topic, parsed)
+        positions = await service.appends.append(door, topic, parsed)
     else:
         peer = service.user(scope)
         positions = await service.keys.publish(peer, door, topic, parsed, _unquoted(key))
@@ -56,17 +54,6 @@ class Published(Response):
     def __init__(self, body: bytes) -> None:
         self.status_code, self.background, self.body = 200, None, body
         self.raw_headers = [_JSON, (b"content-length", b"%d" % len(body))]
-
-
-async def append(service: Service, door: Door, topic: str, parsed: Parsed) -> list[Position]:
-    """Append events; return their positions once they are durable."""
-    context = service.context
-    published = door.try_publish(topic, parsed.events, parsed.partition)
-    while isinstance(published, HeldPublish):
-        held = await until_room(context, set(), published)
-        published = door.try_publish(topic, parsed.events, parsed.partition, held)
-    await until_durable(context, published.durable)
-    return published.positions
 
 
 def positions_json(positions: Iterable[Position]) -> bytes:

@@ -7,6 +7,7 @@ from mainstem.broker.door import Door
 from mainstem.core.errors import TopicExists, UnknownTopic
 from mainstem.core.names import check_topic
 from mainstem.heads.context import HeadContext
+from mainstem.heads.http.adapter.appends import Appends
 from mainstem.heads.http.adapter.idempotency import IdempotencyKeys
 from mainstem.heads.http.adapter.streams import Streams
 from mainstem.heads.http.metrics import Counts
@@ -25,6 +26,7 @@ class Service:
     def __init__(self, context: HeadContext, settings: HttpSettings) -> None:
         self.context, self.settings = context, settings
         self.counts = Counts()
+        self.appends = Appends(context)
         self.keys = IdempotencyKeys(context)
         self.streams = Streams(context, self.counts, settings.slow_client_s)
 

@@ -1,0 +1,127 @@
+"""Appends the events of small requests together, as they come in one turn of the event loop.
+
+How this works: an append costs about as much for many events as for one. So a small request waits
+until all that arrived with it are read, and those to the same topic share an append. If that is
+refused, each request is appended alone, so that none suffers from another. So are those to a topic
+with a limit, which may have to wait for room.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from mainstem.broker.door import Door, HeldPublish, Published
+from mainstem.core.errors import MainstemError
+from mainstem.core.event import Event, Position
+from mainstem.heads.context import HeadContext
+from mainstem.heads.http.formats.bodies import Parsed
+from mainstem.heads.web.waits import until_durable, until_room
+
+SMALL_EVENTS = 16
+SMALL_BYTES = 16 * 1024
+"""How much of one request shares an append with others; more is worth an append of its own."""
+MOST_EVENTS = 512
+"""How many events share an append."""
+
+
+class _Waiting(NamedTuple):
+    """A request whose events are appended at the end of this turn."""
+
+    events: list[Event]
+    positions: "asyncio.Future[list[Position] | None]"
+    """None if the events are to be appended alone."""
+
+
+class _Turn:
+    """The requests of one turn for the same topic, by the same door."""
+
+    def __init__(self) -> None:
+        self.waiting: list[_Waiting] = []
+        self.events: list[Event] = []
+
+
+class Appends:
+    """The appends of one head; used in the event loop's thread."""
+
+    def __init__(self, context: HeadContext) -> None:
+        self._context = context
+        self._turns: dict[tuple[Door, str, int | None], _Turn] = {}
+
+    async def append(self, door: Door, topic: str, parsed: Parsed) -> list[Position]:
+        """Append events; return their positions once they are durable."""
+        is_bounded = door.topic(topic).settings.max_backlog is not None
+        if not is_bounded and _is_small(parsed.events):
+            shared = await self._share(door, topic, parsed)
+            if shared is not None:
+                return shared
+        return await self._alone(door, topic, parsed)
+
+    async def _alone(self, door: Door, topic: str, parsed: Parsed) -> list[Position]:
+        context = self._context
+        published = door.try_publish(topic, parsed.events, parsed.partition)
+        while isinstance(published, HeldPublish):
+            held = await until_room(context, set(), published)
+            published = door.try_publish(topic, parsed.events, parsed.partition, held)
+        await until_durable(context, published.durable)
+        return published.positions
+
+    async def _share(self, door: Door, topic: str, parsed: Parsed) -> list[Position] | None:
+        loop = asyncio.get_running_loop()
+        key = (door, topic, parsed.partition)
+        turn = self._turns.get(key)
+        if turn is None or len(turn.events) >= MOST_EVENTS:
+            turn = self._turns[key] = _Turn()
+            # Behind the requests that have arrived by now.
+            loop.call_soon(self._end, key, turn)
+        waiting = _Waiting(parsed.events, loop.create_future())
+        turn.waiting.append(waiting)
+        turn.events += parsed.events
+        return await waiting.positions
+
+    def _end(self, key: tuple[Door, str, int | None], turn: _Turn) -> None:
+        """Append what came in a turn."""
+        if self._turns.get(key) is turn:
+            del self._turns[key]
+        door, topic, partition = key
+        try:
+            published = door.try_publish(topic, turn.events, partition)
+        except Exception:
+            _tell_to_append_alone(turn)
+            return
+        if isinstance(published, HeldPublish):
+            # The topic has a limit since a moment.
+            _tell_to_append_alone(turn)
+            return
+
+        def decided(error: MainstemError | None) -> None:
+            _tell(turn, published, error)
+
+        if published.durable.done:
+            published.durable.then(decided)
+        else:
+            context = self._context
+            published.durable.then(lambda error: context.on_loop(lambda: decided(error)))
+
+
+def _is_small(events: list[Event]) -> bool:
+    return len(events) <= SMALL_EVENTS and (
+        sum([len(each.value or b"") + len(each.key or b"") for each in events]) <= SMALL_BYTES
+    )
+
+
+def _tell_to_append_alone(turn: _Turn) -> None:
+    for each in turn.waiting:
+        if not each.positions.done():
+            each.positions.set_result(None)
+
+
+def _tell(turn: _Turn, published: Published, error: MainstemError | None) -> None:
+    """Give each request its positions, or the error because of which nothing was stored."""
+    positions, first = published.positions, 0
+    for each in turn.waiting:
+        end = first + len(each.events)
+        if not each.positions.done():
+            if error is None:
+                each.positions.set_result(positions[first:end])
+            else:
+                each.positions.set_exception(error.with_traceback(None))
+        first = end
