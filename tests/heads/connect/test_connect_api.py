@@ -1,5 +1,6 @@
 """Kafka Connect's REST API, driven by a client library and by the requests of kcctl."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -218,6 +219,69 @@ def test_a_connector_that_was_added_otherwise_has_a_configuration(
     assert config["table.include.list"] == "public.orders"
     assert "heartbeat.interval.ms" not in config
     assert http.delete("/connectors/shop").status_code == 204
+
+
+def test_a_connector_that_has_stopped_is_failed_and_says_why(
+    db: Database, http: httpx.Client
+) -> None:
+    http.put("/connectors/shop/config", json=config_for(db))
+    wait_until(lambda: http.get("/connectors/shop/offsets").json()["offsets"] != [], "no offset")
+    http.put("/connectors/shop/pause")
+    db.execute("SELECT pg_drop_replication_slot('mainstem_shop')")
+    http.put("/connectors/shop/resume")
+
+    wait_until(lambda: state_of(http) == "FAILED", "not failed")
+
+    (task,) = http.get("/connectors/shop/status").json()["tasks"]
+    assert task["state"] == "FAILED"
+    assert "mainstem_shop is gone" in task["trace"]
+    restarted = http.post("/connectors/shop/restart?includeTasks=true&onlyFailed=true")
+    assert (restarted.status_code, restarted.json()["name"]) == (202, "shop")
+    assert http.delete("/connectors/shop").status_code == 204
+
+
+HOSTILE: dict[str, dict[str, str]] = {
+    "connector.class": {"connector.class": "os.system"},
+    "database.password": {"database.password": "${file:/etc/passwd}"},
+    "connectors.secrets_dir": {"database.password": "${dir:/etc:..}"},
+    "MAINSTEM_SECRET_": {"database.password": "${env:HOME}"},
+    "table.include.list": {"table.include.list": 'public.a"; DROP TABLE orders; --'},
+    "database.port": {"database.port": "5432/x?passfile=/etc/passwd"},
+    "topic.prefix|prefix ": {"topic.prefix": "../x"},
+    "transforms.t.type": {"transforms": "t", "transforms.t.type": "java.lang.Runtime"},
+}
+
+
+@pytest.mark.parametrize(("why", "given"), HOSTILE.items())
+def test_hostile_configurations_are_refused(
+    db: Database, http: httpx.Client, why: str, given: dict[str, str]
+) -> None:
+    answer = http.put("/connectors/shop/config", json=config_for(db) | given)
+
+    assert answer.status_code == 400
+    assert re.search(why, answer.json()["message"])
+    assert http.get("/connectors").json() == []
+    assert db.execute("SELECT count(*) FROM orders") != []
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"[" * 100_000, 400),
+        (b'{"name": 1}', 400),
+        (b'{"name": "../x", "config": {}}', 400),
+        (b'{"name": "x", "config": {"a": {"b": 1}}}', 400),
+        (b'{"name": "x", "config": {}, "initial_state": "PAUSED"}', 501),
+        (b'{"name": "x", "config": {"a": "' + b"x" * 2_000_000 + b'"}}', 413),
+    ],
+)
+def test_bodies_that_are_no_configuration_are_refused(
+    http: httpx.Client, body: bytes, status: int
+) -> None:
+    answer = http.post("/connectors", content=body)
+
+    assert answer.status_code == status
+    assert answer.json()["error_code" if status != 413 else "status"] == status
 
 
 CASES: list[tuple[dict[str, str], dict[str, Any]]] = [
