@@ -10,7 +10,7 @@ from tests.broker.brokers import LateLog, new_broker, read_all
 
 from mainstem.broker.broker import Broker
 from mainstem.connectors.envelope import Common
-from mainstem.connectors.errors import SourceRefused
+from mainstem.connectors.errors import SourceFailed, SourceRefused
 from mainstem.connectors.output import Stopped
 from mainstem.connectors.port import (
     Begin,
@@ -97,11 +97,14 @@ class ListSource:
         """Nothing is open."""
 
 
-def run(broker: Broker, source: ListSource) -> None:
+def runner(broker: Broker, source: ListSource, settings: ConnectorSettings = SETTINGS) -> Runner:
     stop, report = threading.Event(), Report()
-    runner = Runner(broker, SETTINGS, source, COMMON, stop, report, lambda: 10**18)
+    return Runner(broker, settings, source, COMMON, stop, report, lambda: 10**18)
+
+
+def run(broker: Broker, source: ListSource) -> None:
     with pytest.raises(Stopped):
-        runner.run()
+        runner(broker, source).run()
 
 
 def store(broker: Broker, progress: Stored) -> None:
@@ -225,3 +228,49 @@ def test_a_transaction_without_its_end_is_not_published() -> None:
 
     assert published(broker) == [("c", row(1, 1))]
     assert stored(broker) == Stored(at(9))
+
+
+TEXT = {"type": "string"}
+BOX = Table(
+    "s",
+    "box",
+    tuple(Column(each, "text", TEXT) for each in ("id", "aggregatetype", "aggregateid", "payload")),
+    ("id",),
+)
+
+
+class BoxSource(ListSource):
+    """An outbox with two rows, whose snapshot may be interrupted between them."""
+
+    def __init__(self, *, breaks: bool) -> None:
+        super().__init__(())
+        self._breaks = breaks
+        self.position = at(1)
+
+    def tables(self) -> Sequence[Table]:
+        return [BOX]
+
+    def begin(self) -> Snapshot:
+        return self
+
+    def rows(self, table: Table) -> Iterator[Sequence[tuple[Change, Key]]]:
+        for number in ("1", "2"):
+            row: Row = {"id": number, "aggregatetype": "t", "aggregateid": "k", "payload": number}
+            yield [(Change(table, Op.READ, None, row, {}), (number,))]
+            if self._breaks:
+                raise SourceFailed("the database is gone")
+
+
+def test_the_rows_of_an_outbox_are_published_once_also_if_its_snapshot_is_interrupted() -> None:
+    broker = new_broker()
+    settings = msgspec.structs.replace(SETTINGS, tables=(), outbox=("s.box",))
+
+    with pytest.raises(SourceFailed):
+        runner(broker, BoxSource(breaks=True), settings).run()
+    with pytest.raises(Stopped):
+        runner(broker, BoxSource(breaks=False), settings).run()
+    with pytest.raises(Stopped):
+        runner(broker, BoxSource(breaks=True), settings).run()
+
+    events = read_all(broker, "outbox.event.t")
+    assert [(each.key, each.value) for each in events] == [(b"k", b"1"), (b"k", b"2")]

@@ -137,12 +137,12 @@ class Runner:
             tables = self._source.tables()
             self._capture(tables)
             by_id = {each.id: each for each in tables}
-            without_key = [
+            again = [
                 each.table
                 for each in self._progress.pending
-                if each.table in by_id and not by_id[each.table].key
+                if each.table in by_id and not self._can_resume(by_id[each.table])
             ]
-            if self._progress.position is None or without_key:
+            if self._progress.position is None or again:
                 self._take_snapshot(tables)
             else:
                 self._add_new_tables(tables)
@@ -161,8 +161,11 @@ class Runner:
         snapshot = self._source.begin()
         try:
             reads = self._settings.snapshot is SnapshotMode.INITIAL
-            # Without a key a read cannot be resumed.
-            order = sorted(tables, key=lambda each: bool(each.key))
+            # What cannot be resumed comes first: without a key rows may be read twice anyway, and
+            # an outbox is read in one append, after which nothing begins again.
+            order = sorted(
+                tables, key=lambda each: (bool(each.key), self._can_resume(each), each.id)
+            )
             pending = tuple(PendingTable(each.id) for each in order) if reads else ()
             self._progress = Progress(position=snapshot.position, pending=pending)
             for table in tables:
@@ -173,11 +176,14 @@ class Runner:
             for table in order if reads else ():
                 for piece in snapshot.rows(table):
                     self._publish_rows([change for change, _ in piece], "true")
-                    after = piece[-1][1] if piece and table.key else None
-                    self._read_to(table.id, after)
+                    if not is_outbox(self._settings, table):
+                        self._read_to(table.id, piece[-1][1] if piece and table.key else None)
                 self._finish(table.id)
         finally:
             snapshot.close()
+
+    def _can_resume(self, table: Table) -> bool:
+        return bool(table.key) and not is_outbox(self._settings, table)
 
     def _publish_rows(self, changes: Sequence[Change], snapshot: str) -> None:
         now_ns = self._now_ns()
@@ -328,7 +334,7 @@ class Runner:
         have = {each.table for each in self._progress.pending}
         chosen = [each for each in tables if each.id in wanted or not wanted]
         # The rows of an outbox were published once, so they are not read again.
-        again = [each for each in chosen if each.key and not is_outbox(self._settings, each)]
+        again = [each for each in chosen if self._can_resume(each)]
         refused = [each.id for each in chosen if each not in again]
         refused += [each for each in wanted if each not in {table.id for table in tables}]
         if refused:
@@ -353,7 +359,7 @@ class Runner:
         for table in new:
             self._learn(SchemaChange(table, is_new=True, source=_no_source(table)))
         if self._settings.snapshot is SnapshotMode.INITIAL:
-            added = tuple(PendingTable(each.id) for each in new if each.key)
+            added = tuple(PendingTable(each.id) for each in new if self._can_resume(each))
             self._set(pending=(*self._progress.pending, *added))
         self._flush()
 

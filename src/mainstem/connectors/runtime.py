@@ -13,7 +13,12 @@ import msgspec
 from mainstem.broker.door import Door
 from mainstem.connectors import complete, kind_of
 from mainstem.connectors.envelope import Common, check_topics
-from mainstem.connectors.errors import ConnectorExists, SourceFailed, UnknownConnector
+from mainstem.connectors.errors import (
+    ConnectorExists,
+    SourceFailed,
+    SourceRefused,
+    UnknownConnector,
+)
 from mainstem.connectors.outbox import OutboxRouter, is_outbox
 from mainstem.connectors.port import Source, Table
 from mainstem.connectors.progress import (
@@ -104,7 +109,7 @@ class Connectors:
         """Change the settings of a connector, which goes on where it was; refuses as ``add``."""
         with self._lock:
             before = self._settings(settings.name)
-            for field in ("prefix", "slot", "publication"):
+            for field in ("prefix", "slot", "publication", "outbox"):
                 if getattr(settings, field) != getattr(before, field):
                     raise InvalidSetting(
                         f"{field} of connector {settings.name} cannot be changed: remove it, and "
@@ -180,6 +185,8 @@ class Connectors:
             found = source.tables()
             check_topics(settings.topic_prefix, found)
             tables = [_checked(settings, each).id for each in found]
+            if missing := [each for each in settings.outbox if each not in tables]:
+                raise SourceRefused(f"there is no outbox table {missing[0]}: create it first")
             if captures:
                 source.capture(found)
         finally:
