@@ -1,0 +1,196 @@
+"""Measures how many events per second queries read, beside DuckDB on Parquet of the same events.
+
+    python -m bench.sql --rounds 5    about two minutes; writes docs/benchmarks/sql.md
+    python -m bench.sql --quick       prints, and writes nothing
+
+How this works: the events are published to a server in a process of its own, and written to a
+Parquet file with the same columns: offset, partition, timestamp, key, and the JSON value as text.
+Each query runs on both in turns, with two threads of DuckDB; ours also fetches the events over TCP
+and decodes them. What ours does once for a query is not in these figures: it starts a process, and
+looks at a sample of the topic.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import duckdb
+import pyarrow.parquet as pq
+from bench.kafka.page import table
+from bench.kafka.systems import COMMAND, PATIENCE_S, ROOT
+
+import mainstem
+from mainstem.cli.benchmarks.report import machine
+from mainstem.remote.cluster import Cluster
+from mainstem.sql import events
+from mainstem.sql.evaluation import Limits
+from mainstem.sql.messages import Span
+from mainstem.sql.query import Query
+
+PAGE = ROOT / "docs" / "benchmarks" / "sql.md"
+TOPIC, PARTITIONS = "orders", 4
+COLUMNS = events.schema(frozenset({events.KEY, events.VALUE}))
+EXTRACTED = "json_extract_string(_value, '$.user')", "json_extract(_value, '$.amount')::double"
+QUERIES = {
+    "count": ("select count(*) from orders",) * 2,
+    "longest value": ("select max(length(_value)) from orders",) * 2,
+    "a filter on the key": ("select count(*) from orders where _key = 'u7'",) * 2,
+    "two fields, grouped": (
+        "select user, sum(amount) from orders group by user",
+        f"select {EXTRACTED[0]}, sum({EXTRACTED[1]}) from orders group by 1",
+    ),
+    "all columns of few rows": (
+        "select _key, _value, _offset from orders where amount > 99.99",
+        f"select _key, _value, _offset from orders where {EXTRACTED[1]} > 99.99",
+    ),
+}
+"""What is asked: of a topic, and of its events in Parquet."""
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """Serve an empty directory; gives the address for Kafka clients."""
+    with tempfile.TemporaryDirectory() as directory:
+        command = [str(COMMAND), "serve", f"{directory}/data", "--log-format", "json"]
+        process = subprocess.Popen(
+            [*command, "--kafka", "127.0.0.1:0", "--admin", "off", "--http", "off"],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stderr is not None
+            yield next(
+                said["kafka"] for line in process.stderr if "kafka" in (said := json.loads(line))
+            )
+        finally:
+            process.kill()
+            process.communicate(timeout=PATIENCE_S)
+
+
+def fill(address: str, count: int) -> None:
+    """Publish so many orders."""
+    random = Random(5)
+    with mainstem.connect(address) as stem:
+        stem.topics.create(TOPIC, partitions=PARTITIONS)
+        orders = (
+            mainstem.Event(
+                json.dumps(
+                    {
+                        "id": number,
+                        "user": f"u{random.randrange(1000)}",
+                        "amount": random.randrange(10_000) / 100,
+                        "items": ["book", "pen"],
+                        "note": "x" * 60,
+                    }
+                ).encode(),
+                key=f"u{random.randrange(1000)}".encode(),
+            )
+            for number in range(count)
+        )
+        stem.publish_many(TOPIC, orders)
+
+
+def to_parquet(cluster: Cluster, spans: list[Span], file: Path) -> None:
+    """Write the events to a file."""
+    columns = COLUMNS.remove(COLUMNS.get_field_index("_headers"))
+    with pq.ParquetWriter(file, columns) as out:
+        for batch in events.read(cluster, TOPIC, spans, columns):
+            out.write_batch(batch)
+
+
+def measure(rounds: int, count: int) -> dict[str, tuple[list[float], list[float]]]:
+    """Return the seconds of each query in each round, of ours and of the peer."""
+    found: dict[str, tuple[list[float], list[float]]] = {}
+    with served() as address, tempfile.TemporaryDirectory() as directory:
+        fill(address, count)
+        cluster = Cluster(address, timeout_s=PATIENCE_S, settings={})
+        file = Path(directory, "orders.parquet")
+        for name, (ours, theirs) in QUERIES.items():
+            with Query(cluster, ours, limits=Limits()) as query, duckdb.connect() as peer:
+                snapshot = query.snapshot()
+                if not file.exists():
+                    to_parquet(cluster, list(snapshot.topics[TOPIC].spans), file)
+                peer.execute("SET threads = 2")
+                peer.execute(f"CREATE VIEW {TOPIC} AS FROM '{file}'")
+
+                runs: tuple[Callable[[], object], Callable[[], object]] = (
+                    lambda: list(query.run(snapshot).batches),  # noqa: B023
+                    lambda: peer.sql(theirs).to_arrow_table(),  # noqa: B023
+                )
+                # In the first round ours looks at a sample, and all caches are cold.
+                rows = [[timed(run) for run in runs] for _ in range(rounds + 1)][1:]
+                found[name] = [one for one, _ in rows], [other for _, other in rows]
+                medians = (f"{statistics.median(each):.3f} s" for each in found[name])
+                print(f"{name}: {', '.join(medians)}", flush=True)
+    return found
+
+
+def timed(run: Callable[[], object]) -> float:
+    """Return how many seconds a call takes."""
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
+
+
+def page(found: dict[str, tuple[list[float], list[float]]], count: int) -> str:
+    """Return the page of docs/benchmarks."""
+    rows = []
+    for name, (ours, theirs) in found.items():
+        ratios = [other / one for one, other in zip(ours, theirs, strict=True)]
+        rows.append(
+            [
+                name,
+                f"{count / statistics.median(ours):,.0f}",
+                f"{count / statistics.median(theirs):,.0f}",
+                f"{statistics.median(ratios):.2f}",
+                f"{min(ratios):.2f} to {max(ratios):.2f}",
+            ]
+        )
+    head = ["query", "mainstem sql, events/s", "DuckDB on Parquet, events/s", "ratio", "range"]
+    rounds = len(next(iter(found.values()))[0])
+    return f"""# SQL over a topic beside DuckDB on Parquet
+
+    python -m bench.sql --rounds {rounds}
+
+writes this page. Machine: {machine()}, shared with other work.
+{count:,} events of about 130 bytes of JSON in {PARTITIONS} partitions, {rounds} rounds in turns;
+each figure is a median, and so is the ratio of each round.
+
+{table(head, rows)}
+
+The peer reads the same events from one Parquet file, with the JSON values as text. Both evaluate
+with two threads of DuckDB, so the ratio of the queries of JSON fields says what the log costs:
+ours fetches record batches from the server over TCP, checks and decodes them in one thread, and
+hands them to another process. Where a query needs little of an event, Parquet is far ahead: it
+has stored each column by itself, and it knows the count without reading. Not in these figures:
+the second in which ours starts its process and looks at a sample of the topic.
+
+For tables that are asked about often, let a [pipeline](../guides/pipelines.md) keep them in Delta
+or Parquet, and query those.
+"""
+
+
+def main() -> None:
+    """Measure; write the page unless told to be quick."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--events", type=int, default=500_000)
+    parser.add_argument("--quick", action="store_true")
+    asked = parser.parse_args()
+    rounds = 2 if asked.quick else asked.rounds
+    found = measure(rounds, asked.events)
+    text = page(found, asked.events)
+    print(text)
+    if not asked.quick:
+        PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
