@@ -64,8 +64,8 @@ def child(arguments: list[str]) -> None:
 
         setattr(owner, name, call)
 
-    from mainstem.cli import spark_session  # noqa: PLC0415 - timed
     from mainstem.cli.commands import pipeline  # noqa: PLC0415
+    from mainstem.cli.pipelines import spark_session  # noqa: PLC0415 - timed
 
     start_spark = spark_session.start_spark
 

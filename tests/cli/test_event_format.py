@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.cli.event_format import as_json, by_delimiter, by_template, from_json, unescape
-from mainstem.cli.terminal_escapes import shown_bytes, shown_json
+from mainstem.cli.events.event_format import as_json, by_delimiter, by_template, from_json, unescape
+from mainstem.cli.output.terminal_escapes import shown_bytes, shown_json
 from mainstem.core.event import Event
 
 EVENT = Event(

@@ -87,7 +87,8 @@ print(json.dumps(loaded))
         "cli.help",
         "cli.root",
         "cli.signals",
-        "cli.terminal_escapes",
+        "cli.output",
+        "cli.output.terminal_escapes",
     }
     allowed |= {"core", "core.errors"}
     assert set(json.loads(loaded)) == {f"mainstem.{name}" for name in allowed}

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mainstem.cli.positions import FromEnd, Until, Where, in_topic, parse
+from mainstem.cli.arguments.positions import FromEnd, Until, Where, in_topic, parse
 from mainstem.client.info import PartitionInfo, TopicInfo
 from mainstem.core.topic_settings import TopicSettings
 

@@ -6,8 +6,8 @@ import click
 import pytest
 from tests.cli.conftest import Run
 
-from mainstem.cli.replay_range import edges
-from mainstem.cli.units import parse_ms
+from mainstem.cli.arguments.units import parse_ms
+from mainstem.cli.pipelines.replay_range import edges
 
 NINE_MS = 1_794_733_200_000
 SHOP = """

@@ -15,7 +15,7 @@ from tests.processes import wait_until
 
 import mainstem
 from mainstem.cli.exit_codes import Exit
-from mainstem.cli.metric_trends import Trends, sparkline
+from mainstem.cli.output.metric_trends import Trends, sparkline
 from mainstem.heads.statsd.aggregates import Aggregate
 from mainstem.heads.statsd.settings import StatsdSettings
 from mainstem.node.config import Config

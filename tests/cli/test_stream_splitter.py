@@ -6,7 +6,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.cli.stream_splitter import StreamSplitter
+from mainstem.cli.events.stream_splitter import StreamSplitter
 
 
 def all_pieces(splitter: StreamSplitter) -> list[bytes]:

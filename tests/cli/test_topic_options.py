@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainstem.cli.topic_options import FIELDS, _docstrings, given, read, short
+from mainstem.cli.arguments.topic_options import FIELDS, _docstrings, given, read, short
 from mainstem.core.errors import InvalidSetting
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.cli.units import human_bytes, human_ms, parse_bytes, parse_ms, parse_time
+from mainstem.cli.arguments.units import human_bytes, human_ms, parse_bytes, parse_ms, parse_time
 
 
 @pytest.mark.parametrize(

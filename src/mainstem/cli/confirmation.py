@@ -7,7 +7,7 @@ from typing import TypeVar
 import click
 
 from mainstem.cli.exit_codes import Refused
-from mainstem.cli.terminal_escapes import shown
+from mainstem.cli.output.terminal_escapes import shown
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 

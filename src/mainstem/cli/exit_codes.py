@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import click
 
+from mainstem.cli.output.terminal_escapes import shown
 from mainstem.cli.signals import leave_closed_terminal
-from mainstem.cli.terminal_escapes import shown
 from mainstem.core import errors
 
 _LONGEST = 2000

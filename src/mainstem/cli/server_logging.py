@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from mainstem.cli.terminal_escapes import shown
+from mainstem.cli.output.terminal_escapes import shown
 
 LogFormat = Literal["text", "json"]
 

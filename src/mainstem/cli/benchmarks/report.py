@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from mainstem.cli.arguments.units import human_bytes
 from mainstem.cli.benchmarks.log import Measured
-from mainstem.cli.table_output import Row, table
-from mainstem.cli.units import human_bytes
+from mainstem.cli.output.table_output import Row, table
 
 SPECIAL = ("acknowledged", "first read")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from mainstem.cli.arguments.units import parse_ms
 from mainstem.cli.commands.pipeline_check import check
 from mainstem.cli.commands.pipeline_diff import diff
 from mainstem.cli.commands.pipeline_metrics import metrics
@@ -19,14 +20,20 @@ from mainstem.cli.confirmation import confirm, yes_option
 from mainstem.cli.connection import at_option, server_address
 from mainstem.cli.exit_codes import say
 from mainstem.cli.help import Group
-from mainstem.cli.pipeline_options import file_argument, name_option, state_option
-from mainstem.cli.pipeline_progress import steps_of
-from mainstem.cli.progress import waiting
-from mainstem.cli.replay_range import EDGE, EDGE_HELP, check_edges, edges
+from mainstem.cli.output.progress import waiting
+from mainstem.cli.output.table_output import (
+    Format,
+    Row,
+    chosen,
+    format_option,
+    print_json,
+    print_rows,
+)
+from mainstem.cli.pipelines.pipeline_options import file_argument, name_option, state_option
+from mainstem.cli.pipelines.pipeline_progress import steps_of
+from mainstem.cli.pipelines.replay_range import EDGE, EDGE_HELP, check_edges, edges
+from mainstem.cli.pipelines.spark_session import start_spark
 from mainstem.cli.signals import leave_closed_terminal, stop_signals
-from mainstem.cli.spark_session import start_spark
-from mainstem.cli.table_output import Format, Row, chosen, format_option, print_json, print_rows
-from mainstem.cli.units import parse_ms
 from mainstem.pipelines.state.table_state import (
     Freshness,
     TableStatus,

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from mainstem.cli.arguments.units import parse_ms
 from mainstem.cli.exit_codes import Exit, say
 from mainstem.cli.help import Command
-from mainstem.cli.pipeline_options import file_argument, name_option
-from mainstem.cli.table_output import Format, Row, chosen, format_option, print_rows
-from mainstem.cli.units import parse_ms
+from mainstem.cli.output.table_output import Format, Row, chosen, format_option, print_rows
+from mainstem.cli.pipelines.pipeline_options import file_argument, name_option
 
 if TYPE_CHECKING:
     from mainstem.pipelines.running.replay import Difference

@@ -7,8 +7,8 @@ import click
 
 from mainstem.cli.exit_codes import say
 from mainstem.cli.help import Command
-from mainstem.cli.pipeline_metrics import metrics_page
-from mainstem.cli.pipeline_options import state_option
+from mainstem.cli.pipelines.pipeline_metrics import metrics_page
+from mainstem.cli.pipelines.pipeline_options import state_option
 from mainstem.pipelines.state.table_state import table_statuses
 
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

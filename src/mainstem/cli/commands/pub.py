@@ -9,15 +9,15 @@ from pathlib import Path
 
 import click
 
+from mainstem.cli.arguments.units import PARTITION
 from mainstem.cli.connection import at_option, open_target
-from mainstem.cli.event_format import delimiter_of
-from mainstem.cli.event_shapes import Shape, Shaped, shape_of
+from mainstem.cli.events.event_format import delimiter_of
+from mainstem.cli.events.event_shapes import Shape, Shaped, shape_of
+from mainstem.cli.events.line_listener import LineListener
+from mainstem.cli.events.stream_splitter import StreamSplitter
 from mainstem.cli.exit_codes import say
 from mainstem.cli.help import Command
-from mainstem.cli.line_listener import LineListener
-from mainstem.cli.progress import Progress
-from mainstem.cli.stream_splitter import StreamSplitter
-from mainstem.cli.units import PARTITION
+from mainstem.cli.output.progress import Progress
 from mainstem.client.info import TopicInfo
 from mainstem.client.stem import Stem
 from mainstem.core.errors import (

@@ -3,13 +3,20 @@
 import click
 import msgspec
 
+from mainstem.cli.arguments.queue_names import find_queue, find_topic, queue_argument, vhost_option
 from mainstem.cli.confirmation import confirm, yes_option
 from mainstem.cli.connection import at_option, open_target
-from mainstem.cli.event_format import envelope
+from mainstem.cli.events.event_format import envelope
 from mainstem.cli.help import Group
-from mainstem.cli.progress import Progress
-from mainstem.cli.queue_names import find_queue, find_topic, queue_argument, vhost_option
-from mainstem.cli.table_output import Format, cell, chosen, format_option, print_json, print_rows
+from mainstem.cli.output.progress import Progress
+from mainstem.cli.output.table_output import (
+    Format,
+    cell,
+    chosen,
+    format_option,
+    print_json,
+    print_rows,
+)
 from mainstem.client.info import QueueInfo
 from mainstem.core.event import Event
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mainstem.cli.arguments.units import SECONDS, parse_bytes
 from mainstem.cli.connection import at_option, server_address
 from mainstem.cli.exit_codes import Refused, say
 from mainstem.cli.help import Command
-from mainstem.cli.pipeline_options import state_option
-from mainstem.cli.units import SECONDS, parse_bytes
+from mainstem.cli.pipelines.pipeline_options import state_option
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -189,7 +189,7 @@ def _schemas(given: tuple[str, ...]) -> "dict[str, AvroValues]":
 
 
 def _answer(asked: "Query", snapshot: "Snapshot", form: str | None, *, quiet: bool) -> None:
-    from mainstem.cli.result_output import print_result  # noqa: PLC0415 - needs pyarrow
+    from mainstem.cli.output.result_output import print_result  # noqa: PLC0415 - needs pyarrow
 
     result = asked.run(snapshot)
     print_result(result.schema, result.batches, form)
@@ -206,7 +206,7 @@ def _answer(asked: "Query", snapshot: "Snapshot", form: str | None, *, quiet: bo
 def _follow(
     cluster: "Cluster", asked: "Query", form: str | None, count: int | None, *, quiet: bool
 ) -> None:
-    from mainstem.cli.result_output import ChangeOutput  # noqa: PLC0415 - needs pyarrow
+    from mainstem.cli.output.result_output import ChangeOutput  # noqa: PLC0415 - needs pyarrow
     from mainstem.sql.changes import follow  # noqa: PLC0415
 
     out, printed, snapshot = ChangeOutput(form), 0, None

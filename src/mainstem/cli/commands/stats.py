@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mainstem.cli.arguments.units import parse_ms
 from mainstem.cli.connection import at_option, open_target
 from mainstem.cli.exit_codes import NotFound, say
 from mainstem.cli.help import Command
-from mainstem.cli.metric_trends import Trends, row_of
-from mainstem.cli.table_output import Format, chosen, format_option, print_json, print_rows, table
-from mainstem.cli.units import parse_ms
+from mainstem.cli.output.metric_trends import Trends, row_of
+from mainstem.cli.output.table_output import (
+    Format,
+    chosen,
+    format_option,
+    print_json,
+    print_rows,
+    table,
+)
 
 if TYPE_CHECKING:
     from mainstem.client.stem import Stem

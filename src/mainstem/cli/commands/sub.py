@@ -7,16 +7,22 @@ from datetime import datetime
 
 import click
 
+from mainstem.cli.arguments.positions import FromEnd, Until, Where, in_topic, several_of
+from mainstem.cli.arguments.units import PARTITION, SECONDS
 from mainstem.cli.connection import at_option, open_target
-from mainstem.cli.event_format import Render, as_json, by_delimiter, by_template, delimiter_of
-from mainstem.cli.event_processes import SPARE_S, EventProcesses
+from mainstem.cli.events.event_format import (
+    Render,
+    as_json,
+    by_delimiter,
+    by_template,
+    delimiter_of,
+)
+from mainstem.cli.events.event_processes import SPARE_S, EventProcesses
+from mainstem.cli.events.fed_process import fed
+from mainstem.cli.events.printing import Printing
 from mainstem.cli.exit_codes import NotFound, TimedOut, say
-from mainstem.cli.fed_process import fed
 from mainstem.cli.help import Command
-from mainstem.cli.positions import FromEnd, Until, Where, in_topic, several_of
-from mainstem.cli.printing import Printing
-from mainstem.cli.terminal_escapes import shown_bytes, shown_json
-from mainstem.cli.units import PARTITION, SECONDS
+from mainstem.cli.output.terminal_escapes import shown_bytes, shown_json
 from mainstem.client.start_positions import Start
 from mainstem.client.stem import Queue, Stem
 from mainstem.core.event import Event

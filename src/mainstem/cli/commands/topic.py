@@ -3,12 +3,14 @@
 import click
 import msgspec
 
+from mainstem.cli.arguments.positions import MEANING, WORDS, Where, in_topic, one_of
+from mainstem.cli.arguments.topic_options import FIELDS, given, settings_options, short
+from mainstem.cli.arguments.units import PARTITION
 from mainstem.cli.confirmation import confirm, yes_option
 from mainstem.cli.connection import at_option, open_target
 from mainstem.cli.exit_codes import say
 from mainstem.cli.help import Group
-from mainstem.cli.positions import MEANING, WORDS, Where, in_topic, one_of
-from mainstem.cli.table_output import (
+from mainstem.cli.output.table_output import (
     Format,
     cell,
     chosen,
@@ -17,8 +19,6 @@ from mainstem.cli.table_output import (
     print_rows,
     table,
 )
-from mainstem.cli.topic_options import FIELDS, given, settings_options, short
-from mainstem.cli.units import PARTITION
 from mainstem.client.info import TopicInfo
 
 

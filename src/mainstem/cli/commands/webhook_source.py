@@ -6,11 +6,18 @@ import click
 import msgspec
 
 from mainstem.cli.admin_port import WEBHOOKS, ServerAdmin
+from mainstem.cli.arguments.units import parse_ms
 from mainstem.cli.confirmation import confirm, yes_option
 from mainstem.cli.connection import at_option
 from mainstem.cli.help import Group
-from mainstem.cli.table_output import Format, cell, chosen, format_option, print_json, print_rows
-from mainstem.cli.units import parse_ms
+from mainstem.cli.output.table_output import (
+    Format,
+    cell,
+    chosen,
+    format_option,
+    print_json,
+    print_rows,
+)
 from mainstem.heads.webhooks.operations import (
     ADD_SOURCE,
     LIST_SOURCES,

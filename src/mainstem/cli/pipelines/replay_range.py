@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mainstem.cli.arguments.units import LATEST_MS, parse_ms, parse_time, whole
 from mainstem.cli.exit_codes import Refused
-from mainstem.cli.units import LATEST_MS, parse_ms, parse_time, whole
 
 if TYPE_CHECKING:
     from mainstem.pipelines.definitions.table import Pipeline

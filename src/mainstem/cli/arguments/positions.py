@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import click
 
-from mainstem.cli.units import parse_time, whole
+from mainstem.cli.arguments.units import parse_time, whole
 from mainstem.client.info import TopicInfo
 from mainstem.client.start_positions import Start
 

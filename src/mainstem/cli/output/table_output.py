@@ -7,8 +7,8 @@ from typing import Literal, TypeVar
 import click
 import msgspec
 
-from mainstem.cli.terminal_escapes import shown, shown_json
-from mainstem.cli.units import human_bytes, human_ms
+from mainstem.cli.arguments.units import human_bytes, human_ms
+from mainstem.cli.output.terminal_escapes import shown, shown_json
 
 Row = Mapping[str, object]
 Format = Literal["table", "json", "jsonl"]

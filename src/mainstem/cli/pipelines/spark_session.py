@@ -3,7 +3,7 @@
 import logging
 from typing import TYPE_CHECKING
 
-from mainstem.cli.progress import waiting
+from mainstem.cli.output.progress import waiting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

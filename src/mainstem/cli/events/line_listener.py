@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from mainstem.cli.arguments.units import human_bytes
 from mainstem.cli.exit_codes import say
 from mainstem.cli.signals import stop_signals
-from mainstem.cli.units import human_bytes
 
 READ_BYTES = 64 << 10
 MAX_SENDERS = 1000

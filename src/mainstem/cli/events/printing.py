@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from threading import Thread
 
-from mainstem.cli.event_format import Render
+from mainstem.cli.events.event_format import Render
+from mainstem.cli.events.fed_process import FedProcess
 from mainstem.cli.exit_codes import say
-from mainstem.cli.fed_process import FedProcess
 from mainstem.client.stem import Subscription
 from mainstem.core.errors import Closed
 from mainstem.core.event import Event

@@ -12,7 +12,7 @@ from uuid import UUID
 import click
 import pyarrow as pa
 
-from mainstem.cli.terminal_escapes import shown, shown_json
+from mainstem.cli.output.terminal_escapes import shown, shown_json
 from mainstem.sql.rows import rows_of, text_of, to_json
 
 _CHANGE = "_change"

@@ -19,8 +19,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import IO
 
+from mainstem.cli.events.fed_process import CommandFailed, ending
 from mainstem.cli.exit_codes import by_signal, say
-from mainstem.cli.fed_process import CommandFailed, ending
 from mainstem.cli.signals import stop_signals
 from mainstem.client.stem import Delivery, Queue
 from mainstem.core.errors import StaleDelivery

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import click
 
-from mainstem.cli.event_format import delimiter_of, from_json
+from mainstem.cli.events.event_format import delimiter_of, from_json
 from mainstem.core.errors import InvalidEvent
 from mainstem.core.event import Event, Headers
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mainstem.cli.progress import Step
+from mainstem.cli.output.progress import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

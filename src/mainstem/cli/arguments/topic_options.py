@@ -10,8 +10,8 @@ from typing import TypeVar, get_args
 import click
 import msgspec
 
-from mainstem.cli.table_output import cell
-from mainstem.cli.units import parse_bytes, parse_ms, whole
+from mainstem.cli.arguments.units import parse_bytes, parse_ms, whole
+from mainstem.cli.output.table_output import cell
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.topic_settings import TopicSettings
 

@@ -1,0 +1,1 @@
+"""What ``mainstem pub`` and ``mainstem sub`` read and print: formats, lines, programs."""

@@ -1,0 +1,1 @@
+"""How commands print: tables, results of queries, progress, escapes for terminals."""

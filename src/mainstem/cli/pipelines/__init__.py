@@ -1,0 +1,1 @@
+"""What the commands ``mainstem pipeline`` share: options, Spark, progress, metrics."""
