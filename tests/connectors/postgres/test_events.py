@@ -1,6 +1,7 @@
 """What is published besides plain changes: outbox events, transactions, CloudEvents, alarms."""
 
 import json
+import threading
 
 import pytest
 from cloudevents.core.formats.json import JSONFormat
@@ -193,3 +194,28 @@ def test_an_alarm_is_on_while_the_database_keeps_too_much(
     desk.catch_up()
     desk.db.execute("CHECKPOINT")
     wait_until(lambda: not desk.state().alarm, lambda: str(desk.state()), 30)
+
+
+def test_a_table_is_not_read_before_the_read_sees_what_was_followed(desk: Desk) -> None:
+    desk.db.execute("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)")
+    desk.add("public.t", **FAST)
+    desk.wait_for("following")
+    desk.catch_up()
+    # A commit that waits for a standby is in the WAL, and no other session sees it yet.
+    desk.db.execute(
+        "ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()"
+    )
+    writer = threading.Thread(target=desk.db.execute, args=("UPDATE t SET v = 2",))
+    try:
+        writer.start()
+        wait_until(lambda: desk.values("shop.public.t")[-1]["op"] == "u", "no update")
+        desk.connectors.snapshot("shop", ["public.t"])
+        wait_until(lambda: "reading tables" in desk.state().phase, lambda: str(desk.state()))
+        assert desk.db.execute("SELECT v FROM t") == [(1,)]
+    finally:
+        desk.db.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+        writer.join()
+    desk.catch_up()
+
+    told = [(each["op"], each["after"]["v"]) for each in desk.values("shop.public.t")]
+    assert told == [("r", 1), ("u", 2), ("r", 2)]
