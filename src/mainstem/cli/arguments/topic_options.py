@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from mainstem.cli.arguments.units import parse_bytes, parse_ms, whole
-from mainstem.cli.output.table_output import cell
+from mainstem.cli.output.tables import cell
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.topic_settings import TopicSettings
 

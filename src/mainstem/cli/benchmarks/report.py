@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mainstem.cli.arguments.units import human_bytes
 from mainstem.cli.benchmarks.log import Measured
-from mainstem.cli.output.table_output import Row, table
+from mainstem.cli.output.tables import Row, table
 
 SPECIAL = ("acknowledged", "first read")
 

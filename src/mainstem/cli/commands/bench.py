@@ -18,7 +18,7 @@ from mainstem.cli.benchmarks.log import Measured, measure_log
 from mainstem.cli.benchmarks.report import machine, report, write_section
 from mainstem.cli.exit_codes import Refused
 from mainstem.cli.help import Command, Group
-from mainstem.cli.output.table_output import Format, Row, chosen, format_option, print_json
+from mainstem.cli.output.tables import Format, Row, chosen, format_option, print_json
 from mainstem.core.topic_settings import Durability
 
 if TYPE_CHECKING:

@@ -8,14 +8,7 @@ import msgspec
 from mainstem.cli.admin_port import ServerAdmin
 from mainstem.cli.connection import at_option
 from mainstem.cli.help import Group
-from mainstem.cli.output.table_output import (
-    Format,
-    cell,
-    chosen,
-    format_option,
-    print_json,
-    print_rows,
-)
+from mainstem.cli.output.tables import Format, cell, chosen, format_option, print_json, print_rows
 from mainstem.connectors import complete
 from mainstem.connectors.settings import ConnectorSettings, Decimals, SnapshotMode
 from mainstem.connectors.settings import Format as EventFormat

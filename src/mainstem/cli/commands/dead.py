@@ -19,7 +19,7 @@ from mainstem.cli.confirmation import confirm, yes_option
 from mainstem.cli.connection import at_option, open_target
 from mainstem.cli.exit_codes import NotFound, Refused, say
 from mainstem.cli.help import Group
-from mainstem.cli.output.table_output import Format, Row, format_option, print_rows
+from mainstem.cli.output.tables import Format, Row, format_option, print_rows
 from mainstem.client.info import QueueInfo
 from mainstem.client.stem import Delivery, Stem
 from mainstem.core.dead_letters import SUFFIX, origin_of, revived, topic_of

@@ -21,7 +21,7 @@ from mainstem.cli.arguments.units import human_bytes
 from mainstem.cli.connection import at_option, is_address, target_of
 from mainstem.cli.exit_codes import Exit
 from mainstem.cli.help import Command
-from mainstem.cli.output.table_output import Format, format_option, print_rows
+from mainstem.cli.output.tables import Format, format_option, print_rows
 from mainstem.core.errors import MainstemError
 from mainstem.node.data_directory import FORMAT, check_format, holder_of, is_log
 

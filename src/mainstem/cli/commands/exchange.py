@@ -10,14 +10,7 @@ import msgspec
 from mainstem.cli.admin_port import ServerAdmin
 from mainstem.cli.connection import at_option
 from mainstem.cli.help import Group
-from mainstem.cli.output.table_output import (
-    Format,
-    cell,
-    chosen,
-    format_option,
-    print_json,
-    print_rows,
-)
+from mainstem.cli.output.tables import Format, cell, chosen, format_option, print_json, print_rows
 from mainstem.heads.amqp091.adapter.exchange_operations import (
     BIND,
     LIST,

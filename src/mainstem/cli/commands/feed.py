@@ -10,14 +10,7 @@ import msgspec
 from mainstem.cli.admin_port import ServerAdmin
 from mainstem.cli.connection import at_option
 from mainstem.cli.help import Group
-from mainstem.cli.output.table_output import (
-    Format,
-    cell,
-    chosen,
-    format_option,
-    print_json,
-    print_rows,
-)
+from mainstem.cli.output.tables import Format, cell, chosen, format_option, print_json, print_rows
 from mainstem.client.feeds.multicast import MulticastFeed, replayed
 from mainstem.client.feeds.reassembly import Message
 from mainstem.heads.moldudp64.operations import (

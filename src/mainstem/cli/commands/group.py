@@ -10,7 +10,7 @@ from mainstem.cli.confirmation import confirm, yes_option
 from mainstem.cli.connection import at_option, open_target
 from mainstem.cli.exit_codes import say
 from mainstem.cli.help import Group
-from mainstem.cli.output.table_output import (
+from mainstem.cli.output.tables import (
     Format,
     Row,
     cell,

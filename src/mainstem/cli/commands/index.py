@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from mainstem.cli.help import Group
-from mainstem.cli.output.table_output import Format, chosen, format_option, print_json, print_rows
+from mainstem.cli.output.tables import Format, chosen, format_option, print_json, print_rows
 from mainstem.cli.pipelines.pipeline_options import state_option
 from mainstem.pipelines.errors import RunRefused
 from mainstem.pipelines.sinks.search import columns_of_index, place_of, search_index

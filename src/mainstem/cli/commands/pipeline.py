@@ -21,14 +21,7 @@ from mainstem.cli.connection import at_option, server_address
 from mainstem.cli.exit_codes import say
 from mainstem.cli.help import Group
 from mainstem.cli.output.progress import waiting
-from mainstem.cli.output.table_output import (
-    Format,
-    Row,
-    chosen,
-    format_option,
-    print_json,
-    print_rows,
-)
+from mainstem.cli.output.tables import Format, Row, chosen, format_option, print_json, print_rows
 from mainstem.cli.pipelines.pipeline_options import file_argument, name_option, state_option
 from mainstem.cli.pipelines.pipeline_progress import steps_of
 from mainstem.cli.pipelines.replay_range import EDGE, EDGE_HELP, check_edges, edges

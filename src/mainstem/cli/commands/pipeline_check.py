@@ -7,7 +7,7 @@ import msgspec
 
 from mainstem.cli.exit_codes import Exit, say
 from mainstem.cli.help import Command
-from mainstem.cli.output.table_output import Format, Row, chosen, format_option, print_rows
+from mainstem.cli.output.tables import Format, Row, chosen, format_option, print_rows
 from mainstem.cli.pipelines.pipeline_options import file_argument, name_option, state_option
 from mainstem.cli.pipelines.spark_session import start_spark
 from mainstem.pipelines.spark.requirements import MissingJava, MissingSpark, find_java, find_spark

@@ -8,7 +8,7 @@ import click
 from mainstem.cli.arguments.units import parse_ms
 from mainstem.cli.exit_codes import Exit, say
 from mainstem.cli.help import Command
-from mainstem.cli.output.table_output import Format, Row, chosen, format_option, print_rows
+from mainstem.cli.output.tables import Format, Row, chosen, format_option, print_rows
 from mainstem.cli.pipelines.pipeline_options import file_argument, name_option
 
 if TYPE_CHECKING:

@@ -9,14 +9,7 @@ from mainstem.cli.connection import at_option, open_target
 from mainstem.cli.events.event_format import envelope
 from mainstem.cli.help import Group
 from mainstem.cli.output.progress import Progress
-from mainstem.cli.output.table_output import (
-    Format,
-    cell,
-    chosen,
-    format_option,
-    print_json,
-    print_rows,
-)
+from mainstem.cli.output.tables import Format, cell, chosen, format_option, print_json, print_rows
 from mainstem.client.info import QueueInfo
 from mainstem.core.event import Event
 

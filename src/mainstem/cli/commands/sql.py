@@ -189,7 +189,7 @@ def _schemas(given: tuple[str, ...]) -> "dict[str, AvroValues]":
 
 
 def _answer(asked: "Query", snapshot: "Snapshot", form: str | None, *, quiet: bool) -> None:
-    from mainstem.cli.output.result_output import print_result  # noqa: PLC0415 - needs pyarrow
+    from mainstem.cli.output.results import print_result  # noqa: PLC0415 - needs pyarrow
 
     result = asked.run(snapshot)
     print_result(result.schema, result.batches, form)
@@ -206,7 +206,7 @@ def _answer(asked: "Query", snapshot: "Snapshot", form: str | None, *, quiet: bo
 def _follow(
     cluster: "Cluster", asked: "Query", form: str | None, count: int | None, *, quiet: bool
 ) -> None:
-    from mainstem.cli.output.result_output import ChangeOutput  # noqa: PLC0415 - needs pyarrow
+    from mainstem.cli.output.results import ChangeOutput  # noqa: PLC0415 - needs pyarrow
     from mainstem.sql.changes import follow  # noqa: PLC0415
 
     out, printed, snapshot = ChangeOutput(form), 0, None

@@ -12,14 +12,7 @@ from mainstem.cli.connection import at_option, open_target
 from mainstem.cli.exit_codes import NotFound, say
 from mainstem.cli.help import Command
 from mainstem.cli.output.metric_trends import Trends, row_of
-from mainstem.cli.output.table_output import (
-    Format,
-    chosen,
-    format_option,
-    print_json,
-    print_rows,
-    table,
-)
+from mainstem.cli.output.tables import Format, chosen, format_option, print_json, print_rows, table
 
 if TYPE_CHECKING:
     from mainstem.client.stem import Stem

@@ -10,14 +10,7 @@ from mainstem.cli.connection import at_option, directory_of
 from mainstem.cli.exit_codes import Exit, NotFound, say
 from mainstem.cli.help import Command
 from mainstem.cli.output.progress import Progress
-from mainstem.cli.output.table_output import (
-    Format,
-    cell,
-    chosen,
-    format_option,
-    print_json,
-    print_rows,
-)
+from mainstem.cli.output.tables import Format, cell, chosen, format_option, print_json, print_rows
 from mainstem.node import offline
 from mainstem.node.data_directory import is_log
 

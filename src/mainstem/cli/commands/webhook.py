@@ -11,14 +11,7 @@ from mainstem.cli.commands.webhook_source import source
 from mainstem.cli.confirmation import confirm, yes_option
 from mainstem.cli.connection import at_option
 from mainstem.cli.help import Group
-from mainstem.cli.output.table_output import (
-    Format,
-    cell,
-    chosen,
-    format_option,
-    print_json,
-    print_rows,
-)
+from mainstem.cli.output.tables import Format, cell, chosen, format_option, print_json, print_rows
 from mainstem.heads.webhooks.adapter.attempts import Attempt
 from mainstem.heads.webhooks.endpoints import RETRIES_MS, Order, Payload
 from mainstem.heads.webhooks.operations import (

@@ -10,14 +10,7 @@ from mainstem.cli.arguments.units import parse_ms
 from mainstem.cli.confirmation import confirm, yes_option
 from mainstem.cli.connection import at_option
 from mainstem.cli.help import Group
-from mainstem.cli.output.table_output import (
-    Format,
-    cell,
-    chosen,
-    format_option,
-    print_json,
-    print_rows,
-)
+from mainstem.cli.output.tables import Format, cell, chosen, format_option, print_json, print_rows
 from mainstem.heads.webhooks.operations import (
     ADD_SOURCE,
     LIST_SOURCES,

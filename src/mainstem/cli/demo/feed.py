@@ -23,7 +23,7 @@ from mainstem.cli.connection import DEFAULT_DIRECTORY
 from mainstem.cli.demo.market import Market, described
 from mainstem.cli.demo.processes import TURN_S, Stop, pipeline_running, serving
 from mainstem.cli.exit_codes import Exit, NotFound, say
-from mainstem.cli.output.table_output import table
+from mainstem.cli.output.tables import table
 from mainstem.client.feeds.multicast import MulticastFeed
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.heads.moldudp64.operations import REMOVE, SERVE, FeedInfo, NameFeed, ServeFeed

@@ -27,7 +27,7 @@ from mainstem.cli.demo.processes import TURN_S, Stop, pipeline_running, serving
 from mainstem.cli.demo.shop import Shop
 from mainstem.cli.demo.shop_screen import is_equal, shop_picture
 from mainstem.cli.exit_codes import Exit, say
-from mainstem.cli.output.table_output import table
+from mainstem.cli.output.tables import table
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.pipelines.definitions.load import load
 from mainstem.pipelines.definitions.table import Pipeline, Table

@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from mainstem.cli.demo.shop import Shop
-from mainstem.cli.output.table_output import table
+from mainstem.cli.output.tables import table
 from mainstem.core.errors import MainstemError
 from mainstem.pipelines.definitions.table import Pipeline, Table
 from mainstem.pipelines.errors import InvalidDefinition

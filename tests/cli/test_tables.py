@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mainstem.cli.output.table_output import Row, print_rows, table
+from mainstem.cli.output.tables import Row, print_rows, table
 
 ROWS: list[Row] = [
     {"topic": "orders", "events": 1234567, "size_bytes": 1536, "retention_ms": 604800000},
