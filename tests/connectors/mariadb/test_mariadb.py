@@ -370,3 +370,22 @@ def test_what_would_lose_changes_stops_the_connector_and_says_what_to_do(
     )
 
     assert said in error
+
+
+def test_a_binlog_that_began_anew_is_recognised_though_it_has_the_same_positions(
+    db: MariaDb, at: Desk
+) -> None:
+    made = ["RESET MASTER", "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)"]
+    db.execute(*made)
+    add(at, "t")
+    at.connectors.pause("shop")
+    end = db.last()
+    db.execute("DROP TABLE t")
+    with db.connect() as connection:
+        for each in ("SET SESSION gtid_domain_id = 5", *made):
+            connection.execute(each)
+        assert db.last() == end
+    db.execute("INSERT INTO t VALUES (2)")
+    at.connectors.resume("shop")
+
+    assert "or the binlog began anew" in at.wait_for("failed").error
