@@ -16,6 +16,12 @@ class SourceRefused(MainstemError):
     failure = Failure.CONFLICT
 
 
+class MissingExtra(MainstemError):
+    """The package that talks to a database is not installed."""
+
+    failure = Failure.UNSUPPORTED
+
+
 class UnknownConnector(MainstemError):
     """There is no connector of this name."""
 

@@ -1,39 +1,16 @@
 """MariaDB and MySQL as sources of changes; need the extra ``mysql``."""
 
-from collections.abc import Callable
-from importlib.util import find_spec
 from urllib.parse import urlsplit
 
-from mainstem.connectors.port import Kind, Source, SourceBlock
-from mainstem.connectors.settings import ConnectorSettings
-from mainstem.core.errors import Failure, MainstemError
+from mainstem.connectors.extra import Extra
+from mainstem.connectors.port import Kind, SourceBlock
 
-
-class MissingExtra(MainstemError):
-    """The package that talks to MariaDB is not installed."""
-
-    failure = Failure.UNSUPPORTED
-
-
-def _check(settings: ConnectorSettings) -> None:
-    _require()
-    from mainstem.connectors.mariadb.connections import check_url  # noqa: PLC0415 - the extra
-
-    check_url(settings.url)
-
-
-def _open(settings: ConnectorSettings, password: Callable[[], str | None]) -> Source:
-    _require()
-    from mainstem.connectors.mariadb.source import MariaDbSource  # noqa: PLC0415 - the extra
-
-    return MariaDbSource(settings, password)
-
-
-def _require() -> None:
-    if find_spec("pymysql") is None:
-        raise MissingExtra(
-            "connectors to MariaDB and MySQL need PyMySQL: pip install 'mainstem[mysql]'"
-        )
+_EXTRA = Extra(
+    "pymysql",
+    "connectors to MariaDB and MySQL need PyMySQL: pip install 'mainstem[mysql]'",
+    "mainstem.connectors.mariadb.connections",
+    "mainstem.connectors.mariadb.source:MariaDbSource",
+)
 
 
 def _kind(name: str) -> Kind:
@@ -53,8 +30,8 @@ def _kind(name: str) -> Kind:
                 ("query", "string", True),
             ),
         ),
-        check=_check,
-        open=_open,
+        check=_EXTRA.check,
+        open=_EXTRA.open,
         schema_of_url=lambda url: urlsplit(url).path.strip("/"),
     )
 

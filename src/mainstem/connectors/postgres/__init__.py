@@ -1,38 +1,14 @@
 """PostgreSQL as a source of changes; needs the extra ``postgres``."""
 
-from collections.abc import Callable
-from importlib.util import find_spec
+from mainstem.connectors.extra import Extra
+from mainstem.connectors.port import Kind, SourceBlock
 
-from mainstem.connectors.port import Kind, Source, SourceBlock
-from mainstem.connectors.settings import ConnectorSettings
-from mainstem.core.errors import Failure, MainstemError
-
-
-class MissingExtra(MainstemError):
-    """The package that talks to PostgreSQL is not installed."""
-
-    failure = Failure.UNSUPPORTED
-
-
-def _check(settings: ConnectorSettings) -> None:
-    _require()
-    from mainstem.connectors.postgres.connections import check_url  # noqa: PLC0415 - the extra
-
-    check_url(settings.url)
-
-
-def _open(settings: ConnectorSettings, password: Callable[[], str | None]) -> Source:
-    _require()
-    from mainstem.connectors.postgres.source import PostgresSource  # noqa: PLC0415 - the extra
-
-    return PostgresSource(settings, password)
-
-
-def _require() -> None:
-    if find_spec("psycopg") is None:
-        raise MissingExtra(
-            "connectors to PostgreSQL need psycopg: pip install 'mainstem[postgres]'"
-        )
+_EXTRA = Extra(
+    "psycopg",
+    "connectors to PostgreSQL need psycopg: pip install 'mainstem[postgres]'",
+    "mainstem.connectors.postgres.connections",
+    "mainstem.connectors.postgres.source:PostgresSource",
+)
 
 
 KIND = Kind(
@@ -50,6 +26,6 @@ KIND = Kind(
             ("origin_lsn", "int64", True),
         ),
     ),
-    check=_check,
-    open=_open,
+    check=_EXTRA.check,
+    open=_EXTRA.open,
 )

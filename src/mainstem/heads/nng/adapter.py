@@ -37,10 +37,11 @@ from mainstem.heads.brokerless.collection import Collection, create_topics
 from mainstem.heads.brokerless.handover import Handover
 from mainstem.heads.brokerless.live_tail import LiveTail
 from mainstem.heads.brokerless.replay import answer
+from mainstem.heads.brokerless.settings import AUTO
 from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.nng import metrics
-from mainstem.heads.nng.settings import AUTO, NngSettings
+from mainstem.heads.nng.settings import NngSettings
 from mainstem.heads.transport.nng_socket import NngSocket, connections
 from mainstem.heads.transport.quiet import quiet
 from mainstem.heads.transport.traffic import ConnectionInfo, Traffic

@@ -39,6 +39,7 @@ from mainstem.heads.brokerless.collection import Collection, create_topics, even
 from mainstem.heads.brokerless.handover import Handover
 from mainstem.heads.brokerless.live_tail import LiveTail
 from mainstem.heads.brokerless.replay import answer
+from mainstem.heads.brokerless.settings import AUTO
 from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.quiet import quiet
@@ -47,7 +48,7 @@ from mainstem.heads.transport.zmq_socket import Received, ZmqSocket, ZmqTranspor
 from mainstem.heads.zmq import metrics
 from mainstem.heads.zmq.login import ADDRESS, Logins
 from mainstem.heads.zmq.security import options_of
-from mainstem.heads.zmq.settings import AUTO, ZmqSettings
+from mainstem.heads.zmq.settings import ZmqSettings
 from mainstem.heads.zmq.subscriptions import Subscriptions
 
 if TYPE_CHECKING:

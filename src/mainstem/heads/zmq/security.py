@@ -6,8 +6,9 @@ import zmq
 import zmq.auth
 
 from mainstem.core.errors import InvalidSetting
+from mainstem.heads.brokerless.settings import NONE
 from mainstem.heads.zmq.login import DOMAIN
-from mainstem.heads.zmq.settings import NONE, Security, ZmqSettings
+from mainstem.heads.zmq.settings import Security, ZmqSettings
 
 
 def options_of(settings: ZmqSettings) -> dict[int, int | bytes]:

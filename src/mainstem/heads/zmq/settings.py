@@ -5,10 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from mainstem.heads.head import HeadSettings, MaxConnections
-
-NONE = "none"
-AUTO = "auto"
+from mainstem.heads.brokerless.settings import NONE, BrokerlessSettings
+from mainstem.heads.head import MaxConnections
 
 
 class Security(StrEnum):
@@ -19,37 +17,9 @@ class Security(StrEnum):
     CURVE = "curve"
 
 
-class ZmqSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ZmqSettings(BrokerlessSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the ZeroMQ head; its listen address is that of the ROUTER for replays."""
 
-    publish: Annotated[
-        str,
-        Meta(
-            description="Address of the PUB socket: HOST:PORT; or auto, the port after that of "
-            "listen (any free port if listen has port 0)."
-        ),
-    ] = AUTO
-    pull: Annotated[
-        str,
-        Meta(
-            description="PULL sockets that collect messages, separated by commas: TOPIC=HOST:PORT; "
-            "or none."
-        ),
-    ] = NONE
-    collect: Annotated[
-        str,
-        Meta(
-            description="Publishers that are subscribed to, separated by commas: "
-            "TOPIC=tcp://HOST:PORT, with #PREFIX for a subscription; or none."
-        ),
-    ] = NONE
-    push: Annotated[
-        str,
-        Meta(
-            description="PUSH sockets that hand out queues, separated by commas: "
-            "TOPIC/QUEUE=HOST:PORT; or none."
-        ),
-    ] = NONE
     security: Annotated[
         Security, Meta(description="Security mechanism of all sockets: null, plain or curve.")
     ] = Security.NULL
