@@ -2,6 +2,7 @@
 
 ``query.py`` is a query: it parses, reads and evaluates. ``worker.py`` is the process with DuckDB.
 ``statement.py`` finds what a query refers to, ``pushdown.py`` which offsets its filters need,
-``fields.py`` the columns of JSON values. ``snapshot.py`` names what a query read; ``changes.py``
-evaluates again as events come.
+``fields.py`` the columns of JSON values; ``avro.py`` makes JSON of Avro. ``snapshot.py`` names
+what a query read; ``changes.py`` evaluates again as events come. ``answer.py`` is a process that
+answers one query of a server.
 """
