@@ -1,0 +1,1 @@
+"""Direct messaging beside the bare libraries: ``python -m bench.direct``."""
