@@ -170,3 +170,25 @@ def test_a_history_stops_where_the_table_was_truncated(
 
     with pytest.raises(PipelineFailed, match=r"the database table was truncated at 0+7,"):
         bounded(spark, pipeline, address)
+
+
+def test_a_mirror_can_be_a_topic_with_tombstones(
+    spark: SparkSession, address: str, publish: Publish
+) -> None:
+    pipeline = shop(f"""
+        from mainstem import pipelines as p
+
+        CHANGES = p.changes("shop.orders", schema="{SCHEMA}")
+        rows = p.apply_changes(CHANGES, key="id", sink=p.topic("rows"))
+    """)
+    table = ChangingTable(8)
+    table.change(40)
+    publish(table.events)
+    with mainstem.connect(address) as stem:
+        stem.topics.create("rows", partitions=1)
+
+        bounded(spark, pipeline, address)
+
+        found = {event.key: event.json() for event in stem.subscribe("rows", follow=False)}
+    assert {row["id"] for row in found.values() if row} == set(table.rows)
+    assert None in found.values()

@@ -5,13 +5,16 @@ of it is written.
 """
 
 from pathlib import Path
+from typing import cast
 
 import msgspec
 from pyspark.sql import DataFrame
 
 from mainstem.pipelines.errors import PipelineFailed
 from mainstem.pipelines.running.truncation import without_truncated
+from mainstem.pipelines.sinks.collecting import CollectedRows
 from mainstem.pipelines.sinks.port import TRUNCATED, Mark, Sink
+from mainstem.pipelines.sinks.topic import TopicSink
 
 STOPPED = "mainstem: stopped before this batch"
 
@@ -31,18 +34,15 @@ class BatchWriter(msgspec.Struct, frozen=True):
         if self.stop_file.exists():
             raise PipelineFailed(STOPPED)
         mark = Mark(self.mark, number)
-        if TRUNCATED in rows.columns:
-            # Read twice: for a truncation, and by the sink.
-            rows = rows.persist()
-            try:
-                left, replace = without_truncated(rows, self.truncation, number)
-                self._write(left, msgspec.structs.replace(mark, replace=replace))
-            finally:
-                rows.unpersist()
+        if TRUNCATED not in rows.columns:
+            if not self.sink.write(rows, mark):
+                # The sink has it, but a crash prevented Spark from saving its state of this batch.
+                rows.write.format("noop").mode("overwrite").save()
+            return
+        # Collected here, so that Spark computes them once: for a truncation, and for the sink.
+        data, replace = without_truncated(rows.toArrow(), self.truncation, number)
+        mark = msgspec.structs.replace(mark, replace=replace)
+        if isinstance(self.sink, TopicSink):
+            self.sink.write(rows.sparkSession.createDataFrame(data), mark)
         else:
-            self._write(rows, mark)
-
-    def _write(self, rows: DataFrame, mark: Mark) -> None:
-        if not self.sink.write(rows, mark):
-            # The sink has it, but a crash prevented Spark from saving its state of this batch.
-            rows.write.format("noop").mode("overwrite").save()
+            self.sink.write(cast("DataFrame", CollectedRows(data)), mark)

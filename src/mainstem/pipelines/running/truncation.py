@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from mainstem.pipelines.sinks.port import CHANGED_AT, DELETED, TRUNCATED
 from mainstem.pipelines.state.table_state import read_state, write_state
@@ -27,24 +27,24 @@ class Truncation(msgspec.Struct, frozen=True):
 class MirrorRows(NamedTuple):
     """The rows of a batch, and whether they replace all rows of the sink."""
 
-    rows: DataFrame
+    rows: pa.Table
     replace: bool
 
 
-def without_truncated(rows: DataFrame, file: Path, batch: int) -> MirrorRows:
+def without_truncated(rows: pa.Table, file: Path, batch: int) -> MirrorRows:
     """Return the rows of a batch without those that a truncation deleted.
 
     ``file`` stores the newest truncation.
     """
     known = read_state(file, Truncation) if file.exists() else None
-    found = rows.agg(F.max(TRUNCATED)).first()
-    newest = found[0] if found is not None else None
+    newest = pc.max(rows.column(TRUNCATED)).as_py()
     if newest is not None and (known is None or newest > known.position):
         known = Truncation(newest, batch)
         write_state(file, msgspec.json.encode(known))
-    left = rows.where(F.col(TRUNCATED).isNull())
+    left = rows.filter(pc.is_null(rows.column(TRUNCATED)))
     if known is not None:
-        gone = F.col(DELETED) | (F.col(CHANGED_AT) <= known.position)
-        left = left.withColumn(DELETED, gone)
+        is_before = pc.less_equal(left.column(CHANGED_AT), known.position)
+        gone = pc.or_(left.column(DELETED), is_before)
+        left = left.set_column(left.column_names.index(DELETED), DELETED, gone)
     replace = known is not None and known.batch == batch
-    return MirrorRows(left.drop(TRUNCATED, CHANGED_AT), replace)
+    return MirrorRows(left.drop_columns([TRUNCATED, CHANGED_AT]), replace)

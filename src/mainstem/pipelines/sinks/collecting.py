@@ -15,8 +15,24 @@ from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
 from mainstem.pipelines.sinks.port import DELETED
 
 
-def collected(rows: DataFrame, key: tuple[str, ...] = (), latest: tuple[str, ...] = ()) -> pa.Table:
+class CollectedRows(NamedTuple):
+    """Rows of ``apply_changes`` that are collected already, one for each key."""
+
+    data: pa.Table
+
+
+def collected(
+    rows: "DataFrame | CollectedRows", key: tuple[str, ...] = (), latest: tuple[str, ...] = ()
+) -> pa.Table:
     """Return the rows; with ``latest``, for each key only the one whose ``latest`` is greatest."""
+    data = rows.data if isinstance(rows, CollectedRows) else _collected(rows, key, latest)
+    data = data.cast(_nullable(data.schema))
+    if key and data.num_rows:
+        _check_keys(data, key)
+    return data
+
+
+def _collected(rows: DataFrame, key: tuple[str, ...], latest: tuple[str, ...]) -> pa.Table:
     if key and latest:
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own custom
 
@@ -27,11 +43,7 @@ def collected(rows: DataFrame, key: tuple[str, ...] = (), latest: tuple[str, ...
             .agg(F.max_by(whole, order).alias("__row"))
             .select("__row.*")
         )
-    data = rows.toArrow()
-    data = data.cast(_nullable(data.schema))
-    if key and data.num_rows:
-        _check_keys(data, key)
-    return data
+    return rows.toArrow()
 
 
 class KeyedRows(NamedTuple):

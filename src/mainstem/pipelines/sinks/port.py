@@ -60,6 +60,9 @@ class Sink(Protocol):
         Returns False without reading the rows if the mark is already committed. Otherwise it reads
         all of them, because reading them creates the state that Spark keeps between batches. Where
         the column ``DELETED`` is true, the row with that key is deleted.
+
+        Sinks with a key read the rows by ``collecting.collected``, as those of a mirror come as
+        ``CollectedRows``.
         """
 
     def read(self) -> "pa.Table | None":
