@@ -154,6 +154,24 @@ def test_an_unknown_column_is_refused_with_those_there_are(make: Make, ask: Aske
         ask(f"select amont from {topic.name}")
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select user from {}",
+        "select count(*) from {} where user = 'ann'",
+        "select max(current_user) as user from {}",
+    ],
+)
+def test_a_field_that_no_event_has_is_not_a_name_of_the_session(
+    make: Make, ask: Asked, query: str
+) -> None:
+    topic = make()
+    put(topic, {"amount": 3})
+
+    with pytest.raises(InvalidQuery, match=r"user not found.*has amount, _key, _value"):
+        ask(query.format(topic.name))
+
+
 # Events that the sample did not show
 
 

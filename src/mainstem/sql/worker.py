@@ -47,6 +47,14 @@ _MISFITS = (MISFIT, "Could not convert string", "Malformed JSON", "Expected ARRA
 _PR_SET_PDEATHSIG = 1
 _SETTINGS = ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true")
 
+_NO_COLUMN = "not found in FROM clause"
+_SESSION_NAMES = (
+    *("user", "current_user", "session_user", "current_role"),
+    *("current_schema", "current_catalog", "current_database"),
+)
+"""DuckDB takes these names for functions if no table has such a column: a query about ``user`` would
+answer "duckdb" for a topic without that field. Here they fail instead."""
+
 
 class Scans:
     """Asks for the batches of scans, for all threads of DuckDB and Arrow."""
@@ -152,6 +160,10 @@ class Worker:
         self._aggregates = {str(name).lower() for (name,) in aggregates}
         for setting in _SETTINGS:
             self._database.execute(f"SET {setting}").fetchall()
+        for name in _SESSION_NAMES:
+            self._database.execute(
+                f"CREATE MACRO {quoted(name)}() AS error('column {name} {_NO_COLUMN}')"
+            ).fetchall()
 
     def serve(self) -> None:
         """Answer until the other side ends."""
@@ -208,6 +220,8 @@ def _failed(error: Exception) -> Failed:
     text = " ".join(str(error).split("\n\nLINE")[0].split("\nLINE")[0].split())
     if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or "MemoryError" in text:
         return Failed("memory", text)
+    if _NO_COLUMN in text:
+        return Failed("invalid", text.removeprefix("Invalid Input Error: "))
     if isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException):
         return Failed("invalid", text)
     return Failed("misfit" if any(each in text for each in _MISFITS) else "failed", text)
