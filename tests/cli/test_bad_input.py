@@ -1,5 +1,7 @@
 """Malformed and hostile arguments are refused in one line that is safe for a terminal."""
 
+from pathlib import Path
+
 import pytest
 from tests.cli.conftest import Run
 
@@ -50,6 +52,19 @@ def test_a_number_that_is_too_large_is_refused_in_our_words(
     assert not any(words in err for words in PYTHONS_WORDS), err
     assert len(err.splitlines()) == 1
     assert len(err) < 2100
+
+
+@pytest.mark.parametrize("target", ["127.0.0.1", "localhost", "9092", ":9092"])
+def test_a_host_or_a_port_alone_is_taken_neither_for_a_server_nor_for_a_directory(
+    run: Run, own_directory: Path, target: str
+) -> None:
+    code, _, err = run("pub", "t", "1", "--at", target)
+
+    assert code == Exit.REFUSED
+    assert "write the address of a server as 127.0.0.1:9092" in err
+    assert not (own_directory / target).exists()
+    (own_directory / target).mkdir()
+    assert run("pub", "t", "1", "--at", target).code == Exit.OK
 
 
 @pytest.mark.parametrize(

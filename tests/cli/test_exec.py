@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 from tests.in_process_server import serving
-from tests.processes import wait_until
+from tests.processes import OnTerminal, wait_until
 
 from mainstem.cli.exit_codes import Exit
 
@@ -241,6 +241,21 @@ def test_a_signal_waits_for_the_processes_and_a_second_one_kills_them(kafka: str
 
     left = each(kafka, "signalled", "cat", "-e")
     assert sorted(left.replace("\n", "")) == ["1", "2"]
+
+
+def test_a_closed_terminal_waits_for_the_processes_too(kafka: str, own_directory: Path) -> None:
+    publish(kafka, "closed", 1)
+    run_each = ("--queue", "q", "--exec-each", f"touch began; {WAIT_FOR_GO}")
+    command = [*MAINSTEM, "--at", kafka, "sub", "closed", *run_each]
+    with OnTerminal(command, own_directory, os.environ) as sub:
+        wait_until(Path("began").exists, sub.told)
+        sub.close()
+        Path("go").touch()
+
+        assert sub.wait() == -signal.SIGHUP
+
+    # Its event was acknowledged.
+    assert each(kafka, "closed", "cat", "-e") == ""
 
 
 def test_a_command_that_cannot_run_costs_no_event(kafka: str) -> None:

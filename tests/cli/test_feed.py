@@ -101,3 +101,10 @@ def test_a_server_without_feeds_is_told_how_to_start_it(run: Run, own_directory:
 
     assert "mainstem serve --moldudp64" in ran.err
     assert ran.code == Exit.REFUSED
+
+
+def test_a_group_that_is_no_multicast_address_is_refused(run: Run) -> None:
+    code, _, err = run("feed", "listen", "10.0.0.1:30001")
+
+    assert code == Exit.REFUSED
+    assert "is no multicast group" in err

@@ -65,6 +65,8 @@ def test_the_list_of_commands_says_what_the_commands_are(run: Run) -> None:
 
 def test_no_arguments_mean_help(run: Run) -> None:
     assert run() == run("--help") == run("-h")
+    assert run("topic") == run("topic", "--help")
+    assert run("webhook", "source") == run("webhook", "source", "--help")
 
 
 def test_help_imports_no_command_and_nothing_of_the_log() -> None:

@@ -10,9 +10,14 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from tests.in_process_server import serving
+from tests.processes import OnTerminal, wait_until
+
+from mainstem.cli.exit_codes import Exit
+from mainstem.node.data_directory import holder_of
 
 MAINSTEM = (sys.executable, "-c", "from mainstem.cli import main; main()")
 PATIENCE_S = 60
@@ -187,7 +192,35 @@ def resident_bytes(pid: int) -> int:
 
 
 def test_a_port_that_is_taken_or_no_port_is_an_error(kafka: str) -> None:
-    for place, code in (("127.0.0.1", 2), ("127.0.0.1:99999", 2), (kafka, 1)):
+    for place, code in (("127.0.0.1", 2), ("127.0.0.1:99999", 2), (kafka, 6)):
         command = [*MAINSTEM, "pub", "t", "--at", kafka, "--listen", place]
         done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
         assert done.returncode == code, done.stderr
+
+
+def test_other_commands_are_told_at_once_who_holds_the_directory(tmp_path: Path) -> None:
+    with listening(str(tmp_path / "data"), "held"):
+        holder = holder_of(tmp_path / "data")
+        # Others wait for a brief one.
+        assert holder
+        assert not holder.brief
+        command = [*MAINSTEM, "topic", "ls", "--at", str(tmp_path / "data")]
+        done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
+
+    assert done.returncode == Exit.REFUSED
+    assert b"is held by process" in done.stderr
+
+
+def test_a_closed_terminal_ends_it_after_what_was_read(kafka: str, tmp_path: Path) -> None:
+    command = [*MAINSTEM, "pub", "hung", "--at", kafka, "--listen", "127.0.0.1:0"]
+    with OnTerminal(command, tmp_path, os.environ) as it:
+        wait_until(lambda: b"listening on" in it.shown, it.told)
+        match = re.search(rb"listening on ([\d.]+):(\d+)", it.shown)
+        assert match
+        place = (match[1].decode(), int(match[2]))
+        with socket.create_connection(place, PATIENCE_S) as connected:
+            connected.sendall(b"one\n")
+            wait_until(lambda: read(kafka, "hung") == ["one"], it.told)
+            it.close()
+
+            assert it.wait() == -signal.SIGHUP

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DIRECTORY = "mainstem-data"
 IN_MEMORY = ":memory:"
+_HOST_ALONE = re.compile(r"localhost|:?\d{1,5}|\d+(\.\d+){3}")
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}")
 
 HOLDER_S = 10.0
@@ -39,7 +40,13 @@ def at_option(command: Decorated) -> Decorated:
 def target_of(at: str | None) -> str:
     """Return where the log is: the command's --at, the root's, $MAINSTEM_AT, or the default."""
     context = click.get_current_context(silent=True)
-    return at or (context and context.find_root().obj) or DEFAULT_DIRECTORY
+    target = at or (context and context.find_root().obj) or DEFAULT_DIRECTORY
+    if _HOST_ALONE.fullmatch(target) and not Path(target).exists():
+        raise Refused(
+            f"{target} is neither a data directory nor HOST:PORT: write the address of a server as "
+            f"127.0.0.1:9092, or a directory of this name as ./{target}"
+        )
+    return target
 
 
 def is_address(target: str) -> bool:

@@ -24,6 +24,10 @@ class Group(click.Group):
 
     command_class = Command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse arguments; without any, show the help."""
+        return super().parse_args(ctx, args or ["--help"])
+
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help: summary, examples, usage, details, commands, options."""
         examples_first(self, ctx, formatter)

@@ -143,7 +143,7 @@ def run(args: Sequence[str]) -> int:
     if instruction := os.environ.get(COMPLETE_VARIABLE):
         return shell_complete(root, {}, "mainstem", COMPLETE_VARIABLE, instruction)
     try:
-        with root.make_context("mainstem", list(args) or ["--help"]) as context:
+        with root.make_context("mainstem", list(args)) as context:
             root.invoke(context)
     except click.exceptions.Exit as end:
         return end.exit_code

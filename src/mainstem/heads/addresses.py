@@ -1,5 +1,6 @@
 """Host-and-port addresses: where a head listens (``HOST:PORT`` or ``off``), and those of peers."""
 
+import ipaddress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,6 +38,20 @@ def parse_address(text: str, option: str) -> Address | None:
     if not colon or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
         raise InvalidSetting(f"{option}: {text!r:.100} is not HOST:PORT, nor {OFF!r}")
     return Address(host.strip("[]") or "127.0.0.1", int(port))
+
+
+def multicast_group(text: str) -> Address:
+    """Parse the address of an IPv4 multicast group; raises InvalidSetting."""
+    try:
+        address = parse_address(text, "group")
+        if address and address.port and ipaddress.IPv4Address(address.host).is_multicast:
+            return address
+    except (ValueError, InvalidSetting):
+        pass
+    raise InvalidSetting(
+        f"{text!r:.60} is no multicast group: write an address of 224.0.0.0 to 239.255.255.255 "
+        "and a port, such as 239.255.77.1:30001"
+    )
 
 
 def address_of(listener: "socket.socket") -> Address:

@@ -52,8 +52,10 @@ _SESSION_NAMES = (
     *("user", "current_user", "session_user", "current_role"),
     *("current_schema", "current_catalog", "current_database"),
 )
-"""DuckDB takes these names for functions if no table has such a column: a query about ``user`` would
-answer "duckdb" for a topic without that field. Here they fail instead."""
+"""Names that DuckDB takes for functions if no table has such a column; here they fail.
+
+Otherwise a query about ``user`` would answer "duckdb" for a topic without that field.
+"""
 
 
 class Scans:

@@ -149,7 +149,7 @@ def pub(
     place = None if listen is None else _place(listen)
     if from_stdin and not (files or line_files):
         _await_input()
-    with open_target(at, create=create) as stem:
+    with open_target(at, create=create, stays=place is not None) as stem:
         info = _topic(stem, topic, create, quiet)
         publishing = Publishing(
             stem, info, partition, count, Progress("published", quiet=quiet or place is not None)

@@ -21,7 +21,7 @@ from typing import IO
 
 from mainstem.cli.events.fed_process import CommandFailed, ending
 from mainstem.cli.exit_codes import by_signal, say
-from mainstem.cli.signals import stop_signals
+from mainstem.cli.signals import leave_closed_terminal, stop_signals
 from mainstem.client.stem import Delivery, Queue
 from mainstem.core.errors import StaleDelivery
 from mainstem.core.event import Event
@@ -121,13 +121,15 @@ class EventProcesses:
                 signal.signal(number, handler)
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
+        leave_closed_terminal()
         if self._stopped:
             self._kill_all()
             return
         self._stopped = True
         running = sum(not each.done() for each in self._running)
         if running and not self._quiet:
-            say(f"waiting for {running} processes; a second signal ends them")
+            waited = "1 process" if running == 1 else f"{running} processes"
+            say(f"waiting for {waited}; a second signal kills what runs then")
         # No exception interrupts the waiting for processes.
         if self._taking:
             self._taking = False

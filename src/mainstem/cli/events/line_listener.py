@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 from mainstem.cli.arguments.units import human_bytes
-from mainstem.cli.exit_codes import say
-from mainstem.cli.signals import stop_signals
+from mainstem.cli.exit_codes import Refused, say
+from mainstem.cli.signals import leave_closed_terminal, stop_signals
 
 READ_BYTES = 64 << 10
 MAX_SENDERS = 1000
@@ -38,7 +38,7 @@ class LineListener:
     def __init__(self, host: str, port: int, delimiter: bytes, max_line_bytes: int) -> None:
         self._delimiter, self._max_bytes = delimiter, max_line_bytes
         self._selector = selectors.DefaultSelector()
-        self._listener = socket.create_server((host, port), backlog=128)
+        self._listener = _listening(host, port)
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._woken, self._wake = os.pipe()
@@ -70,6 +70,7 @@ class LineListener:
         """Let signals end ``turns`` after the current one, instead of interrupting a publish."""
 
         def stop(number: int, frame: FrameType | None) -> None:
+            leave_closed_terminal()
             self.stopped_by = number
             os.write(self._wake, b"\0")
 
@@ -154,3 +155,15 @@ class LineListener:
         self._senders.discard(sender)
         self._selector.unregister(sender.socket)
         sender.socket.close()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), backlog=128)
+    except OSError as error:
+        # Python's text repeats the address as a tuple.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise Refused(
+            f"cannot listen at {host}:{port}: {reason or error}; choose another address with "
+            "--listen (port 0 takes a free one)"
+        ) from None

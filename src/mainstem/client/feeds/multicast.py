@@ -17,7 +17,7 @@ import msgspec
 
 from mainstem.client.feeds.reassembly import Message, Patience, Reassembly
 from mainstem.core.errors import InvalidSetting
-from mainstem.heads.addresses import Address, parse_address
+from mainstem.heads.addresses import Address, multicast_group, parse_address
 from mainstem.heads.moldudp64.codec import (
     BadPacket,
     Packet,
@@ -87,7 +87,7 @@ class MulticastFeed:
         self._requests: socket.socket | None = None
         try:
             for each in [groups] if isinstance(groups, str) else groups:
-                self._add(_joined(_address(each), interface, receive_buffer_bytes), each)
+                self._add(_joined(multicast_group(each), interface, receive_buffer_bytes), each)
             if requests is not None:
                 self._requests = _connected(_address(requests), receive_buffer_bytes)
                 self._add(self._requests, "requests")

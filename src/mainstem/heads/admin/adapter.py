@@ -15,13 +15,14 @@ from mainstem.heads.web.problem import STATUSES, Refused
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _OVERVIEW = b"""\
-/livez    200 while the server turns
-/readyz   200 while it can be used, else 503 and why
-/metrics  how it is doing, in the text format of Prometheus
-/queues   how every queue and share group stands, as JSON
+/livez    200 while the server runs
+/readyz   200 while it is usable, else 503 and why
+/metrics  metrics, in the text format of Prometheus
+/queues   the state of every queue and share group, as JSON
 /queues/events?topic=orders&queue=emails&limit=10&after=0:17
-          the first events of a queue that are not settled (after that one), as JSON
-/connections  who is connected to which head, as JSON
+          the first unsettled events of a queue (after that one), as JSON
+/connections  the connected clients of every protocol, as JSON
+/api/v1/  the JSON API; /api/v1/openapi.json describes it
 """
 _AFTER = re.compile(r"(\d{1,10}):(\d{1,19})", re.ASCII)
 _GUARDED = frozenset(("/metrics", "/queues", "/queues/events", "/connections"))

@@ -1,6 +1,5 @@
 """The feeds that a head serves, and the marks of their sessions: stored as definitions."""
 
-import ipaddress
 import re
 import struct
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ import msgspec
 
 from mainstem.broker.door import Durable, HeadDefinitions
 from mainstem.core.errors import Failure, InvalidSetting, MainstemError
-from mainstem.heads.addresses import Address, parse_address
+from mainstem.heads.addresses import Address, multicast_group
 from mainstem.heads.moldudp64.codec import check_session
 from mainstem.heads.moldudp64.numbering import Mark, merged
 from mainstem.heads.moldudp64.settings import NONE
@@ -64,7 +63,7 @@ class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def groups(self) -> list[Address]:
         """Return the addresses of the groups."""
-        return [_group(each) for each in (self.group, self.second_group) if each]
+        return [multicast_group(each) for each in (self.group, self.second_group) if each]
 
     def ended_at(self, offset: int) -> "Feed":
         """Return the feed with an end."""
@@ -82,19 +81,6 @@ def checked(feed: Feed) -> Feed:
     check_session(feed.session)
     feed.groups()
     return feed
-
-
-def _group(text: str) -> Address:
-    address = parse_address(text, "group")
-    try:
-        if address and address.port and ipaddress.IPv4Address(address.host).is_multicast:
-            return address
-    except ValueError:
-        pass
-    raise InvalidSetting(
-        f"{text!r:.60} is no multicast group: write an address of 224.0.0.0 to 239.255.255.255 "
-        "and a port, such as 239.255.77.1:30001"
-    )
 
 
 def declared(text: str) -> Iterator[Feed]:
