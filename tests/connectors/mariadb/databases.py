@@ -187,9 +187,9 @@ def mariadb() -> Iterator[MariaDb]:
         pytest.skip("there is no mariadbd (Debian: mariadb-server)")
     # Its socket's path may not be long.
     directory = Path(mkdtemp(dir="/tmp"))
+    found = MariaDb(directory)
     try:
-        found = MariaDb(directory)
         yield found
-        found.kill()
     finally:
+        found.kill()
         shutil.rmtree(directory, ignore_errors=True)
