@@ -1,12 +1,12 @@
 """Measures how long a row takes from its commit in PostgreSQL to each sink of a pipeline.
 
-    python -m bench.cdc.views             ten minutes; writes docs/benchmarks/cdc-views.md
-    python -m bench.cdc.views --commits 20 --sinks delta redis
+    python -m bench.cdc_views             ten minutes; writes docs/benchmarks/cdc-views.md
+    python -m bench.cdc_views --commits 20 --sinks delta redis
 
 How this works: a PostgreSQL, the connector in a server, and a pipeline with one table, which
 mirrors one row. The row is updated again and again, at random distances; the clock stops when a
 reader of the sink's own kind sees the new value. "memory" is a sink that only remembers the value.
-Spark says what its part of each batch took; of the rest, the sink's writing is measured here.
+Spark says what the parts of each batch took; the sink is a part of addBatch.
 """
 
 import argparse
@@ -42,7 +42,7 @@ from mainstem.pipelines.sinks import collecting
 from mainstem.pipelines.sinks.port import Mark, Sink
 from mainstem.pipelines.sinks.search import search_index
 
-PAGE = Path(__file__).parents[2] / "docs" / "benchmarks" / "cdc-views.md"
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "cdc-views.md"
 PATIENCE_S = 120
 WARM_UP = 10
 PARTS = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
@@ -155,24 +155,7 @@ class Figure(msgspec.Struct):
     sink: str
     view_ms: list[float]
     parts_ms: dict[str, float]
-    """Medians: Spark's parts of a batch, and the sink's own."""
-
-
-class Timed:
-    """Adds up what a function takes, batch by batch."""
-
-    def __init__(self, owner: object, name: str) -> None:
-        self.took_ms: list[float] = []
-        self._call = getattr(owner, name)
-        setattr(owner, name, self)
-
-    def __call__(self, *given: object) -> object:
-        """Call the function."""
-        began = time.perf_counter()
-        try:
-            return self._call(*given)
-        finally:
-            self.took_ms.append((time.perf_counter() - began) * 1000)
+    """Medians of Spark's parts of a batch."""
 
 
 @contextmanager
@@ -202,7 +185,7 @@ def measure(
     made = p.apply_changes(source, key="id", sink=sink, name=name)
     state = Path(tempfile.mkdtemp(prefix="views-"))
     pipeline = Pipeline(f"views-{name}", state / "views.py", (made,))
-    chance, took_ms, collect = random.Random(1), [], Timed(collecting, "collected")
+    chance, took_ms = random.Random(1), []
     with streaming(spark, pipeline, address, state):
         for number in range(n + WARM_UP):
             # Spark is not to be met at the same point of its turn each time.
@@ -222,8 +205,6 @@ def measure(
             part: statistics.median(each.durationMs.get(part, 0) for each in progress)
             for part in PARTS
         }
-        parts["collected"] = statistics.median(collect.took_ms[-n:])
-    setattr(collecting, "collected", collect._call)  # noqa: B010 - mypy knows it as a function
     return Figure(name, took_ms, parts)
 
 
@@ -242,14 +223,13 @@ def page(figures: list[Figure], commits: int) -> str:
             f"{statistics.median(each.view_ms):,.0f}",
             f"{quantile(each.view_ms, 0.99):,.0f}",
             *(f"{each.parts_ms[part]:,.0f}" for part in PARTS),
-            f"{each.parts_ms['collected']:,.0f}",
         ]
         for each in figures
     ]
-    head = ["sink", "p50 ms", "p99 ms", *PARTS, "of addBatch: rows to Python"]
+    head = ["sink", "p50 ms", "p99 ms", *PARTS]
     return f"""# From a commit in PostgreSQL to the sinks of a pipeline
 
-`python -m bench.cdc.views` updates one row {commits} times for each sink, at random distances of
+`python -m bench.cdc_views` updates one row {commits} times for each sink, at random distances of
 0.1 to 0.6 s, and waits until a reader of the sink sees the new value: PostgreSQL, the connector,
 the topic (fsync), Spark, the sink. The other columns are medians of a batch, in ms, by the names
 that Spark gives to its parts.
