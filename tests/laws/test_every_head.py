@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.heads.started import TOPIC, Peer, Started, started
 from tests.heads.stomp.frames import cut_at
 from tests.heads.transport.echo import run, until
-from tests.laws.heads import SPOKEN, Law, Spoken, spoken
+from tests.laws.heads import EXAMPLES, Examples, Law, examples_of
 
 from mainstem.auth import Action, Auth, Credentials, Principal, Resource, deny_all
 from mainstem.auth import Peer as AuthPeer
@@ -32,9 +32,9 @@ SLACK_S = 5.0
 """What a busy machine may take on top; whoever waits for a peer's goodwill waits for ever."""
 
 
-def under(law: Law, head: Head) -> Spoken:
-    """Return how a head is spoken to; skips if the law does not apply to it."""
-    found = spoken(head)
+def under(law: Law, head: Head) -> Examples:
+    """Return the examples of a head; skips if the law does not apply to it."""
+    found = examples_of(head)
     if law in found.not_applicable:
         pytest.skip(f"{law}: {found.not_applicable[law]}")
     return found
@@ -45,7 +45,7 @@ def under(law: Law, head: Head) -> Spoken:
 
 @every_head
 def test_every_head_has_an_entry_that_leaves_no_law_out_without_a_reason(head: Head) -> None:
-    entry = spoken(head)
+    entry = examples_of(head)
 
     assert set(entry.not_applicable) == entry.gaps()
     assert all(entry.not_applicable.values())
@@ -61,12 +61,12 @@ def test_a_head_without_an_entry_is_told_what_to_add() -> None:
         serves="Nobody.",
     )
 
-    with pytest.raises(AssertionError, match=r"'gopher': add an entry .* tests/laws/heads.py"):
-        spoken(gopher)
+    with pytest.raises(AssertionError, match=r"'gopher': add a file .* tests/laws/heads,"):
+        examples_of(gopher)
 
 
 def test_there_is_no_entry_for_a_head_that_is_gone() -> None:
-    assert set(SPOKEN) == {head.name for head in HEADS}
+    assert set(EXAMPLES) == {head.name for head in HEADS}
 
 
 @every_head
@@ -106,7 +106,7 @@ def test_cutting_the_stream_at_any_places_changes_nothing(head: Head, data: st.D
     run("uvloop", scenario)
 
 
-def held(head: Head, entry: Spoken, pieces: list[bytes]) -> tuple[object, object]:
+def held(head: Head, entry: Examples, pieces: list[bytes]) -> tuple[object, object]:
     """Hold a conversation on a loop, and with a time limit, of its own."""
     found: list[tuple[object, object]] = []
 
@@ -117,7 +117,7 @@ def held(head: Head, entry: Spoken, pieces: list[bytes]) -> tuple[object, object
     return found[0]
 
 
-async def conversation(head: Head, entry: Spoken, pieces: list[bytes]) -> tuple[object, object]:
+async def conversation(head: Head, entry: Examples, pieces: list[bytes]) -> tuple[object, object]:
     """Return what is answered to a stream that comes in pieces, and what it published."""
     async with started(head, entry.settings, prepare=entry.prepare) as server:
         return entry.answers(await server.talk(*pieces)), server.published()
@@ -127,13 +127,13 @@ async def conversation(head: Head, entry: Spoken, pieces: list[bytes]) -> tuple[
 @settings(max_examples=25)
 @given(data=st.data())
 def test_what_is_encoded_decodes_to_the_same(head: Head, data: st.DataObject) -> None:
-    entry = spoken(head)
+    entry = examples_of(head)
     message = data.draw(entry.messages)
 
     assert entry.there_and_back(message) == message
 
 
-def noise(entry: Spoken) -> st.SearchStrategy[bytes]:
+def noise(entry: Examples) -> st.SearchStrategy[bytes]:
     """Draw any bytes, or a conversation in which some were changed, taken out or said twice."""
     said = entry.stream or entry.ask
     at, instead = st.integers(0, len(said)), st.binary(max_size=8)
@@ -154,7 +154,7 @@ def noise(entry: Spoken) -> st.SearchStrategy[bytes]:
 @settings(max_examples=100)
 @given(data=st.data())
 def test_random_bytes_give_a_protocol_error_or_nothing(head: Head, data: st.DataObject) -> None:
-    entry = spoken(head)
+    entry = examples_of(head)
     sent = data.draw(noise(entry))
 
     async def scenario() -> None:
@@ -206,7 +206,7 @@ class Made(MainstemError):
 @every_head
 @pytest.mark.parametrize("failure", Failure)
 def test_every_class_of_failure_has_an_answer(head: Head, failure: Failure) -> None:
-    entry = spoken(head)
+    entry = examples_of(head)
     error = type("Made", (Made,), {"failure": failure})("made by a test")
 
     def authorize(_principal: Principal, _action: Action, _resource: Resource) -> None:
@@ -220,7 +220,7 @@ def test_every_class_of_failure_has_an_answer(head: Head, failure: Failure) -> N
 
 @every_head
 def test_who_may_do_everything_is_refused_nothing(head: Head) -> None:
-    entry = spoken(head)
+    entry = examples_of(head)
 
     told, published = asked(head, entry, entry.ask, Auth(authorize=allow))
 
@@ -230,7 +230,7 @@ def test_who_may_do_everything_is_refused_nothing(head: Head) -> None:
 
 @every_head
 def test_who_may_do_nothing_gets_the_protocols_own_refusal(head: Head) -> None:
-    entry = spoken(head)
+    entry = examples_of(head)
 
     told, published = asked(head, entry, entry.ask, Auth(authorize=deny_all))
 
@@ -240,7 +240,7 @@ def test_who_may_do_nothing_gets_the_protocols_own_refusal(head: Head) -> None:
 
 @every_head
 def test_who_has_not_logged_in_gets_the_protocols_own_refusal(head: Head) -> None:
-    entry = spoken(head)
+    entry = examples_of(head)
 
     def authorize(_principal: Principal, _action: Action, _resource: Resource) -> None:
         raise Unauthenticated("the peer", "it must")
@@ -270,7 +270,9 @@ def allow(_principal: Principal, _action: Action, _resource: Resource) -> None:
     """Allow everything, but have to be asked."""
 
 
-def asked(head: Head, entry: Spoken, said: bytes, auth: Auth) -> tuple[object, list[bytes | None]]:
+def asked(
+    head: Head, entry: Examples, said: bytes, auth: Auth
+) -> tuple[object, list[bytes | None]]:
     """Return what a peer is told, and what was published."""
     found: list[tuple[object, list[bytes | None]]] = []
 
@@ -316,7 +318,7 @@ async def heard(peer: Peer, wanted: bytes) -> bytes:
 
 @every_head
 def test_draining_ends_every_session_in_time(head: Head) -> None:
-    entry = spoken(head)
+    entry = examples_of(head)
 
     async def scenario() -> None:
         async with started(head, entry.settings, prepare=entry.prepare) as server:
@@ -384,7 +386,7 @@ def test_draining_does_not_wait_for_who_does_not_read(head: Head) -> None:
 
 @every_head
 def test_what_was_said_before_the_server_drains_is_done(head: Head) -> None:
-    entry = spoken(head)
+    entry = examples_of(head)
 
     async def scenario() -> None:
         async with started(head, entry.settings, prepare=entry.prepare) as server:
@@ -410,7 +412,7 @@ async def stop(server: Started) -> float:
 
 @every_head
 def test_a_healthy_peer_beside_misbehaving_ones_is_answered(head: Head) -> None:
-    entry = spoken(head)
+    entry = examples_of(head)
 
     async def scenario() -> None:
         async with started(head, entry.settings, prepare=entry.prepare) as server:
@@ -430,7 +432,7 @@ def test_a_healthy_peer_beside_misbehaving_ones_is_answered(head: Head) -> None:
     run("uvloop", scenario)
 
 
-async def misbehave(server: Started, entry: Spoken, over: asyncio.Event) -> None:
+async def misbehave(server: Started, entry: Examples, over: asyncio.Event) -> None:
     """Say garbage, halves and too much, read nothing, and go without a word; again and again."""
     said = entry.stream or entry.ask
     begun = entry.claims(entry.limit) if entry.claims else said[:-1]

@@ -1,0 +1,24 @@
+"""What peers of the heads that speak HTTP say and hear."""
+
+import re
+
+from mainstem.heads.head import RunningHead
+
+
+def get(path: str, *headers: str) -> bytes:
+    lines = [f"GET {path} HTTP/1.1", "Host: localhost", "Connection: close", *headers, "", ""]
+    return "\r\n".join(lines).encode()
+
+
+def http_status(heard: bytes, _: RunningHead) -> object:
+    return int(heard.split(b" ", 2)[1]) if heard else None
+
+
+def http_answers(heard: bytes) -> bytes:
+    """Leave out when they were made."""
+    return re.sub(rb"(?i)\r\ndate: [^\r]*", b"", heard)
+
+
+def http_claims(size: int) -> bytes:
+    start = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "
+    return start + b"x" * (size - len(start))
