@@ -90,7 +90,19 @@ def test_it_says_what_it_serves_what_it_promises_and_what_to_type(tmp_path: Path
     assert after[-1].endswith(" info stopped")
     with served("--kafka", ":0", "--admin", ":0", cwd=tmp_path) as again:
         again.until("stop")
-    assert any("topics      1 fsync, 1 copy" in line for line in again.lines)
+    (topics,) = (line for line in again.lines if line.startswith("  topics"))
+    assert topics.removeprefix("  topics").lstrip() == "1 fsync, 1 copy"
+
+
+def test_what_it_says_of_each_protocol_begins_in_one_column(tmp_path: Path) -> None:
+    heads = ("--kafka", "--connect", "--amqp", "--amqp-management", "--http")
+
+    with served(":memory:", *(word for flag in heads for word in (flag, ":0")), cwd=tmp_path) as it:
+        it.until("stop")
+        labelled = [line for line in it.lines if re.match("  [A-Za-z]", line)]
+
+    (column,) = {line.index(place(line)) for line in labelled if "Kafka  " in line}
+    assert all(line[column - 1] == " " and line[column] != " " for line in labelled)
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is missing: apt-get install kcat")

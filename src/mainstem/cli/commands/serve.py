@@ -123,20 +123,28 @@ def _introduction(running: "Running") -> Iterator[str]:
     node = running.node
     where = "a log in memory" if node.path is None else str(node.path)
     yield f"mainstem {__version__} serves {where}, ready after {running.started_ms} ms"
+    rows = list(_rows(running))
+    width = max(len(label) for label, _ in rows)
+    for label, text in rows:
+        yield f"  {label:<{width}} {text}"
+
+
+def _rows(running: "Running") -> Iterator[tuple[str, str]]:
+    """Yield what is said about each head, new topics, the topics, and commands to try."""
+    node = running.node
     serving = [
         (head, running.addresses[head.name]) for head in HEADS if head.name in running.addresses
     ]
     for head, at in serving:
-        yield f"  {head.title:<11} {head.connect.format(at=at)}"
+        yield head.title, head.connect.format(at=at)
     durability = "memory" if node.path is None else str(node.defaults.durability)
-    yield f"  new topics  {durability}, 1 copy: {_PROMISES[durability]}"
+    yield "new topics", f"{durability}, 1 copy: {_PROMISES[durability]}"
     kept = Counter(str(topic.settings.durability) for topic in node.broker.topics())
     topics = ", ".join(f"{count} {name}" for name, count in sorted(kept.items()))
-    yield f"  topics      {topics + ', 1 copy' if topics else 'none yet; naming one creates it'}"
+    yield "topics", topics + ", 1 copy" if topics else "none yet; naming one creates it"
     examples = [each.format(at=at) for head, at in serving for each in head.examples]
-    for label, example in zip(["try", *[""] * len(examples)], examples, strict=False):
-        yield f"  {label:<11} {example}"
-    yield "  stop        Ctrl-C"
+    yield from zip(["try", *[""] * len(examples)], examples, strict=False)
+    yield "stop", "Ctrl-C"
 
 
 def _fields(running: "Running") -> dict[str, object]:

@@ -6,7 +6,7 @@ from mainstem.heads.head import Head, starts_in
 
 HEAD = Head(
     name="amqp_management",
-    title="management",
+    title="AMQP admin",
     settings=AmqpManagementSettings(),
     start=starts_in("mainstem.heads.amqp_management.head"),
     serves="Address of RabbitMQ's management HTTP API, for --amqp (RabbitMQ uses port 15672).",
