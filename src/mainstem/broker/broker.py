@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mainstem.broker.callbacks import Callback, make
 from mainstem.broker.clocks import Clocks
+from mainstem.broker.deadlines import first_wait_ms
 from mainstem.broker.definitions import Definitions, HeadChanges
 from mainstem.broker.delays.delays import DelayedEvent, Delays
 from mainstem.broker.duties import Duties
@@ -446,25 +447,23 @@ class Broker:
 
     def wait_ms(self) -> int | None:
         """Return the time in ms until ``tick`` is next due; None if there is no deadline."""
-        waits = [
-            due_ms - clock()
-            for due_ms, clock in (
-                (self.consumers.next_deadline(), self._monotonic_ms),
-                (self.classic.next_deadline(), self._monotonic_ms),
-                (self.producers.next_deadline(), self._monotonic_ms),
-                (self.transactions.next_deadline(), self._now_ms),
-                (self.share.next_deadline(), self._monotonic_ms),
-                (self._cursor_expiry.next_deadline(), self._monotonic_ms),
-                (self._acked_events.next_deadline(), self._monotonic_ms),
-                (self.delays.next_deadline(), self._now_ms),
-            )
-            if due_ms is not None
+        found = [
+            first_wait_ms(
+                (
+                    (self.consumers.next_deadline(), self._monotonic_ms),
+                    (self.classic.next_deadline(), self._monotonic_ms),
+                    (self.producers.next_deadline(), self._monotonic_ms),
+                    (self.transactions.next_deadline(), self._now_ms),
+                    (self.share.next_deadline(), self._monotonic_ms),
+                    (self._cursor_expiry.next_deadline(), self._monotonic_ms),
+                    (self._acked_events.next_deadline(), self._monotonic_ms),
+                    (self.delays.next_deadline(), self._now_ms),
+                )
+            ),
+            self.queues.next_wait_ms(),
+            _TRY_AGAIN_MS if self._state.is_behind else None,
         ]
-        if (wait_ms := self.queues.next_wait_ms()) is not None:
-            waits.append(wait_ms)
-        if self._state.is_behind:
-            waits.append(_TRY_AGAIN_MS)
-        return max(0, min(waits)) if waits else None
+        return min((each for each in found if each is not None), default=None)
 
     def _catch_up(self) -> None:
         """Continue changes to topics that a full disk has interrupted."""

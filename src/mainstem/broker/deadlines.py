@@ -7,7 +7,7 @@ so the cost per operation stays constant on average.
 """
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 Key = TypeVar("Key", bound="tuple[Any, ...] | str | int")
@@ -17,6 +17,12 @@ SPARE_PLACES = 64
 """Stale entries that a heap may hold, however small it is, before it is rebuilt."""
 MAX_AT_ONCE = 500
 """Deadlines handled per call, so that other work gets its turn; each may cost an append."""
+
+
+def first_wait_ms(deadlines: Iterable[tuple[int | None, Callable[[], int]]]) -> int | None:
+    """Return the ms until the first of some deadlines, each with its clock; None without any."""
+    waits = [due_ms - clock() for due_ms, clock in deadlines if due_ms is not None]
+    return max(0, min(waits)) if waits else None
 
 
 class Alarm:

@@ -14,7 +14,7 @@ A failed commit stops the log until it is reopened. The journals then hold only 
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -33,6 +33,7 @@ from mainstem.broker.topics.catalog import (
     TopicGone,
     TopicKey,
     TopicLimits,
+    TopicPartition,
     Topics,
     TopicSet,
     TopicValue,
@@ -250,6 +251,19 @@ class State:
         if not 0 <= number < len(partitions):
             raise UnknownPartition(topic, number, len(partitions))
         return partitions[number]
+
+    def find(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[list[PartitionId], dict[TopicPartition, MainstemError]]:
+        """Return the ids of the partitions that exist, and for each of the others why not."""
+        found: list[PartitionId] = []
+        refused: dict[TopicPartition, MainstemError] = {}
+        for topic, number in partitions:
+            try:
+                found.append(self.at(topic, number))
+            except MainstemError as error:
+                refused[topic, number] = error
+        return found, refused
 
     def make_room(self, partitions: Sequence[PartitionId]) -> list[Callback]:
         """Return the callbacks that make producers retry that these topics' backpressure holds."""

@@ -1,8 +1,11 @@
 """Base classes of objects that ``with`` and ``async with`` close."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
+
+from mainstem.core.errors import MainstemError
 
 
 class Exits(ABC):
@@ -57,3 +60,21 @@ class AsyncClosing(AsyncExits):
     async def __aenter__(self) -> Self:
         """Return this object."""
         return self
+
+
+def close_after(error: BaseException | None, close: Callable[[], None]) -> None:
+    """Close at the end of a block; the block's own error takes precedence over one of ``close``."""
+    try:
+        close()
+    except MainstemError:
+        if error is None:
+            raise
+
+
+async def aclose_after(error: BaseException | None, closing: Awaitable[None]) -> None:
+    """Await the closing at the end of a block; the block's own error takes precedence."""
+    try:
+        await closing
+    except MainstemError:
+        if error is None:
+            raise

@@ -37,6 +37,19 @@ class HeadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     listen: Annotated[str, LISTEN] = OFF
 
 
+class UdpSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of a head that receives UDP packets."""
+
+    receive_buffer_bytes: Annotated[
+        int,
+        Meta(
+            ge=4096,
+            description="Bytes of the kernel's receive buffer; packets beyond it are lost, and "
+            "counted.",
+        ),
+    ] = 8 * 1024 * 1024
+
+
 class RunningHead(Protocol):
     """A started head."""
 
@@ -73,6 +86,15 @@ def bind_tcp(settings: HeadSettings, address: Address) -> "socket.socket":
     """Return a socket that listens on a TCP address."""
     # Imported only here, as settings are also read without a server.
     taken: socket.socket = import_module("mainstem.heads.transport.server").bind(*address.pair)
+    return taken
+
+
+def bind_udp(settings: HeadSettings, address: Address) -> "socket.socket":
+    """Return a socket that is bound to a UDP address, with the receive buffer of the settings."""
+    assert isinstance(settings, UdpSettings)
+    taken: socket.socket = import_module("mainstem.heads.transport.datagrams").bind_datagrams(
+        address, settings.receive_buffer_bytes
+    )
     return taken
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from mainstem.broker.callbacks import Callback, make
-from mainstem.broker.deadlines import MAX_AT_ONCE, Deadlines
+from mainstem.broker.deadlines import MAX_AT_ONCE, Deadlines, first_wait_ms
 from mainstem.broker.journal import QUEUES, Journal
 from mainstem.broker.queues.dead_letters import CreateTopic, DeadLetters
 from mainstem.broker.queues.delivery_state import Window
@@ -302,16 +302,13 @@ class QueueRegistry:
         with self.lock:
             self._set_deadlines()
             self._note_grown()
-            waits = [
-                due_ms - now()
-                for due_ms, now in (
+            return first_wait_ms(
+                (
                     (self._lock_expiries.next(), self._monotonic_ms),
                     (self._delay_ends.next(), self._now_ms),
                     (self._looks.next(), self._monotonic_ms),
                 )
-                if due_ms is not None
-            ]
-        return max(0, min(waits)) if waits else None
+            )
 
     def _note_grown(self) -> None:
         """Schedule checks of queues with limits that got events, each once per ``LOOK_MS``."""

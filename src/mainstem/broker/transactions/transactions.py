@@ -129,13 +129,7 @@ class Transactions:
         """Add partitions to a transaction; if one is refused, none is added."""
         with self._state.lock:
             was = self._own(transactional_id, producer)
-            refused: dict[TopicPartition, MainstemError] = {}
-            found: list[PartitionId] = []
-            for place in partitions:
-                try:
-                    found.append(self._state.at(*place))
-                except MainstemError as error:
-                    refused[place] = error
+            found, refused = self._state.find(partitions)
             known = self.fold.partitions.get(transactional_id, {})
             changes = [] if refused else self._ongoing(transactional_id, was)
             if not refused:

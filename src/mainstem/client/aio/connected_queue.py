@@ -13,9 +13,9 @@ from mainstem.client.aio.worker import SLICE_S, Worker
 from mainstem.client.checks import check_limit
 from mainstem.client.connected.delivery import ConnectedDelivery
 from mainstem.client.connected.queue import ConnectedQueue
-from mainstem.client.contexts import AsyncClosing, AsyncExits
+from mainstem.client.contexts import AsyncClosing, AsyncExits, aclose_after
 from mainstem.client.stem import AsyncDelivery, Delivery
-from mainstem.core.errors import Closed, MainstemError
+from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 
 T = TypeVar("T")
@@ -125,12 +125,7 @@ class AsyncConnectedQueue(AsyncClosing):
         return self
 
     async def _leave(self, error: BaseException | None) -> None:
-        try:
-            await self.close()
-        except MainstemError:
-            # The block's own error has precedence.
-            if error is None:
-                raise
+        await aclose_after(error, self.close())
 
     async def _next(
         self, limit: int, timeout_s: float | None, *, ends: bool = False

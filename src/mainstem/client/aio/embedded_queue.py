@@ -8,10 +8,9 @@ from mainstem.broker.door import Delivery as BrokerDelivery
 from mainstem.broker.door import Outcome
 from mainstem.client.aio.wakeup import Wakeup, until_durable
 from mainstem.client.checks import check_limit
-from mainstem.client.contexts import AsyncClosing, AsyncExits
+from mainstem.client.contexts import AsyncClosing, AsyncExits, aclose_after
 from mainstem.client.embedded.queue_consumer import DeliveredEvent, HeldDelivery, QueueConsumer
 from mainstem.client.stem import AsyncDelivery
-from mainstem.core.errors import MainstemError
 from mainstem.core.event import Event
 
 
@@ -107,12 +106,7 @@ class AsyncEmbeddedQueue(AsyncClosing):
         self._consumer.check_settled()
 
     async def _leave(self, error: BaseException | None) -> None:
-        try:
-            await self.close()
-        except MainstemError:
-            # The block's own error has precedence.
-            if error is None:
-                raise
+        await aclose_after(error, self.close())
 
     async def _take(self, limit: int, timeout_s: float | None) -> list[AsyncEmbeddedDelivery]:
         # Yield to the event loop first, even if nothing has to be awaited; a task that is

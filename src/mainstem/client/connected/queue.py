@@ -20,7 +20,7 @@ from mainstem.client.connected.delivery import ConnectedDelivery
 from mainstem.client.connected.prefetch import Prefetch
 from mainstem.client.connected.queue_end import QueueEnd
 from mainstem.client.connected.share_member import Given, Leaving, ShareMember
-from mainstem.client.contexts import Closing
+from mainstem.client.contexts import Closing, close_after
 from mainstem.client.reaper import Reaper
 from mainstem.client.stem import Delivery
 from mainstem.core.errors import (
@@ -156,12 +156,7 @@ class ConnectedQueue(Closing):
             raise failed
 
     def _leave(self, error: BaseException | None) -> None:
-        try:
-            self.close()
-        except MainstemError:
-            # The block's own error has precedence.
-            if error is None:
-                raise
+        close_after(error, self.close)
 
     def __del__(self) -> None:
         # A finalizer may run at any point of any thread, so it only leaves a note for the stem.

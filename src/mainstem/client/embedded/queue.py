@@ -8,10 +8,9 @@ from queue import Empty, SimpleQueue
 from mainstem.broker.door import Delivery as BrokerDelivery
 from mainstem.broker.door import Outcome
 from mainstem.client.checks import check_limit
-from mainstem.client.contexts import Closing, Exits
+from mainstem.client.contexts import Closing, Exits, close_after
 from mainstem.client.embedded.queue_consumer import DeliveredEvent, HeldDelivery, QueueConsumer
 from mainstem.client.stem import Delivery
-from mainstem.core.errors import MainstemError
 from mainstem.core.event import Event
 
 
@@ -105,12 +104,7 @@ class EmbeddedQueue(Closing):
         self._consumer.check_settled()
 
     def _leave(self, error: BaseException | None) -> None:
-        try:
-            self.close()
-        except MainstemError:
-            # The block's own error has precedence.
-            if error is None:
-                raise
+        close_after(error, self.close)
 
     def _take(self, limit: int, timeout: float | None) -> list[EmbeddedDelivery]:
         given = self._consumer.take(limit)

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from mainstem.heads.head import HeadSettings
+from mainstem.heads.head import UdpSettings
 
 NONE = "none"
 
 
-class MoldSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MoldSettings(UdpSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the MoldUDP64 head; its listen address is where requests arrive."""
 
     feeds: Annotated[

@@ -5,10 +5,10 @@ from typing import Annotated
 from msgspec import Meta
 
 from mainstem.core.errors import InvalidSetting
-from mainstem.heads.head import HeadSettings
+from mainstem.heads.head import UdpSettings
 
 
-class StatsdSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StatsdSettings(UdpSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the StatsD head."""
 
     samples_topic: Annotated[
@@ -37,14 +37,6 @@ class StatsdSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fie
             ge=0, description="Series that /metrics shows for Prometheus, as statsd_...; 0: none."
         ),
     ] = 10_000
-    receive_buffer_bytes: Annotated[
-        int,
-        Meta(
-            ge=4096,
-            description="Bytes of the kernel's receive buffer; packets beyond it are lost, and "
-            "counted.",
-        ),
-    ] = 8 * 1024 * 1024
 
     def percentile_numbers(self) -> tuple[float, ...]:
         """Return the setting ``percentiles`` as numbers; raises InvalidSetting."""

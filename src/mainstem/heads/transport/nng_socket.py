@@ -75,7 +75,7 @@ class NngSocket:
         return bool(self.peers)
 
     def when_writable(self, call: Callable[[], None]) -> None:
-        """Call ``call`` once a message would be taken."""
+        """Call ``call`` once the socket can take a message."""
         self._waiting = call
         if self._send_fd is None:
             self._send_fd = self.raw.send_fd

@@ -1,7 +1,6 @@
 """A listening socket of a head and its connections: bind, serve, drain, close."""
 
 import asyncio
-import contextlib
 import logging
 import socket
 import ssl
@@ -12,6 +11,7 @@ from mainstem.heads.conversation import Converse
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.acceptor import Acceptor
 from mainstem.heads.transport.connection import LINGER_S, Connection
+from mainstem.heads.transport.draining import drained
 from mainstem.heads.transport.receive_budget import ReceiveBudget
 from mainstem.heads.transport.receiver import READ_BYTES, UNFINISHED_BYTES
 from mainstem.heads.transport.refusal import Refusal
@@ -27,9 +27,6 @@ SILENCE_MS = 180_000
 """How long a peer's host may be silent (TCP keepalive, unacknowledged data) until it is
 disconnected.
 """
-GOODBYE_S = 0.2
-"""How long a peer that has all its answers may take to close its side."""
-_LOOK_S = 0.005
 
 
 def no_samples() -> Iterable[tuple[Metric, Sample]]:
@@ -64,19 +61,7 @@ class Server:
         Returns after ``within_s`` at the latest, or when ``hurry`` is set.
         """
         self._acceptor.close()
-        until = time.monotonic() + within_s
-        quiet_until = time.monotonic() + GOODBYE_S
-        while self._connections and time.monotonic() < until and not hurry.is_set():
-            staying = [each for each in self._connections if not each.is_ending]
-            for connection in staying:
-                if not connection.is_owed:
-                    connection.say_goodbye()
-            if staying:
-                quiet_until = time.monotonic() + GOODBYE_S
-            elif time.monotonic() > quiet_until:
-                return
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(hurry.wait(), _LOOK_S)
+        await drained(self._connections, within_s, hurry, _end_if_answered)
 
     async def close(self) -> None:
         """Stop listening, and close every connection; wait up to LINGER_S for peers to read."""
@@ -89,6 +74,11 @@ class Server:
         for connection in list(self._connections):
             connection.abort()
         await asyncio.sleep(0)
+
+
+def _end_if_answered(connection: Connection) -> None:
+    if not connection.is_owed:
+        connection.say_goodbye()
 
 
 def bind(host: str, port: int, silence_ms: int = SILENCE_MS) -> socket.socket:

@@ -6,9 +6,7 @@ install signal handlers and open sockets. An error that the app raises becomes a
 """
 
 import asyncio
-import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterable
 from email.utils import formatdate
 from typing import TYPE_CHECKING, cast
@@ -19,6 +17,7 @@ from mainstem.core.errors import MainstemError
 from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.acceptor import Acceptor
+from mainstem.heads.transport.draining import drained
 from mainstem.heads.transport.refusal import Refusal
 from mainstem.heads.transport.server import no_samples
 from mainstem.heads.transport.timer import now_ms
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 
 _logger = logging.getLogger("mainstem.heads")
-GOODBYE_S = 0.2
-"""How long a peer that has all its answers may take to close its side."""
-_LOOK_S = 0.005
 
 
 class WebServer:
@@ -73,15 +69,7 @@ class WebServer:
         self._shared.draining = True
         for connection in list(self._shared.open):
             connection.shutdown()
-        until = time.monotonic() + within_s
-        quiet_until = time.monotonic() + GOODBYE_S
-        while self._shared.open and time.monotonic() < until and not hurry.is_set():
-            if any(not each.is_ending for each in self._shared.open):
-                quiet_until = time.monotonic() + GOODBYE_S
-            elif time.monotonic() > quiet_until:
-                return
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(hurry.wait(), _LOOK_S)
+        await drained(self._shared.open, within_s, hurry)
 
     async def close(self) -> None:
         """Close every connection, and end the requests that are still being worked on."""

@@ -259,13 +259,7 @@ class ClassicGroups:
             self._check_known(group)
             if group not in self._rebalances.groups and not self._consumers.has_members(group):
                 self._state.groups.check_not_live(group, "changed from outside")
-            refused: dict[TopicPartition, MainstemError] = {}
-            chosen: list[PartitionId] = []
-            for place in partitions:
-                try:
-                    chosen.append(self._state.at(*place))
-                except MainstemError as error:
-                    refused[place] = error
+            chosen, refused = self._state.find(partitions)
             if not self._state.cursors.of(group):
                 return PartitionResults(AT_ONCE, refused)
             changes = self._state.cursors.remove(group, chosen)

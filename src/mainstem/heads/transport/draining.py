@@ -1,0 +1,47 @@
+"""How a head's connections drain: each may answer its requests, and then has a moment to leave."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+GOODBYE_S = 0.2
+"""How long a peer that has all its answers may take to close its side."""
+_LOOK_S = 0.005
+
+
+class Ending(Protocol):
+    """A connection that ends once it owes its peer nothing."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether all its requests are answered, and only the peer has to close."""
+
+
+E = TypeVar("E", bound=Ending)
+
+
+async def drained(
+    connections: Iterable[E],
+    within_s: float,
+    hurry: asyncio.Event,
+    look: Callable[[E], object] = lambda _: None,
+) -> None:
+    """Return when all connections are closed, or only wait for their peers to close.
+
+    Returns after ``within_s`` at the latest, or when ``hurry`` is set. Until then ``look`` is
+    called again and again for each connection that has not begun to end.
+    """
+    until = time.monotonic() + within_s
+    quiet_until = time.monotonic() + GOODBYE_S
+    while (opened := list(connections)) and time.monotonic() < until and not hurry.is_set():
+        staying = [each for each in opened if not each.is_ending]
+        for each in staying:
+            look(each)
+        if staying:
+            quiet_until = time.monotonic() + GOODBYE_S
+        elif time.monotonic() > quiet_until:
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(hurry.wait(), _LOOK_S)
