@@ -131,7 +131,7 @@ class Runner:
     def run(self) -> None:
         """Run; raises Stopped when told to stop, SourceFailed, SourceRefused, and the log's errors.
 
-        On the way out, what was published is durable.
+        When it returns or raises, everything that it published is durable.
         """
         try:
             tables = self._source.tables()
