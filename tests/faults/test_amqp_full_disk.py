@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import pika  # type: ignore[import-untyped]
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel  # type: ignore[import-untyped]
@@ -39,6 +40,7 @@ for owner in (WriteAheadLog, Segment):
 """
 """No append finds space while a file is there, which grows with every try."""
 _MANY = 5000
+_MEMORY_BYTES = 1024 * 1024
 
 
 class Blocked:
@@ -227,3 +229,34 @@ def test_publishers_of_a_disk_that_is_really_full_are_blocked_until_there_is_spa
         assert "no space left" in blocked.reasons[0]
         assert kept < len(sent) - 1
         assert found == sent
+
+
+def test_publishers_are_blocked_at_the_memory_limit_until_consumers_have_made_room(
+    tmp_path: Path,
+) -> None:
+    config = msgspec.structs.replace(pika_client.CONFIG, max_memory_bytes=_MEMORY_BYTES)
+    body = bytes(_MEMORY_BYTES // 10)
+    with (
+        server(tmp_path, config=config) as running,
+        pika_client.connected(running) as connection,
+        pika_client.channel_of(running) as consumer,
+    ):
+        channel = connection.channel()
+        channel.queue_declare(QUEUE, durable=True, arguments={"x-mainstem-durability": "memory"})
+        blocked = Blocked(connection)
+        sent = 0
+        while not blocked.reasons and sent < 100:
+            channel.basic_publish("", QUEUE, body)
+            sent += 1
+            connection.process_data_events(0.001)
+        kept = pika_client.waiting(consumer, QUEUE)
+        inbox = pika_client.Inbox(consumer, QUEUE)
+        for message in inbox.take(kept):
+            consumer.basic_ack(message.tag)
+        until(lambda: connection.process_data_events(0.05) or blocked.ends > 0)
+        left = len(inbox.take(sent - kept))
+
+    assert len(blocked.reasons) == blocked.ends == 1
+    assert "durability memory may hold" in blocked.reasons[0]
+    assert 0 < kept < 10
+    assert (kept + left, left > 0) == (sent, True)

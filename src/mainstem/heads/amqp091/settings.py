@@ -60,3 +60,27 @@ class AmqpSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_field
         int,
         Meta(ge=10, description="Time limit for a client to open its connection, in milliseconds."),
     ] = 10_000
+    delete_acked: Annotated[
+        bool,
+        Meta(
+            description="Whether messages of new durable queues are deleted once they are "
+            "acknowledged and all live groups have read them; if not, they are kept for replay, "
+            "as long as amqp.retention_ms and amqp.retention_bytes allow."
+        ),
+    ] = True
+    retention_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Milliseconds that messages of new durable queues are kept without "
+            "amqp.delete_acked, also those that nobody has acknowledged; 0 for no limit.",
+        ),
+    ] = 0
+    retention_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Bytes of messages that each new durable queue keeps without "
+            "amqp.delete_acked, for each priority; 0 for no limit.",
+        ),
+    ] = 0

@@ -70,7 +70,7 @@ class AmqpConversation:
         """Maximum size of the next run of frames; larger if the last run was handled quickly."""
         self._held: Later | None = None
         """Set if the next request must wait until this one is complete; settled then."""
-        self._unfinished = Unfinished(service.unfinished, outbox)
+        self._unfinished = Unfinished(service.unfinished, outbox, self.block, self.unblock)
         self._is_closed = False
         self.act_as(service.context.auth.peer(outbox.peer, tls=outbox.is_tls))
         service.connections.add(self)

@@ -2,8 +2,11 @@
 
 How this works: as with incomplete frames (``transport/receive_budget.py``), the connection that has
 held memory longest may always use more, so that its message can be completed. The others wait while
-the budget is used up. If the connection they wait for sends nothing, it is disconnected.
+the budget is used up, and their clients are blocked. If the connection they wait for sends nothing,
+it is disconnected.
 """
+
+from collections.abc import Callable
 
 from mainstem.heads.conversation import Later, Outbox
 from mainstem.heads.transport.receive_budget import ReceiveBudget
@@ -14,12 +17,23 @@ MAX_BYTES = 16 * 1024 * 1024
 """
 
 
+REASON = "other connections use the memory for incomplete messages"
+
+
 class Unfinished:
     """Memory used by the incomplete messages of one connection."""
 
-    def __init__(self, budget: ReceiveBudget, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        budget: ReceiveBudget,
+        outbox: Outbox,
+        block: Callable[[str], None],
+        unblock: Callable[[], None],
+    ) -> None:
+        """``block`` and ``unblock`` tell the client that it is blocked, and why."""
         self._budget = budget
         self._outbox = outbox
+        self._block, self._unblock = block, unblock
         self._size = 0
         self._wait: Later | None = None
 
@@ -36,6 +50,7 @@ class Unfinished:
         elif size != before and not self._budget.hold(self, size, must=size < before):
             self._wait = Later()
             self._wait.hold()
+            self._block(REASON)
             return self._wait
         return None
 
@@ -55,6 +70,7 @@ class Unfinished:
         """Resume reading from the client if the budget now allows its bytes."""
         if self._wait is not None and self._budget.hold(self, self._size):
             wait, self._wait = self._wait, None
+            self._unblock()
             wait.settle(())
 
     def close(self, reason: str) -> None:

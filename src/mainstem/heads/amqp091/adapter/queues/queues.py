@@ -340,12 +340,16 @@ class DeclaredQueues:
             # The topic and broker queue of a durable queue must survive a restart.
             keeps = record.durable and default is not Durability.MEMORY
             durability = default if keeps else Durability.DISK
+        given = self._service.settings
+        is_kept = record.durable and not given.delete_acked
         return TopicSettings(
             partitions=record.priorities,
             durability=durability,
             segment_bytes=_SEGMENT_BYTES,
-            delete_acked=True,
-            max_batch_bytes=self._service.settings.max_message_bytes + _OVERHEAD_BYTES,
+            delete_acked=not is_kept,
+            retention_ms=given.retention_ms or None if is_kept else None,
+            retention_bytes=given.retention_bytes or None if is_kept else None,
+            max_batch_bytes=given.max_message_bytes + _OVERHEAD_BYTES,
         )
 
     def delete(
