@@ -61,6 +61,17 @@ def test_a_method_that_is_not_offered_is_told_those_that_are(running: Running) -
     assert set(answer.headers["allow"].split(", ")) == {"DELETE", "GET", "HEAD", "PUT"}
 
 
+def test_an_unknown_address_or_parameter_is_told_those_that_are(running: Running) -> None:
+    at = f"http://{running.addresses['http']}"
+
+    assert "/openapi.json" in problem(httpx.get(f"{at}/topics", trust_env=False), 404, "")
+    said = problem(httpx.post(f"{at}/topics/a/events?kye=1", trust_env=False), 400, "invalid")
+    assert "'kye'" in said
+    assert "key, header, partition" in said
+    said = problem(httpx.delete(f"{at}/groups/a?b=1", trust_env=False), 400, "invalid")
+    assert "this address has none" in said
+
+
 def test_the_reference_page_is_that_of_this_version() -> None:
     assert REFERENCE.read_text() == page(INTRODUCTION, document()), (
         "run: python -m tests.heads.http.test_http_api"

@@ -7,6 +7,7 @@ import random
 import pytest
 from tests.broker.brokers import publish
 from tests.heads.http.serving import EVENTS, TOPIC, Client, serve
+from tests.heads.http.sockets import talk
 from tests.heads.http.sse import ACCEPT, Message, following
 from tests.heads.http.test_http_publishing import problem
 from tests.heads.started import Started
@@ -184,6 +185,29 @@ def test_what_a_stream_cannot_do_is_refused(asked: str) -> None:
         problem(await client.get(f"{EVENTS}?{asked}", headers=ACCEPT), 400, "invalid")
         bad = await client.get(EVENTS, headers={**ACCEPT, "last-event-id": "nonsense"})
         problem(bad, 400, "invalid")
+
+    serve(scenario)
+
+
+@pytest.mark.parametrize(("place", "status"), [("0:3", 400), ("0:1,1:1", 404)])
+def test_a_stream_is_not_resumed_behind_the_end_or_in_a_partition_that_is_not_there(
+    place: str, status: int
+) -> None:
+    async def scenario(server: Started, client: Client) -> None:
+        # As after the loss of a topic in memory: what comes now would be skipped without a word.
+        publish(server.broker, TOPIC, b"1", b"2")
+        for path, headers in (
+            (EVENTS, {"last-event-id": place}),
+            (f"{EVENTS}?from={place}", {}),
+        ):
+            answer = await client.get(path, headers={**ACCEPT, **headers})
+            problem(answer, status, "invalid" if status == 400 else "not_found")
+        async with talk(server) as socket:
+            said = await socket.ask(do="subscribe", id="s", topic=TOPIC, from_=place)
+            assert said["problem"]["status"] == status
+        async with following(client, EVENTS, {"last-event-id": "0:2"}) as stream:
+            publish(server.broker, TOPIC, b"3")
+            assert values(await stream.take(1)) == [3]
 
     serve(scenario)
 

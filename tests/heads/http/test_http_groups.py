@@ -61,6 +61,25 @@ def test_a_group_is_shown_with_its_lag_and_deleted() -> None:
     serve(scenario)
 
 
+def test_the_names_of_groups_and_queues_may_have_any_printable_characters() -> None:
+    async def scenario(_: Started, client: Client) -> None:
+        name, at = "team/ä b%2F", "team%2F%C3%A4%20b%252F"
+        (await client.post(EVENTS, json=1)).raise_for_status()
+
+        done = await client.put(f"/topics/{TOPIC}/groups/{at}", json={"position": "0:1"})
+        assert done.status_code == 204
+        assert (await client.get(f"/topics/{TOPIC}/groups/{at}")).json()["group"] == name
+        read = await client.get(EVENTS, params={"group": name})
+        assert read.json()["next"] == "0:1"
+        assert (await client.delete(f"/groups/{at}")).status_code == 204
+        made = await client.put(f"/topics/{TOPIC}/queues/{at}")
+        assert (made.status_code, made.json()["name"]) == (201, name)
+        problem(await client.put(f"/topics/{TOPIC}/queues/a%FF"), 400, "")
+        problem(await client.post("/topics/..%2F..%2Fetc/events", json=1), 400, "invalid")
+
+    serve(scenario)
+
+
 @pytest.mark.parametrize(
     ("position", "status"), [("0:9", 400), ("", 400), ("x", 400), ("0:-1", 400), ("7:0", 404)]
 )

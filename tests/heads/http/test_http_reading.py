@@ -104,6 +104,8 @@ def test_reading_starts_at_an_offset_a_position_or_a_time() -> None:
         "filter=a",
         "filter=value.a",
         "&".join(["filter=key==a"] * 17),
+        "form=earliest",
+        "from=earliest&offset=3",
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(asked: str) -> None:
@@ -116,8 +118,11 @@ def test_what_cannot_be_asked_for_is_refused(asked: str) -> None:
 
 
 def test_a_partition_that_is_not_there_is_not_found() -> None:
-    async def scenario(_: Started, client: Client) -> None:
+    async def scenario(server: Started, client: Client) -> None:
+        publish(server.broker, TOPIC, b"1")
         problem(await client.get(f"{EVENTS}?partition=1"), 404, "not_found")
+        problem(await client.get(f"{EVENTS}?from=1:0"), 404, "not_found")
+        problem(await client.get(f"{EVENTS}?from=0:1&to=0:1,7:0"), 404, "not_found")
         problem(await client.get("/topics/nothing/events"), 404, "not_found")
 
     serve(scenario)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from mainstem.broker.door import Door
-from mainstem.core.errors import InvalidSetting
+from mainstem.core.errors import InvalidSetting, UnknownPartition
 
 EARLIEST, LATEST = "earliest", "latest"
 _MAX_OFFSET = 2**63 - 1
@@ -36,7 +36,7 @@ def starts(door: Door, topic: str, said: str, partitions: Collection[int]) -> di
 
     ``said``: earliest, latest, an offset, a position (``0:12,1:5``) or an ISO 8601 time. In
     partitions that a position does not name, reading starts at the earliest event, as they were
-    added later.
+    added later. Raises UnknownPartition for a position in a partition that is not there.
     """
     if said == EARLIEST:
         return {number: door.bounds(topic, number).start for number in partitions}
@@ -51,6 +51,10 @@ def starts(door: Door, topic: str, said: str, partitions: Collection[int]) -> di
         return dict.fromkeys(partitions, int(said))
     if ":" in said and "-" not in said:
         named = parsed(said)
+        count = len(door.topic(topic).partitions)
+        for number in named:
+            if number >= count:
+                raise UnknownPartition(topic, number, count)
         return {
             number: named[number] if number in named else door.bounds(topic, number).start
             for number in partitions

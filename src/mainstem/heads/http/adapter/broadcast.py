@@ -152,14 +152,10 @@ class Broadcast:
         try:
             return feed.take(PORTION_EVENTS, PORTION_BYTES), 0
         except OffsetOutOfRange as error:
-            if error.offset < error.start:
-                feed.seek(error.start)
-                return feed.take(PORTION_EVENTS, PORTION_BYTES), error.start - error.offset
-            # The partition was truncated, or the position is made up: go on at its end.
-            self._kept.clear()
-            self._kept_bytes = 0
-            feed.seek(error.tail)
-            return feed.take(PORTION_EVENTS, PORTION_BYTES), 0
+            if error.offset >= error.start:
+                raise
+            feed.seek(error.start)
+            return feed.take(PORTION_EVENTS, PORTION_BYTES), error.start - error.offset
 
     def _encoded(self, events: Sequence[Event], behind: Place, at: int, missed: int) -> Portion:
         if self._matches is not None:

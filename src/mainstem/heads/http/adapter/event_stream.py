@@ -18,6 +18,7 @@ import msgspec
 from mainstem.broker.door import Door
 from mainstem.core.errors import InvalidSetting, MainstemError
 from mainstem.heads.http.adapter.broadcast import Broadcast, Followed, Place
+from mainstem.heads.http.adapter.groups import check_position
 from mainstem.heads.http.adapter.selection import first_of, partitions_of
 from mainstem.heads.http.adapter.service import Service, topic_of
 from mainstem.heads.http.adapter.streams import Sending
@@ -154,6 +155,8 @@ def stream(service: Service, door: Door, request: "Request") -> EventStream:
     else:
         default = EARLIEST if "group" in query else LATEST
         first = first_of(door, request, query.get("from", default), partitions)
+    # A position behind the end is one in a log that was lost, or in an earlier topic of this name.
+    check_position(door, topic, first)
     for number, offset in first.items():
         # This checks the permission to read; the broadcast is shared.
         door.follow(topic, number, offset)

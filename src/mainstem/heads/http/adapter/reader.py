@@ -81,11 +81,10 @@ class TopicReader:
         try:
             events = feed.take(max_events, max_bytes)
         except OffsetOutOfRange as error:
-            if not self._skips:
+            if not self._skips or error.offset >= error.start:
                 raise
-            if error.offset < error.start:
-                self.missed += error.start - error.offset
-            feed.seek(error.start if error.offset < error.start else error.tail)
+            self.missed += error.start - error.offset
+            feed.seek(error.start)
             events = feed.take(max_events, max_bytes)
         self.offsets[number] = feed.offset
         if end is not None and feed.offset > end:

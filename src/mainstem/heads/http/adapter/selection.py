@@ -35,7 +35,7 @@ def number(request: "Request", name: str, default: int, most: int, least: int = 
         return default
     if said.isascii() and said.isdigit() and len(said) < 20 and least <= int(said) <= most:
         return int(said)
-    raise InvalidSetting(f"{name} must be a number from {least} to {most}, not {said!r:.50}")
+    raise InvalidSetting(f"{name} must be a whole number from {least} to {most}, not {said!r:.50}")
 
 
 def partitions_of(door: Door, topic: str, request: "Request") -> list[int]:

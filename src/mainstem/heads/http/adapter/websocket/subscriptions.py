@@ -8,7 +8,7 @@ from mainstem.broker.door import Delivery, Door, Outcome, Settled, Settlement
 from mainstem.core.errors import InvalidSetting, MainstemError, StaleDelivery, UnknownPartition
 from mainstem.core.event import Event
 from mainstem.heads.http.adapter.broadcast import Call
-from mainstem.heads.http.adapter.groups import committed
+from mainstem.heads.http.adapter.groups import check_position, committed
 from mainstem.heads.http.adapter.queues import delivery_json
 from mainstem.heads.http.adapter.reader import PORTION_EVENTS, TopicReader
 from mainstem.heads.http.adapter.service import Service
@@ -38,7 +38,9 @@ class TopicSubscription:
         self._follows_all = asked.partitions is None
         self._matches = matching(asked.key, asked.filters)
         self._credit = asked.credit
-        self._reader = TopicReader(door, asked.topic, _first(door, asked), skips=True)
+        first = _first(door, asked)
+        check_position(door, asked.topic, first)
+        self._reader = TopicReader(door, asked.topic, first, skips=True)
         self._missed = 0
         self._wait = Wait(service.context, peer, _YEAR_MS)
 
