@@ -191,7 +191,7 @@ class MessagesLost(MainstemError):
         super().__init__(
             f"messages {first} to {last} of session {session} did not arrive, and {requests} "
             "requests were not answered: retention may have deleted them, or their server is away; "
-            "go on behind them with skip(), or try again"
+            "continue after them with skip(), or try again"
         )
         self.session, self.first, self.last = session, first, last
 
