@@ -9,7 +9,6 @@ import msgspec
 from mainstem.cli.connection import is_address, nothing_at, target_of
 from mainstem.cli.exit_codes import NotFound, Refused
 from mainstem.client.connected.admin_api import NoSuchPage, NotThere, change_at, read_at
-from mainstem.core.errors import Failure
 from mainstem.heads.admin_operations import OperationFailed
 from mainstem.node.data_directory import holder_of
 from mainstem.remote.admin import Admin
@@ -46,16 +45,13 @@ class ServerAdmin:
             raise self._refused(error) from None
 
     def _refused(self, error: NotThere | OperationFailed) -> Exception:
-        is_missing = isinstance(error, NoSuchPage)
-        if isinstance(error, NotThere) and not is_missing:
-            return NotFound(str(error))
-        if is_missing or (
-            isinstance(error, OperationFailed) and error.failure == Failure.UNSUPPORTED
-        ):
+        if isinstance(error, NoSuchPage):
             return Refused(
                 f"the server at {self._address} cannot do this, or is an older one: start "
                 f"{self._needs}"
             )
+        if isinstance(error, NotThere):
+            return NotFound(str(error))
         return error
 
 

@@ -12,6 +12,6 @@ def check_installed() -> None:
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         raise MissingSql(
-            f"{', '.join(missing)} is not installed, and queries need it: "
+            f"queries need packages that are not installed ({', '.join(missing)}): "
             "pip install 'mainstem[sql]'"
         )

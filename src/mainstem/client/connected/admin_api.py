@@ -104,19 +104,19 @@ def _ask(
 
 
 def _refused(port: AdminPort, path: str, answer: HTTPResponse, said: bytes) -> Exception:
+    failure = None
+    text = said.decode("utf-8", "replace").strip()
     if answer.getheader("Content-Type") == PROBLEM_TYPE:
         problem = msgspec.json.decode(said, type=Problem)
-        if problem.failure == Failure.NOT_FOUND:
-            return NotThere(problem.detail)
-        if problem.failure == Failure.INVALID:
-            return InvalidSetting(problem.detail)
-        if problem.failure:
-            return OperationFailed(Failure(problem.failure), problem.detail)
-        text = problem.detail
-    else:
-        text = said.decode("utf-8", "replace").strip()
+        failure, text = problem.failure, problem.detail
+    if failure == Failure.NOT_FOUND:
+        return NotThere(text)
     if answer.status == 404:
         return NoSuchPage(text)
+    if failure == Failure.INVALID:
+        return InvalidSetting(text)
+    if failure:
+        return OperationFailed(Failure(failure), text)
     if answer.status == 405:
         return Unsupported(f"the server at {port.address} is an older one: it has no {path}")
     return Unreachable(port.address, f"its admin port says {answer.status}: {text:.300}")
