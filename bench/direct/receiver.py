@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pynng
 import zmq
-from tests.heads.moldudp64.feed_head import joined
+from tests.client.feeds.relay import joined
 
 from mainstem.feeds import MulticastFeed, NngFeed, ZmqFeed
 
@@ -52,7 +52,6 @@ def bare_nng(address: str) -> Values:
 
 def bare_multicast(group: str) -> Values:
     with joined(group) as found:
-        found.setblocking(True)
         while True:
             yield found.recv(2048)
 

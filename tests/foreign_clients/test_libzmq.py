@@ -1,30 +1,20 @@
 """A program in C on Debian's libzmq: it catches up from the log, then goes on live."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
 from tests.faults.killable_server import free_port
+from tests.foreign_clients.c_programs import LIBZMQ, compiled
 from tests.heads.server_process import Process
 
 import mainstem
 
-pytestmark = [
-    pytest.mark.peers,
-    pytest.mark.skipif(
-        shutil.which("gcc") is None or not Path("/usr/include/zmq.h").exists(),
-        reason="needs a compiler and libzmq (Debian: gcc, libzmq3-dev)",
-    ),
-]
-SOURCE = Path(__file__).parent / "c" / "follow.c"
+pytestmark = LIBZMQ
 COUNT = 10_000
 
 
 def test_a_c_program_has_every_event_once_and_in_order(tmp_path: Path) -> None:
-    program = tmp_path / "follow"
-    compiled = ["gcc", "-Wall", "-Werror", "-O1", "-o", str(program), str(SOURCE), "-lzmq"]
-    subprocess.run(compiled, check=True, timeout=60)
+    program = compiled("follow", tmp_path)
     ports = free_port(), free_port()
     words = [b"message %d" % number for number in range(COUNT)]
     with mainstem.open(tmp_path / "data") as stem:

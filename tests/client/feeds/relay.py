@@ -1,4 +1,4 @@
-"""A network that loses, repeats and reorders multicast packets: relays one group to another."""
+"""A network that loses, repeats and reorders UDP packets: relays them from socket to socket."""
 
 import random
 import socket
@@ -12,6 +12,7 @@ LOOPBACK = "127.0.0.1"
 
 Fate = Callable[[int], str]
 """What becomes of the nth packet: kept, lost, repeated, or late (after the next one)."""
+FATES = ("kept", "lost", "repeated", "late")
 
 
 def every(nth: int) -> Fate:
@@ -23,7 +24,7 @@ def by_chance(seed: int, lost: float, repeated: float = 0.02, late: float = 0.02
     """Lose, repeat and delay packets at random."""
     chance = random.Random(seed)
     weights = [1 - lost - repeated - late, lost, repeated, late]
-    return lambda _: chance.choices(["kept", "lost", "repeated", "late"], weights)[0]
+    return lambda _: chance.choices(FATES, weights)[0]
 
 
 def joined(group: str) -> socket.socket:
@@ -38,20 +39,23 @@ def joined(group: str) -> socket.socket:
     return found
 
 
-class Relay:
-    """Sends what it receives from one group on to another, in a thread."""
+def sender() -> socket.socket:
+    """Return a socket that sends to groups on this machine."""
+    found = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    found.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(LOOPBACK))
+    return found
 
-    def __init__(self, source: str, to: str, fate: Fate) -> None:
-        self.counts = dict.fromkeys(("kept", "lost", "repeated", "late"), 0)
-        self._fate = fate
-        host, _, port = to.partition(":")
-        self._to = host, int(port)
-        self._from = joined(source)
-        self._from.settimeout(0.1)
-        self._sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._sender.setsockopt(
-            socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(LOOPBACK)
-        )
+
+class Wire:
+    """Passes packets on from one socket, in a thread; closes it in the end."""
+
+    def __init__(
+        self, source: socket.socket, send: Callable[[bytes, object], object], fate: Fate
+    ) -> None:
+        """``send``: gets each packet that arrives, and who sent it."""
+        self.counts = dict.fromkeys(FATES, 0)
+        self._source, self._send, self._fate = source, send, fate
+        source.settimeout(0.1)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -64,23 +68,24 @@ class Relay:
     ) -> None:
         self._over.set()
         self._thread.join()
-        self._from.close()
-        self._sender.close()
+        self._source.close()
 
     def _run(self) -> None:
-        number, late = 0, b""
+        number = 0
+        late: list[tuple[bytes, object]] = []
         while not self._over.is_set():
             try:
-                data = self._from.recv(65_536)
-            except TimeoutError:
+                packet = self._source.recvfrom(65_536)
+            except OSError:
+                # Nothing comes, or the other side is away.
                 continue
             number += 1
             fate = self._fate(number)
             self.counts[fate] += 1
-            copies = {"kept": [data], "lost": [], "repeated": [data, data], "late": []}[fate]
-            if late:
-                copies, late = [*copies, late], b""
-            if fate == "late":
-                late = data
+            copies = [packet] * {"kept": 1, "repeated": 2}.get(fate, 0) + late
+            late = [packet] if fate == "late" else []
             for each in copies:
-                self._sender.sendto(each, self._to)
+                try:
+                    self._send(*each)
+                except OSError:
+                    continue

@@ -9,12 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.client.feeds.relay import Fate, Relay, by_chance, every
+from tests.client.feeds.networks import NAMESPACES, Namespaces, Network, OneMachine, Place
+from tests.client.feeds.relay import by_chance, every
 from tests.heads.moldudp64.feed_head import new_group
 from tests.heads.server_process import Process
 from tests.long_runs import LONG
@@ -22,7 +23,7 @@ from tests.processes import wait_until
 
 import mainstem
 
-COUNT = 1_000_000 if LONG else 20_000
+COUNT = 1_000_000 if LONG else 15_000
 PATIENCE_S = 600
 
 
@@ -40,10 +41,15 @@ def words(first: int, end: int) -> list[bytes]:
 class Receiver:
     """A receiver's process, and the file with what it has received."""
 
-    def __init__(self, file: Path, *arguments: str) -> None:
+    def __init__(self, file: Path, place: Place, count: int, *, asks: bool = True) -> None:
         self.file = file
-        self._command = [sys.executable, "-m", "tests.client.feeds.receiver_program", str(file)]
-        self._command += arguments
+        self._command = [
+            *place.command,
+            sys.executable,
+            "-m",
+            "tests.client.feeds.receiver_program",
+        ]
+        self._command += [str(file), place.group, str(count), *([place.requests] if asks else [])]
         self.start()
 
     def start(self) -> None:
@@ -83,9 +89,24 @@ def publish(server: Process, first: int, end: int) -> None:
 
 @pytest.mark.timeout(PATIENCE_S + 300)
 @pytest.mark.parametrize(
-    "fate", [every(20), by_chance(7, lost=0.05)], ids=["every 20th packet", "5 % by chance"]
+    "make",
+    [
+        pytest.param(lambda: OneMachine(lambda _: every(20)), id="every 20th packet"),
+        pytest.param(
+            lambda: Namespaces(lambda _: every(20)),
+            id="namespaces, every 20th packet",
+            marks=NAMESPACES,
+        ),
+        pytest.param(
+            lambda: Namespaces(lambda seed: by_chance(seed, lost=0.05)),
+            id="namespaces, 5 % by chance",
+            marks=NAMESPACES,
+        ),
+    ],
 )
-def test_every_receiver_has_every_message_once_and_in_order(tmp_path: Path, fate: Fate) -> None:
+def test_every_receiver_has_every_message_once_and_in_order(
+    tmp_path: Path, make: Callable[[], Network]
+) -> None:
     sent, received = new_group(), new_group()
     requests = f"127.0.0.1:{free_port()}"
     settings: dict[str, object] = {
@@ -96,10 +117,13 @@ def test_every_receiver_has_every_message_once_and_in_order(tmp_path: Path, fate
     }
     with mainstem.open(tmp_path / "data") as stem:
         stem.topics.create("trades")
-    with Relay(sent, received, fate) as relay:
+    with closing(make()) as network:
         named = [tmp_path / name for name in ("steady", "also", "away")]
-        steady, also, away = (Receiver(it, received, str(COUNT), requests) for it in named)
-        alone = Receiver(tmp_path / "alone", received, str(COUNT))
+        steady, also, away = (
+            Receiver(it, network.place(sent, received, requests), COUNT) for it in named
+        )
+        without = network.place(sent, received, requests)
+        alone = Receiver(tmp_path / "alone", without, COUNT, asks=False)
         assert alone.process.stdout is not None
         assert alone.process.stdout.readline() == "ready\n"
         with receivers(steady, also, away, alone):
@@ -122,13 +146,13 @@ def test_every_receiver_has_every_message_once_and_in_order(tmp_path: Path, fate
 
     for report in reports:
         print(report)  # noqa: T201 - figures for whoever asks with -s
-    print(relay.counts, f"lost without requests: {lost}", f"answered last: {answered:.0f}")  # noqa: T201
+    print(network.counts(), f"lost without requests: {lost}", f"answered last: {answered:.0f}")  # noqa: T201
     expected = b"".join(each + b"\n" for each in words(0, COUNT))
     for each in named:
         assert each.read_bytes() == expected
     assert all(int(str(report["requests"])) > 0 for report in reports)
     assert int(str(reports[2]["recovered"])) > COUNT // 3
-    assert relay.counts["lost"] > 0
+    assert network.counts()["lost"] > 0
     assert 0 < lost < COUNT
 
 
@@ -140,7 +164,7 @@ def test_a_receiver_that_stands_still_gets_what_it_missed(tmp_path: Path) -> Non
     with Process(
         tmp_path / "data", moldudp64__listen=requests, moldudp64__feeds=f"S1=trades/0@{group}"
     ) as server:
-        receiver = Receiver(tmp_path / "slow", group, "20000", requests)
+        receiver = Receiver(tmp_path / "slow", Place((), group, requests), 20_000)
         with receivers(receiver):
             publish(server, 0, 1000)
             wait_until(lambda: receiver.has(1000), "nothing arrives")

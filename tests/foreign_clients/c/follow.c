@@ -2,6 +2,7 @@
 
    follow HOST REPLAY_PORT TOPIC COUNT: prints the values of COUNT events of partition 0. */
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 
 #define DETAILS 29
 #define MAX_FRAME 65536
+#define ANSWER_MS 500
 
 static void *context, *replay, *live;
 static uint64_t next_offset;
@@ -23,6 +25,8 @@ static void fail(const char *what) {
 
 static int receive(void *socket) {
     int size = zmq_recv(socket, frame, MAX_FRAME, 0);
+    if (size < 0 && zmq_errno() == EAGAIN)
+        return -1;
     if (size < 0 || size > MAX_FRAME)
         fail("receive");
     frame[size] = 0;
@@ -64,17 +68,25 @@ static int take_event(void *socket) {
     return 0;
 }
 
+/* Sends a request until it is answered, as a connection may end before; reads the first frame. */
+static void ask(const char *kind, const char *topic, const char *offset) {
+    do {
+        zmq_send(replay, kind, strlen(kind), ZMQ_SNDMORE);
+        zmq_send(replay, topic, strlen(topic), offset ? ZMQ_SNDMORE : 0);
+        if (offset) {
+            zmq_send(replay, "0", 1, ZMQ_SNDMORE);
+            zmq_send(replay, offset, strlen(offset), 0);
+        }
+    } while (receive(replay) < 0);
+}
+
 /* Asks for events until there are no more. */
 static void catch_up(const char *topic) {
     uint64_t tail = next_offset + 1;
     while (next_offset < tail && left > 0) {
         char offset[24];
         snprintf(offset, sizeof offset, "%llu", (unsigned long long)next_offset);
-        zmq_send(replay, "REPLAY", 6, ZMQ_SNDMORE);
-        zmq_send(replay, topic, strlen(topic), ZMQ_SNDMORE);
-        zmq_send(replay, "0", 1, ZMQ_SNDMORE);
-        zmq_send(replay, offset, strlen(offset), 0);
-        receive(replay);
+        ask("REPLAY", topic, offset);
         if (strcmp(frame, "EVENTS"))
             fail("the server refuses");
         receive(replay); /* topic */
@@ -97,15 +109,18 @@ int main(int argc, char **argv) {
         return 2;
     const char *host = argv[1], *topic = argv[3];
     left = atol(argv[4]);
+    setlinebuf(stdout);
     context = zmq_ctx_new();
     replay = zmq_socket(context, ZMQ_REQ);
     live = zmq_socket(context, ZMQ_SUB);
+    int on = 1, answer_ms = ANSWER_MS;
+    zmq_setsockopt(replay, ZMQ_REQ_RELAXED, &on, sizeof on);
+    zmq_setsockopt(replay, ZMQ_REQ_CORRELATE, &on, sizeof on);
+    zmq_setsockopt(replay, ZMQ_RCVTIMEO, &answer_ms, sizeof answer_ms);
     snprintf(address, sizeof address, "tcp://%s:%.5s", host, argv[2]);
     if (zmq_connect(replay, address))
         fail(address);
-    zmq_send(replay, "BOUNDS", 6, ZMQ_SNDMORE);
-    zmq_send(replay, topic, strlen(topic), 0);
-    receive(replay);
+    ask("BOUNDS", topic, NULL);
     receive(replay); /* topic */
     receive(replay);
     snprintf(address, sizeof address, "tcp://%s:%.5s", host, frame);

@@ -4,12 +4,11 @@ import asyncio
 import contextlib
 import itertools
 import os
-import socket
-import struct
 from collections.abc import AsyncIterator
 
 import msgspec
 from tests.broker.brokers import Clock, new_broker
+from tests.client.feeds.relay import LOOPBACK, joined
 from tests.heads.contexts import context_on
 from tests.heads.started import nothing_unexpected
 from tests.heads.transport.echo import until
@@ -25,7 +24,6 @@ from mainstem.heads.moldudp64.codec import Packet, Request, decode_packet, encod
 from mainstem.heads.moldudp64.settings import MoldSettings
 
 TOPIC = "trades"
-LOOPBACK = "127.0.0.1"
 _ports = itertools.count(31_000 + os.getpid() % 1_000 * 20)
 
 
@@ -120,6 +118,7 @@ async def feeding(
         stack.enter_context(nothing_unexpected())
         listener = stack.enter_context(HEAD.bind(wanted, Address(LOOPBACK, 0)))
         at, heard = listener.getsockname(), joined(group)
+        heard.setblocking(False)
         _, received = await loop.create_datagram_endpoint(Receiver, sock=heard)
         stack.callback(received.transport.close)
         head = await HEAD.start(context, wanted, listener)
@@ -130,16 +129,3 @@ async def feeding(
         yield FeedHead(broker, head, received, peer)
         context.drain()
         await head.drain(1, asyncio.Event())
-
-
-def joined(group: str) -> socket.socket:
-    """Return a socket that receives a group's packets."""
-    host, _, port = group.partition(":")
-    found = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    found.setblocking(False)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-    found.bind((host, int(port)))
-    wanted = struct.pack("4s4s", socket.inet_aton(host), socket.inet_aton(LOOPBACK))
-    found.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, wanted)
-    return found
