@@ -401,6 +401,7 @@ def test_a_channel_has_transactions_or_confirms(running: Running) -> None:
 @pytest.mark.shows("consume", "direct reply-to")
 def test_answers_come_straight_to_who_asked(running: Running, queue: str) -> None:
     with channel_of(running) as asking, channel_of(running) as answering:
+        asking.queue_declare("amq.rabbitmq.reply-to", passive=True)
         answers = Inbox(asking, "amq.rabbitmq.reply-to", auto_ack=True)
         questions = Inbox(answering, queue, auto_ack=True)
         for number in range(3):

@@ -277,7 +277,7 @@ class AmqpChannel:
         return self._service.queues.find(self._connection, self._named(name))
 
     def _declare_queue(self, method: methods.QueueDeclare) -> None:
-        if method.queue.startswith(REPLY_PREFIX):
+        if method.queue == REPLY_TO or method.queue.startswith(REPLY_PREFIX):
             self._find_reply_name(method)
             return
         queue, durable = self._service.queues.declare(self._connection, method)
@@ -287,8 +287,12 @@ class AmqpChannel:
         self._answer(method.nowait, methods.QueueDeclareOk(queue.name, *counts), durable)
 
     def _find_reply_name(self, method: methods.QueueDeclare) -> None:
-        """Answer a declaration of a direct-reply name, which exists as long as its consumer."""
-        if not self._service.replies.knows(method.queue):
+        """Answer a declaration for direct replies, which creates nothing.
+
+        ``REPLY_TO`` always exists (FastStream looks for it before it consumes), the unique name of
+        a channel as long as its consumer.
+        """
+        if method.queue != REPLY_TO and not self._service.replies.knows(method.queue):
             raise not_found(Queue.kind, method.queue, self._vhost)
         self._answer(method.nowait, methods.QueueDeclareOk(method.queue, 0, 1))
 
