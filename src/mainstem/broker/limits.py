@@ -1,4 +1,4 @@
-"""All limits of the broker in one value."""
+"""The broker's configurable limits, and the defaults of groups, in one struct."""
 
 import msgspec
 

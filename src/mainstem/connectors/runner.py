@@ -82,7 +82,7 @@ class _Transaction:
         self.origin = Origin(0, "false")
 
     def begin(self, item: Begin) -> None:
-        """Begin."""
+        """Note a transaction that begins, and the origin of its events."""
         self.name, self.changes = item.transaction, 0
         order = None
         if self._settings.transactions:
@@ -91,7 +91,7 @@ class _Transaction:
         self.origin = Origin(item.committed_us, "false", order)
 
     def end(self) -> None:
-        """Commit."""
+        """Reset: the commit was read, and no transaction is open."""
         self.name, self.skip = "", 0
 
 

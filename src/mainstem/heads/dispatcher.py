@@ -77,7 +77,7 @@ class SessionCredit:
     def limit(self, credit: int | None) -> None:
         """Replace the credit: ``credit`` more events may be delivered; None is no limit.
 
-        Below 0, that many events must be settled before any is delivered.
+        If negative, more than ``-credit`` events must be settled before another is delivered.
         """
         self.credit = credit
         self._line_up()

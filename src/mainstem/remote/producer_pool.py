@@ -1,4 +1,7 @@
-"""One producer for each batch size limit: in librdkafka the limit is one per producer."""
+"""A pool of producers, one for each batch limit (bytes and events).
+
+librdkafka has one limit per producer, but topics have different ones.
+"""
 
 import threading
 import time

@@ -67,18 +67,17 @@ class Publishing(Protocol):
         delayed: Sequence[DelayedEvent] = (),
         defined: HeadChanges | None = None,
     ) -> PublishedAll | HeldPublish:
-        """Append events to several topics, settle deliveries, and set definitions, all or nothing.
+        """Append events, settle deliveries and change a head's definitions, all or nothing.
 
-        Never blocks.
-
-        ``delayed``: events that are stored with the others, and published when they are due. They
-        are exempt from the backlog limits of their topics. ``defined``: definitions of a head that
-        are stored with the events, such as a source's position.
+        Never blocks. ``entries``: the events for each of several topics. ``settled``: deliveries to
+        settle. ``delayed``: events stored in the same append, and published when they are due;
+        ``max_backlog`` does not apply to them. ``defined``: new values of the head's definitions
+        (``door/definitions.py``), such as how far a connector has read its database.
 
         If a topic with backpressure is full, nothing is done and a HeldPublish is returned: wait
         for its ``room``, until ``until_ms`` at most, and retry with it as ``held``. Raises the
-        errors of ``try_publish``, ``queues.settle`` and ``definitions``, and StaleDelivery; then
-        nothing was done.
+        errors of ``publish``, ``Queues.settle`` and ``HeadDefinitions.set``, and StaleDelivery;
+        then nothing was done.
         """
 
     def append_batch(

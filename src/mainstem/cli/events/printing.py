@@ -58,7 +58,10 @@ class Printing:
         self._reader_left = False
 
     def run(self, *, count: int | None, timeout: float | None, end: bool) -> None:
-        """Print until the end, the count or the timeout; BrokenPipeError if the reader is gone."""
+        """Print until the end, the count or the timeout.
+
+        Raises BrokenPipeError if the process that reads the output has ended.
+        """
         self._follows = not end and count is None
         if not end:
             self._watch_the_reader()

@@ -38,7 +38,10 @@ def queues_at(port: AdminPort, timeout_s: float) -> tuple[QueueInfo, ...]:
 def events_at(
     port: AdminPort, timeout_s: float, topic: str, name: str, limit: int, after: Position | None
 ) -> tuple[QueuedEvent, ...]:
-    """Return the first unsettled events of a queue, ``limit`` at most, fewer if they are large."""
+    """Return the first unsettled events of a queue, or the first after ``after``.
+
+    At most ``limit`` events, fewer if they are large.
+    """
     fields = {"topic": topic, "queue": name, "limit": str(min(limit, MAX_EVENTS))}
     if after is not None:
         fields["after"] = f"{after.partition}:{after.offset}"

@@ -326,8 +326,8 @@ class _MariaDbSnapshot:
                 yield piece
 
     def close(self) -> None:
-        """End the transaction."""
-        # Rows that were not read would be waited for otherwise.
+        """Close the connection, which ends the transaction that keeps the snapshot."""
+        # An ordinary close would first wait for the rows that were not read.
         self._reader._force_close()
 
 

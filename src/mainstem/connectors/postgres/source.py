@@ -291,7 +291,7 @@ class _PostgresSnapshot:
             yield piece
 
     def close(self) -> None:
-        """End the transaction."""
+        """Close the connection, which ends the transaction that keeps the snapshot."""
         self._reader.close()
 
 

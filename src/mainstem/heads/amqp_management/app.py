@@ -1,7 +1,9 @@
-"""The management API as an ASGI app: finds who answers a request, and sends the answer.
+"""The management API as an ASGI app: finds the function that answers a request; sends its response.
 
-Errors are RabbitMQ's: ``{"error": "not_found", "reason": "..."}``. As in RabbitMQ, a missing
-permission is a 401, and everything that is refused is a 400, which its tools show with the reason.
+Errors have RabbitMQ's form, ``{"error": "not_found", "reason": "..."}``. As in RabbitMQ, a missing
+permission is a 401, not a 403. What already exists, is in conflict or is unsupported is a 400, not
+a 409 or 501, because RabbitMQ's tools then show the reason. All other failures have the status of
+``heads/web/problem.py``.
 """
 
 from typing import TYPE_CHECKING, cast

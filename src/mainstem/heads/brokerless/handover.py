@@ -23,10 +23,10 @@ class Intake(Protocol):
 
     @property
     def is_writable(self) -> bool:
-        """Whether it would take an event now."""
+        """Whether the socket would take an event now."""
 
     def when_writable(self, call: Callable[[], None]) -> None:
-        """Call ``call`` once it would take an event."""
+        """Call ``call`` once the socket would take an event."""
 
 
 class Handover:

@@ -119,7 +119,10 @@ class MoldHead:
         return self._publications[feed.session], None
 
     def end(self, session: str) -> Durable | None:
-        """End a session after the events that are in the log; receivers are told."""
+        """End a session at the log's present end; return None if it was ended before.
+
+        Earlier events are still sent, then end-of-session packets.
+        """
         publication = self.find(session)
         feed = publication.feed
         if feed.end_offset is not None:

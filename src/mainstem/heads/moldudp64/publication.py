@@ -96,7 +96,7 @@ class Publication:
         return self._numbering.next.sequence - len(self._waiting)
 
     def end(self, ended: Feed) -> None:
-        """End the session, as its definition now says where."""
+        """End the session at the end offset of its new definition."""
         self.feed = ended
         self._wake()
 

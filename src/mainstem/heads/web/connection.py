@@ -197,7 +197,7 @@ class HttpConnection(HttpToolsProtocol):
     # Called by uvicorn.
 
     def end(self) -> None:
-        """End the connection once everything was sent; drop what the peer still sends."""
+        """End the connection once everything has been sent; drop what the peer still sends."""
         if self.is_ending or self._real is None or self._real.is_closing():
             return
         self._wire.flush()

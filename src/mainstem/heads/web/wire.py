@@ -21,7 +21,7 @@ class Ends(Protocol):
         """Whether nothing more is sent."""
 
     def end(self) -> None:
-        """Close once everything was sent, and the peer has read it or had time to."""
+        """Close once everything has been sent, and the peer has read it or had time to."""
 
     def upgrade(self, protocol: asyncio.Protocol) -> None:
         """Give what the peer sends to another protocol, as it asked for."""

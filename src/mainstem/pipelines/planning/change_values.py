@@ -1,9 +1,11 @@
-"""Reads change events in Debezium's envelope into JSON of the columns that ``p.changes`` gives.
+"""Converts change events in Debezium's envelope to JSON text with the columns of ``p.changes``.
 
-How this works: Debezium writes a timestamp as a number since 1970, a date as a number of days and a
-decimal as base64 of its digits. The column types say what is meant; the schema part of an event
-(``schemas.enable``) says it more exactly. Values become text that ``json_values.py`` reads with its
-usual checks, so a value that does not fit its column makes the event bad.
+How this works: Debezium writes a timestamp as a number of units since 1970, a date as days since
+1970, and a decimal as base64 of its unscaled digits. The column types of the pipeline's schema say
+how to read a value; the unit of timestamps is ``epoch``. If an event carries its own schema
+(``schemas.enable``), the units and scales found there take precedence. Values become text that
+``json_values.py`` reads with its usual checks, so a value that does not fit its column makes the
+event bad.
 """
 
 import binascii

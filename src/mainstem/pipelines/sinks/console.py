@@ -1,4 +1,7 @@
-"""Prints rows to the terminal, for debugging; nothing is committed, so a batch may come twice."""
+"""Prints rows to the terminal, for debugging only: a batch may be printed twice.
+
+The sink stores nothing, so it cannot know which batches it has printed before a restart.
+"""
 
 import sys
 from typing import TYPE_CHECKING

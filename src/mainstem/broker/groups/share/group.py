@@ -97,7 +97,7 @@ class ShareGroup:
         self.epoch += 1
 
     def _want(self, member: ShareMember, topics: tuple[str, ...]) -> None:
-        """Change a member's subscription; drop topics without subscribers."""
+        """Replace a member's subscription; forget topics that no member subscribes to any more."""
         self.wanted.subtract(member.topics)
         self.wanted.update(topics)
         for name in {*member.topics} - {*topics}:

@@ -40,7 +40,10 @@ class _Turn:
 
 
 class Appends:
-    """The appends of one head; used in the event loop's thread."""
+    """Appends the events of HTTP requests, those of small requests to the same topic together.
+
+    To be used in the event loop's thread.
+    """
 
     def __init__(self, context: HeadContext) -> None:
         self._context = context

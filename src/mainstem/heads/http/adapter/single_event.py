@@ -1,4 +1,4 @@
-"""One event by its position: its bytes as they were published, or as a CloudEvent."""
+"""One event by its position: its value as it was published, as a CloudEvent, or as JSON."""
 
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -22,7 +22,10 @@ _HEADERS = [
 
 
 async def read_one(service: Service, request: "Request") -> Response:
-    """Answer with one event; without a CloudEvents or JSON type in Accept, with its bytes."""
+    """Return one event: as a CloudEvent document or as JSON, if Accept names that type.
+
+    Otherwise the body is the event's value, and ``ce-`` headers hold its attributes.
+    """
     topic = topic_of(request)
     partition, offset = (_number(request, name) for name in ("partition", "offset"))
     door = service.door(request.scope)

@@ -1,4 +1,4 @@
-"""The JSON objects of answers that are written by hand, so that the document can describe them."""
+"""Describe, for the OpenAPI document, the JSON of responses that other modules encode by hand."""
 
 import msgspec
 
@@ -21,11 +21,11 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class Events(msgspec.Struct, frozen=True):
-    """Events of a range."""
+    """The JSON response of ``GET …/events``: the events read, and where to read on."""
 
     events: list[EventFields]
     next: str
-    """The position behind them, where to go on."""
+    """The position to read on from: the next offset to read in each partition."""
 
 
 class LeasedDelivery(msgspec.Struct, frozen=True):

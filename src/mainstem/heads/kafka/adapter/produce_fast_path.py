@@ -1,10 +1,12 @@
 """The fast path for repeated produce requests, without full decoding and encoding.
 
 How this works: the requests of a producer for one topic differ only in correlation id, partition
-and records, and so do the responses. After two requests in a row for one partition of the same
-topic, all other bytes are remembered (``_Shape``). A request with the same bytes need not be
-decoded, nor its response encoded. Requests of one read are appended together, so that the log
-writes once for each partition, and their responses are sent together.
+and records, and so do the responses. ``learn`` sees the requests that were decoded. If one for a
+single partition has the same version, client id and topic as the previous one for a single
+partition, its other bytes are remembered (``_Shape``). Further requests with these bytes, for any
+partition of the topic, need not be decoded, nor their responses encoded. Requests of one read are
+appended together, so that the log writes once for each partition, and their responses are sent
+together.
 
 All other requests (another topic, several partitions, a transaction) take the slow path, through
 ``produce``.
@@ -171,7 +173,11 @@ class ProduceFastPath:
         """Requests that wait for ``_durable``, to be answered together."""
 
     def learn(self, header: RequestHeader, request: ProduceRequest) -> None:
-        """Remember the bytes of a request from the slow path, if it is like the one before it."""
+        """Remember the bytes of a decoded request if it resembles the last one.
+
+        It does if version, client id and topic are the same. Only requests for a single partition
+        are compared; any other makes it forget the bytes.
+        """
         topics = request.topic_data
         self._shape = None
         if len(topics) != 1 or len(topics[0].partition_data) != 1:
