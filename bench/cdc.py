@@ -299,15 +299,16 @@ _TEXT = """# Change capture from PostgreSQL beside Debezium
 `python -m bench.cdc --rounds {rounds}` on {machine}; the machine is shared with other work.
 Medians of {rounds} interleaved rounds, with the range. A round: {rows} rows that are there,
 {rows} rows inserted in transactions of {at_once} while the process is stopped (SIGSTOP), which it
-follows once it goes on, and {commits} single commits, each after the event of the one before.
+follows once it is resumed, and {commits} single commits, each after the event of the one before.
 Tables have a bigint key, int, numeric, timestamptz and 60 characters of text.
 
-mainstem is a server with a connector; for rows per second an event counts when it is appended to
-its topic, for the times from the commit when it is synced to disk and a client of the server has
-received it. Debezium 3.6's engine runs in a Java program that drops the records; its heap is
-512 MiB, and its `poll.interval.ms` 1 (500 by default, which adds up to half a second to each
-commit). Both write JSON without schemas. mainstem's connector is one thread, which is what limits
-its rows per second; Debezium stores nothing, and works in several.
+mainstem is a server with a connector. For rows per second, an event counts when it is appended to
+its topic; for the time from commit to consumer, when a client of the server has received it, which
+is after it was synced to disk. Debezium 3.6's engine runs in a Java program that drops the records;
+its heap is 512 MiB, and its `poll.interval.ms` 1 (500 by default, which adds up to half a second to
+each commit). Both write JSON without schemas. mainstem's connector runs in one thread, which limits
+its rows per second. Debezium's engine works in several threads, and its records are dropped, not
+stored.
 
 {figures}
 """

@@ -123,8 +123,10 @@ def page(rows: list[tuple[str, ...]], rounds: int) -> str:
         f"    python -m bench.queue_acks --rounds {rounds}\n\n"
         f"writes this page. Machine: {machine()}.\n"
         "One consumer, one partition, events of 100 bytes: `queue.poll()` and `delivery.ack()`, one"
-        f"\nby one; median of {rounds} rounds, in each of which both take a turn. A turn ends when "
-        "the queue is\nclosed, so all acks are durable then.\n\n"
+        f"\nby one. In each of {rounds} rounds, both kinds of ack are measured one after the "
+        "other, each\nuntil the queue is closed, so that all acks are durable. A figure is the "
+        "median of the\nrounds; the ratio is the median of the rounds' ratios, so it may differ "
+        "from the quotient\nof the two figures.\n\n"
         + table(("", "`ack()`/s", "`ack(wait=False)`/s", "ratio"), rows)
         + "\n"
     )

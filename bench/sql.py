@@ -161,19 +161,19 @@ def page(found: dict[str, tuple[list[float], list[float]]], count: int) -> str:
 
 writes this page. Machine: {machine()}, shared with other work.
 {count:,} events of about 130 bytes of JSON in {PARTITIONS} partitions, {rounds} rounds in turns;
-each figure is a median, and so is the ratio of each round.
+each figure is the median of the rounds, and the ratio is the median of the rounds' ratios.
 
 {table(head, rows)}
 
 The peer reads the same events from one Parquet file, with the JSON values as text. Both evaluate
 with two threads of DuckDB, so the ratio of the queries of JSON fields says what the log costs:
 ours fetches record batches from the server over TCP, checks and decodes them in one thread, and
-hands them to another process. Where a query needs little of an event, Parquet is far ahead: it
-has stored each column by itself, and it knows the count without reading. Not in these figures:
-the second in which ours starts its process and looks at a sample of the topic.
+hands them to another process. Where a query needs little of an event, Parquet is far ahead: each
+of its columns can be read alone, and it knows the count without reading. The figures do not include
+the second that ours takes to start its process and to look at a sample of the topic.
 
-For tables that are asked about often, let a [pipeline](../guides/pipelines.md) keep them in Delta
-or Parquet, and query those.
+If you often query the same topic, let a [pipeline](../guides/pipelines.md) keep its events in Delta
+or Parquet, and query that table instead.
 """
 
 

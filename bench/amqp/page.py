@@ -25,15 +25,16 @@ _WHY = {
 """Why a kind of figures may fall short of its aim."""
 
 NOTES = """\
-`load.c`, a client on librabbitmq in a process of its own, drives both servers in turn, on the same
-machine, on queues that are durable. Both are as they start by default; no plugin is enabled in
-RabbitMQ. Publishing: at most {window:,} messages are unconfirmed; with several queues they take
-turns. Consuming: every message is acknowledged by itself, and each queue has its own consumer with
-that prefetch. Every figure is the median of the rounds; a ratio (ours to RabbitMQ) is the median of
-the rounds' ratios. CPU is user and system time of the whole server, in microseconds per message.
-Client and server share the cores, so figures of different pages cannot be compared. A load average
-far above the number of cores means that other programs took most of the time, which slows down a
-server with one busy thread more than one with several: then compare CPU, and measure again."""
+`load.c`, a client built on librabbitmq that runs in a process of its own, drives both servers in
+turn, on the same machine, on durable queues. Both run with their default settings; no plugin is
+enabled in RabbitMQ. Publishing: at most {window:,} messages are unconfirmed; with several queues
+they are published to the queues in turn. Consuming: every message gets its own `basic.ack` (no
+`multiple`), and each queue has one consumer, whose prefetch limit is in the column *prefetch*.
+Every figure is the median of the rounds; a ratio (ours to RabbitMQ) is the median of the rounds'
+ratios. CPU is user and system time of the whole server, in microseconds per message. Client and
+server share the cores, so figures of different pages cannot be compared. A load average far above
+the number of cores means that other programs took most of the time, which slows down a server with
+one busy thread more than one with several: then compare CPU, and measure again."""
 
 
 class Section(msgspec.Struct):

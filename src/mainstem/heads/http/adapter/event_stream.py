@@ -155,7 +155,7 @@ def stream(service: Service, door: Door, request: "Request") -> EventStream:
     else:
         default = EARLIEST if "group" in query else LATEST
         first = first_of(door, request, query.get("from", default), partitions)
-    # A position behind the end is one in a log that was lost, or in an earlier topic of this name.
+    # A position beyond the end is one in a log that was lost, or in an earlier topic of this name.
     check_position(door, topic, first)
     for number, offset in first.items():
         # This checks the permission to read; the broadcast is shared.

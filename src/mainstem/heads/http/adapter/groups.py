@@ -83,7 +83,7 @@ async def delete(service: Service, request: "Request") -> Response:
 
 
 def check_position(door: Door, topic: str, position: dict[int, int]) -> None:
-    """Raise an error if a position is behind the end of a partition, or in none."""
+    """Raise an error if a position is beyond the end of its partition, or names an unknown one."""
     if not position:
         raise InvalidSetting("a position names at least one partition")
     for partition, offset in position.items():
