@@ -59,6 +59,27 @@ def test_a_restart_from_any_mark_gives_the_same_numbers(
         assert found(after, offsets, sequence)[0] == offset
 
 
+@given(runs, st.integers(1, 7))
+def test_exact_numbers_lead_to_their_offsets_without_reading(
+    runs: list[tuple[int, int]], portion: int
+) -> None:
+    offsets = offsets_of(runs)
+    stored = {1: Mark(1, 0)}
+    before = Numbering(stored.values(), exact=True)
+    for at in range(0, len(offsets), portion):
+        first = before.next.sequence
+        for offset in offsets[at : at + portion]:
+            before.add(offset)
+        stored |= {mark.sequence: mark for mark in before.since(first)}
+
+    for numbering in (before, Numbering(stored.values(), exact=True)):
+        assert numbering.next == Mark(len(offsets) + 1, offsets[-1] + 1)
+        assert numbering.offsets(1, 10**6) == offsets
+        assert numbering.offsets(3, 2) == offsets[2:4]
+        for sequence, offset in enumerate(offsets, 1):
+            assert numbering.place(sequence) == (offset, 0)
+
+
 def test_without_gaps_only_two_marks_are_stored() -> None:
     marks = [Mark(1, 0)]
     for sequence in range(FAR, 50 * FAR, FAR):

@@ -18,8 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from mainstem.broker.door import Durable
-from mainstem.core.errors import InvalidSetting, MainstemError, Unsupported
-from mainstem.core.topic_settings import Durability
+from mainstem.core.errors import InvalidSetting, MainstemError
 from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.moldudp64 import metrics
@@ -31,6 +30,7 @@ from mainstem.heads.moldudp64.feeds import (
     UnknownFeed,
     checked,
     declared,
+    removes_between,
 )
 from mainstem.heads.moldudp64.operations import FeedOperations
 from mainstem.heads.moldudp64.publication import Publication
@@ -101,15 +101,12 @@ class MoldHead:
         """
         topic = self._context.broker.topic(checked(feed).topic)
         self._context.broker.bounds(feed.topic, feed.partition)
-        if topic.settings.durability is Durability.MEMORY or topic.settings.compact:
-            raise Unsupported(
-                f"topic {feed.topic} cannot be a feed: it is compacted or kept in memory only, so "
-                "sequence numbers could not be kept, and requests not be answered"
-            )
         feed = Feed(
             *(feed.session, feed.topic, feed.partition, feed.group, feed.second_group, topic.id),
             first_offset=feed.first_offset,
+            stores_numbers=removes_between(topic.settings),
         )
+        feed.check_topic(topic.settings)
         there = self._stored.find(feed.session)
         if there is None:
             durable = self._stored.create(feed)
@@ -180,7 +177,10 @@ class MoldHead:
         host, port = sender
         door = self._context.door(self._context.auth.peer(f"{host}:{port}"))
         publication = self.find(request.session)
-        found = publication.retransmission.read(door, request.sequence, request.count)
+        publication.check_topic()
+        found = publication.retransmission.read(
+            door, request.sequence, request.count, publication.next_sequence
+        )
         packet = joined(request.session, request.sequence, list(found.blocks))
         if self._datagrams.answer(packet, sender):
             self._outcomes["answered"] += 1

@@ -8,7 +8,8 @@ from itertools import pairwise
 import msgspec
 
 from mainstem.broker.door import Durable, HeadDefinitions
-from mainstem.core.errors import Failure, InvalidSetting, MainstemError
+from mainstem.core.errors import Failure, InvalidSetting, MainstemError, Unsupported
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.heads.addresses import Address, multicast_group
 from mainstem.heads.moldudp64.codec import check_session
 from mainstem.heads.moldudp64.numbering import Mark, merged
@@ -44,6 +45,13 @@ class FeedExists(MainstemError):
         self.session = session
 
 
+class FeedUnsupported(Unsupported):
+    """The topic cannot be a feed, or no longer under the numbers that a session has given."""
+
+    def __init__(self, topic: str, why: str) -> None:
+        super().__init__(f"topic {topic} cannot be a feed: {why}")
+
+
 class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A feed: a partition that is published as a session."""
 
@@ -60,6 +68,8 @@ class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where sequence number 1 is looked for."""
     end_offset: int | None = None
     """Where the session ends; None while it goes on."""
+    stores_numbers: bool = False
+    """Whether all numbers are stored, as more than the oldest events may be removed."""
 
     def groups(self) -> list[Address]:
         """Return the addresses of the groups."""
@@ -69,11 +79,31 @@ class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the feed with an end."""
         return msgspec.structs.replace(self, end_offset=offset)
 
+    def check_topic(self, settings: TopicSettings) -> None:
+        """Raise FeedUnsupported if the topic's settings do not allow this feed."""
+        if settings.durability is Durability.MEMORY:
+            raise FeedUnsupported(
+                self.topic,
+                "it is kept in memory only, so numbers would begin again after a restart",
+            )
+        if removes_between(settings) and not self.stores_numbers:
+            raise FeedUnsupported(
+                self.topic,
+                f"since session {self.session} began, it was changed to compact or delete_acked, "
+                "which removes events whose numbers were not stored; remove the feed, and serve "
+                "the topic as another session",
+            )
+
     def is_like(self, other: "Feed") -> bool:
         """Tell whether both publish the same messages under the same numbers, to these groups."""
         here = (self.topic, self.partition, self.group, self.second_group, self.topic_id)
         there = (other.topic, other.partition, other.group, other.second_group, other.topic_id)
         return here == there
+
+
+def removes_between(settings: TopicSettings) -> bool:
+    """Tell whether events of a topic are removed between others, not only the oldest."""
+    return settings.compact or settings.delete_acked
 
 
 def checked(feed: Feed) -> Feed:
@@ -115,12 +145,12 @@ class FeedDefinitions:
 
     def create(self, feed: Feed) -> Durable:
         """Store a new feed, and where its session begins."""
-        mark = _MARK.pack(1, feed.first_offset)
+        first = Mark(1, feed.first_offset)
+        kind, mark = _marks_of(feed.session), _MARK.pack(*first)
+        if feed.stores_numbers:
+            kind, mark = _numbers_of(feed.session), _encoded([first])
         return self._definitions.change(
-            {
-                (_FEEDS, feed.session): msgspec.json.encode(feed),
-                (_marks_of(feed.session), "1"): mark,
-            }
+            {(_FEEDS, feed.session): msgspec.json.encode(feed), (kind, "1"): mark}
         )
 
     def set(self, feed: Feed) -> Durable:
@@ -129,9 +159,10 @@ class FeedDefinitions:
 
     def delete(self, session: str) -> Durable:
         """Delete a feed with its marks."""
-        kind = _marks_of(session)
         changes: dict[tuple[str, str], bytes | None] = {
-            (kind, key): None for key in self._definitions.items(kind)
+            (kind, key): None
+            for kind in (_marks_of(session), _numbers_of(session))
+            for key in self._definitions.items(kind)
         }
         return self._definitions.change(changes | {(_FEEDS, session): None})
 
@@ -155,6 +186,54 @@ class FeedDefinitions:
         }
         return self._definitions.change(changes | {(kind, str(new.sequence)): _MARK.pack(*new)})
 
+    def numbers(self, session: str) -> list[Mark]:
+        """Return all marks of a session that stores its numbers, in order."""
+        blocks = self._blocks(session)
+        # A block ends with the mark of the next message, whose offset the next block knows better.
+        found = {mark.sequence: mark for each in sorted(blocks) for mark in _decoded(blocks[each])}
+        return list(found.values())
+
+    def set_numbers(self, session: str, marks: list[Mark], log_start: int) -> Durable:
+        """Store a block of marks instead of the one that begins with the same sequence number.
+
+        With a new block, those of deleted events are deleted.
+        """
+        kind, key = _numbers_of(session), str(marks[0].sequence)
+        changes: dict[tuple[str, str], bytes | None] = {(kind, key): _encoded(marks)}
+        if self._definitions.get(kind, key) is None:
+            blocks = self._blocks(session)
+            for first in sorted(blocks):
+                if _decoded(blocks[first])[-1].offset > log_start:
+                    break
+                changes[kind, str(first)] = None
+        return self._definitions.change(changes)
+
+    def _blocks(self, session: str) -> dict[int, bytes]:
+        found = self._definitions.items(_numbers_of(session))
+        return {int(key): value for key, value in found.items()}
+
 
 def _marks_of(session: str) -> str:
     return f"mark/{session}"
+
+
+def _numbers_of(session: str) -> str:
+    return f"numbers/{session}"
+
+
+def _encoded(marks: list[Mark]) -> bytes:
+    """Encode marks as the differences between them, which are short."""
+    numbers = [*marks[0]]
+    for before, mark in pairwise(marks):
+        numbers += [mark.sequence - before.sequence, mark.offset - before.offset]
+    return msgspec.msgpack.encode(numbers)
+
+
+def _decoded(data: bytes) -> list[Mark]:
+    numbers = iter(msgspec.msgpack.decode(data, type=list[int]))
+    sequence = offset = 0
+    found = list[Mark]()
+    for more, further in zip(numbers, numbers, strict=True):
+        sequence, offset = sequence + more, offset + further
+        found.append(Mark(sequence, offset))
+    return found

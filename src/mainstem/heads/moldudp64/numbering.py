@@ -6,6 +6,10 @@ any sequence number between them is known, and otherwise it is found by reading 
 before it. After a gap marks are ``NEAR`` messages apart in memory, and ``FAR`` in the definitions,
 from which they are read after a restart. The numbers follow from the log alone, as long as nothing
 but retention removes events from it: a session that goes on after a crash numbers as it did before.
+
+Compaction and ``delete_acked`` remove events between others, after which the numbers cannot be found
+by reading. Sessions of such topics are ``exact``: there is a mark behind every gap, and all of them
+are stored before a message is sent.
 """
 
 from array import array
@@ -34,9 +38,10 @@ class Place(NamedTuple):
 class Numbering:
     """The marks of a session, and the position of its next message."""
 
-    def __init__(self, marks: Iterable[Mark]) -> None:
-        """Start with stored marks: at least one, in order."""
+    def __init__(self, marks: Iterable[Mark], *, exact: bool = False) -> None:
+        """Start with stored marks: at least one, in order. ``exact``: one behind every gap."""
         known = list(marks)
+        self._is_exact = exact
         self._sequences = array("Q", (it.sequence for it in known))
         self._offsets = array("Q", (it.offset for it in known))
         self.next = known[-1]
@@ -51,7 +56,10 @@ class Numbering:
         """Give the next message, which has this offset, its number, and return it."""
         sequence = self.next.sequence
         since = sequence - self._sequences[-1]
-        if since >= NEAR and offset - self._offsets[-1] != since:
+        if self._is_exact:
+            if offset != self.next.offset:
+                self.learn(Mark(sequence, offset))
+        elif since >= NEAR and offset - self._offsets[-1] != since:
             # The next message is behind a gap, or an earlier one since the last mark was.
             self.learn(self.next)
         self.next = Mark(sequence + 1, offset + 1)
@@ -76,9 +84,27 @@ class Numbering:
         at = bisect_right(self._sequences, sequence) - 1
         mark = Mark(self._sequences[at], self._offsets[at])
         after = self.after(sequence)
-        if after.offset - mark.offset == after.sequence - mark.sequence:
+        has_no_gap = after.offset - mark.offset == after.sequence - mark.sequence
+        if self._is_exact or has_no_gap:
             return Place(mark.offset + sequence - mark.sequence, 0)
         return Place(mark.offset, sequence - mark.sequence)
+
+    def offsets(self, sequence: int, count: int) -> list[int]:
+        """Return the offsets of some messages that have been numbered; only if it is exact."""
+        end = min(sequence + count, self.next.sequence)
+        found: list[int] = []
+        while sequence < end:
+            before = min(end, self.after(sequence).sequence)
+            first = self.place(sequence).offset
+            found += range(first, first + before - sequence)
+            sequence = before
+        return found
+
+    def since(self, sequence: int) -> list[Mark]:
+        """Return the marks from a sequence number on, and that of the next message."""
+        at = bisect_left(self._sequences, sequence)
+        end = bisect_left(self._sequences, self.next.sequence)
+        return [*map(Mark, self._sequences[at:end], self._offsets[at:end]), self.next]
 
     def after(self, sequence: int) -> Mark:
         """Return the first mark after a message, or the next message."""

@@ -2,7 +2,9 @@
 
 How this works: ``_turn`` sends what may be sent, then waits for what comes first: new events, the
 pace, or the next heartbeat. After a restart the session goes on at its last stored mark, so that
-some messages are sent twice, under the same numbers. Used in the thread of the event loop.
+some messages are sent twice, under the same numbers. A session that stores all its numbers sends a
+message only when its number is durable, and goes on with the next one after a restart. Used in the
+thread of the event loop.
 """
 
 import logging
@@ -10,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from mainstem.broker.door import Durable
 from mainstem.core.errors import Failure, MainstemError, OffsetOutOfRange, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.heads.admin_operations import OperationFailed
@@ -39,6 +42,8 @@ BURST_S = 0.005
 READ_EVENTS = 1_000
 MARK_MS = 5_000
 """How old the stored mark may be if nothing is left to send."""
+BLOCK_MARKS = 500
+"""How many marks are stored together, if all are."""
 MAX_PACKETS_AT_ONCE = 64
 """Packets sent before the event loop does other work."""
 
@@ -63,7 +68,12 @@ class Publication:
         self.failed = ""
         """Why the feed has stopped; empty while it has not."""
         self.messages = self.packets = self.too_large = self.missed = 0
-        self._numbering = Numbering(stored.marks(feed.session))
+        marks = (stored.numbers if feed.stores_numbers else stored.marks)(feed.session)
+        self._numbering = Numbering(marks, exact=feed.stores_numbers)
+        self._block = self._numbering.next.sequence
+        """Where the block of marks begins that is stored next,"""
+        self._unstored: Durable | None = None
+        """and the one that is being stored: what waits has its numbers from there."""
         self.retransmission = Retransmission(feed, self._numbering, settings.max_packet_bytes)
         self._marked = self._numbering.next
         self._marked_ms = clock()
@@ -81,7 +91,7 @@ class Publication:
         self._is_closed = False
         self._duty = context.broker.duties.hold(f"moldudp64/{feed.session}", self._wake)
         try:
-            self._check_topic()
+            self.check_topic()
             self._check_start()
             first = self._numbering.next.offset
             self._reader = context.broker.follow(feed.topic, feed.partition, first)
@@ -94,6 +104,13 @@ class Publication:
     def next_sequence(self) -> int:
         """The sequence number of the next message that is sent."""
         return self._numbering.next.sequence - len(self._waiting)
+
+    def check_topic(self) -> None:
+        """Raise UnknownTopic or FeedUnsupported if the topic is another one, or was changed."""
+        topic = self._context.broker.topic(self.feed.topic)
+        if topic.id != self.feed.topic_id:
+            raise UnknownTopic(self.feed.topic)
+        self.feed.check_topic(topic.settings)
 
     def end(self, ended: Feed) -> None:
         """End the session at the end offset of its new definition."""
@@ -120,6 +137,7 @@ class Publication:
             return
         self._stop_waiting()
         try:
+            self.check_topic()
             is_all = self._send_all()
             self._store_due_mark()
             wait_ms = self._be_silent() if is_all else 0.0
@@ -136,14 +154,16 @@ class Publication:
         for _ in range(MAX_PACKETS_AT_ONCE):
             if not self._waiting and not self._read():
                 return True
-            if self._pace.left(self._clock()) < 1 or not self._send_packet():
+            if not self._is_stored() or self._pace.left(self._clock()) < 1:
+                return False
+            if not self._send_packet():
                 return False
         return False
 
     def _send_packet(self) -> bool:
         limit = self._settings.max_packet_bytes
         count, is_full = fitting(map(len, self._waiting), limit)
-        if not is_full and self._read():
+        if not is_full and not self.feed.stores_numbers and self._read():
             # More has come meanwhile.
             count, _ = fitting(map(len, self._waiting), limit)
         blocks = [self._waiting[at] for at in range(count)]
@@ -201,6 +221,8 @@ class Publication:
             blocks.append(blocked(message))
         self._waiting.extend(blocks)
         self.retransmission.recent.add(first, blocks)
+        if blocks and self.feed.stores_numbers:
+            self._store_numbers()
         if self._far_mark is None and self._numbering.next.sequence - self._marked.sequence >= FAR:
             self._far_mark = self._numbering.next
         return bool(self._waiting)
@@ -230,6 +252,22 @@ class Publication:
 
     # Marks
 
+    def _store_numbers(self) -> None:
+        marks = self._numbering.since(self._block)
+        self._unstored = self._stored.set_numbers(self.feed.session, marks, self._log_start())
+        self._unstored.then(lambda _: self._wake())
+        if len(marks) >= BLOCK_MARKS:
+            self._block = self._numbering.next.sequence
+
+    def _is_stored(self) -> bool:
+        """Tell whether the numbers of what waits are durable, if they must be."""
+        if self._unstored is not None:
+            if not self._unstored.done:
+                return False
+            self._unstored.wait(0)
+            self._unstored = None
+        return True
+
     def _store_due_mark(self) -> None:
         """Store a mark if many messages were sent since the last one, or some a while ago."""
         far, now_ms = self._far_mark, self._clock()
@@ -240,20 +278,17 @@ class Publication:
 
     def _store_mark(self, mark: Mark) -> None:
         self._far_mark, self._marked_ms = None, self._clock()
-        if mark > self._marked:
+        if mark > self._marked and not self.feed.stores_numbers:
             self._marked = mark
-            start = self._context.broker.bounds(self.feed.topic, self.feed.partition).start
-            self._stored.add_mark(self.feed.session, mark, start)
+            self._stored.add_mark(self.feed.session, mark, self._log_start())
 
-    def _check_topic(self) -> None:
-        if self._context.broker.topic(self.feed.topic).id != self.feed.topic_id:
-            raise UnknownTopic(self.feed.topic)
+    def _log_start(self) -> int:
+        return self._context.broker.bounds(self.feed.topic, self.feed.partition).start
 
     def _check_start(self) -> None:
         """Refuse to number on if events were deleted that may have had numbers."""
-        first = self._numbering.next.offset
-        start = self._context.broker.bounds(self.feed.topic, self.feed.partition).start
-        if self._numbering.next.sequence > 1 and first < start:
+        first, start = self._numbering.next.offset, self._log_start()
+        if self._numbering.next.sequence > 1 and first < start and not self.feed.stores_numbers:
             raise OperationFailed(
                 Failure.CONFLICT,
                 f"retention deleted offsets {first} to {start - 1}, whose sequence numbers were "

@@ -1,5 +1,9 @@
-"""Reads messages again by their sequence numbers: what a request is answered from."""
+"""Reads messages again by their sequence numbers: what a request is answered from.
 
+Where compaction or ``delete_acked`` has removed a message since, the answer has an empty one.
+"""
+
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,6 +18,7 @@ from mainstem.heads.moldudp64.recent import Recent
 RUN_MESSAGES = 2_000
 RUN_BYTES = 1024 * 1024
 """How much is read from the log for a request, as the next request is often for what follows."""
+REMOVED = blocked(b"")
 
 
 class NotSent(MainstemError):
@@ -45,20 +50,21 @@ class Retransmission:
     """The messages of a session that have been numbered."""
 
     def __init__(self, feed: Feed, numbering: Numbering, max_packet_bytes: int) -> None:
-        self._session = feed.session
+        self._session, self._is_exact = feed.session, feed.stores_numbers
         self._partition = (feed.topic, feed.partition)
         self._numbering, self._max_bytes = numbering, max_packet_bytes
         self.recent = Recent()
 
-    def read(self, door: Door, sequence: int, count: int) -> Replay:
+    def read(self, door: Door, sequence: int, count: int, end: int) -> Replay:
         """Return up to ``count`` messages, as many as fit into a packet, and one at least.
 
-        Raises NotSent, Deleted, and the errors of ``door``.
+        ``end``: the sequence number of the first message that was not sent. Raises NotSent, Deleted, and the errors of ``door``.
         """
         # Also asks for the permission.
         reader = door.follow(*self._partition, door.bounds(*self._partition).start)
-        if sequence >= self._numbering.next.sequence:
+        if sequence >= end:
             raise NotSent(self._session, sequence)
+        count = min(count, end - sequence)
         read, found = 0, self.recent.find(sequence, count)
         if not found:
             read, run = self._run(reader, sequence)
@@ -76,6 +82,8 @@ class Retransmission:
         place = self._numbering.place(sequence)
         if place.offset < start:
             raise Deleted(self._session, sequence)
+        if self._is_exact:
+            return self._run_of_numbers(reader, sequence)
         reader.seek(place.offset)
         self._skip(reader, sequence, place.skip)
         count = min(RUN_MESSAGES, self._numbering.next.sequence - sequence)
@@ -88,6 +96,25 @@ class Retransmission:
             found += messages
             left -= sum(map(len, messages))
         return read + place.skip + len(found), found
+
+    def _run_of_numbers(self, reader: Reader, sequence: int) -> tuple[int, Sequence[bytes]]:
+        offsets = self._numbering.offsets(sequence, RUN_MESSAGES)
+        reader.seek(offsets[0])
+        found: list[bytes] = []
+        read, left = 0, RUN_BYTES
+        while len(found) < len(offsets) and left > 0:
+            events = reader.take(len(offsets) - len(found), left)
+            read += len(events)
+            for event in events:
+                at = bisect_left(offsets, event.offset, len(found))
+                found += [REMOVED] * (at - len(found))
+                # What is too large for UDP has no number.
+                if at < len(offsets) and offsets[at] == event.offset:
+                    found.append(blocked(event.value or b""))
+                    left -= len(found[-1])
+            if not events:
+                found += [REMOVED] * (len(offsets) - len(found))
+        return read, found
 
     def _skip(self, reader: Reader, sequence: int, skip: int) -> None:
         while skip:
