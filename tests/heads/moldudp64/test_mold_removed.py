@@ -100,7 +100,7 @@ def test_numbers_survive_however_often_events_are_removed_and_the_server_starts(
             put(broker, *words(20, 20 * turn))
             remove(broker, *(each for each in range(20 * turn) if each % (turn + 3)))
             async with feeding(broker, group) as feed:
-                await until(lambda: 20 * (turn + 1) in feed.group.numbered)
+                await feed.hears(20)
                 assert not expected.keys() & feed.group.numbered.keys()
                 expected |= feed.group.numbered
                 feed.ask(1, 160)
@@ -125,7 +125,7 @@ def test_the_numbers_of_deleted_events_are_forgotten() -> None:
             put(broker, *words(20, 20 * turn))
             broker.trim(TOPIC, 0, 20 * turn + 10)
             async with feeding(broker, group) as feed:
-                await until(lambda: 10 * (turn + 1) in feed.group.numbered)
+                await feed.hears(10)
         assert [mark.sequence for mark in stored.numbers("S1")] == [21, 31]
 
     run("uvloop", scenario)

@@ -7,9 +7,9 @@ before it. After a gap marks are ``NEAR`` messages apart in memory, and ``FAR`` 
 from which they are read after a restart. The numbers follow from the log alone, as long as nothing
 but retention removes events from it: a session that goes on after a crash numbers as it did before.
 
-Compaction and ``delete_acked`` remove events between others, after which the numbers cannot be found
-by reading. Sessions of such topics are ``exact``: there is a mark behind every gap, and all of them
-are stored before a message is sent.
+Compaction and ``delete_acked`` remove events between others, after which the numbers cannot be
+found by reading. Sessions of such topics are ``exact``: there is a mark behind every gap, and all
+of them are stored before a message is sent.
 """
 
 from array import array

@@ -58,7 +58,8 @@ class Retransmission:
     def read(self, door: Door, sequence: int, count: int, end: int) -> Replay:
         """Return up to ``count`` messages, as many as fit into a packet, and one at least.
 
-        ``end``: the sequence number of the first message that was not sent. Raises NotSent, Deleted, and the errors of ``door``.
+        ``end``: the sequence number of the first message that was not sent. Raises NotSent,
+        Deleted, and the errors of ``door``.
         """
         # Also asks for the permission.
         reader = door.follow(*self._partition, door.bounds(*self._partition).start)
