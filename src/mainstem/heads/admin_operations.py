@@ -6,10 +6,12 @@ durable, and returns a value that can be encoded as JSON. It is called in a thre
 event loop's (``HeadContext.from_thread`` runs code in the loop). It knows nothing of HTTP, and the
 admin head knows operations only by name. From its ``route``, the admin head makes an address of the
 API, its JSON schema and its documentation.
+
+Most operations are methods with the decorator ``operation``, which ``offer_all`` registers.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, get_type_hints
 
 import msgspec
 
@@ -17,6 +19,8 @@ from mainstem.auth import Peer
 from mainstem.core.errors import Failure, InvalidSetting, MainstemError
 
 Arguments = TypeVar("Arguments", bound=msgspec.Struct)
+Method = TypeVar("Method", bound=Callable[..., object])
+_MARK = "operation"
 
 
 class Run(Protocol):
@@ -63,6 +67,32 @@ class NoArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments of an operation that has none."""
 
 
+class _Mark(msgspec.Struct, frozen=True):
+    """What the decorator ``operation`` says of a method."""
+
+    name: str
+    route: str
+    changes: bool
+    answer: object | None
+
+
+def operation(
+    name: str, route: str = "", *, changes: bool | None = None, answer: object | None = None
+) -> Callable[[Method], Method]:
+    """Make a method an operation; its annotations and its docstring are those of the API.
+
+    ``route``: as in ``Administration.offer``. ``changes``: otherwise whether the route is no GET.
+    ``answer``: the type of the answer if the annotation does not say it.
+    """
+    changing = not route.startswith("GET ") if changes is None else changes
+
+    def mark(method: Method) -> Method:
+        method.__dict__[_MARK] = _Mark(name, route, changing, answer)
+        return method
+
+    return mark
+
+
 class Administration:
     """The operations of all heads; changed in the event loop, read from any thread."""
 
@@ -99,6 +129,24 @@ class Administration:
         self._operations[name] = Operation(
             name, changes, run, arguments, answer, said, method, segments
         )
+
+    def offer_all(self, operations: object) -> None:
+        """Register the methods of an object that have the decorator ``operation``."""
+        for attribute, method in vars(type(operations)).items():
+            mark = getattr(method, "__dict__", {}).get(_MARK)
+            if mark is None:
+                continue
+            # The peer, the arguments and the answer, in this order.
+            _, arguments, answer = get_type_hints(method).values()
+            self.offer(
+                mark.name,
+                arguments,
+                getattr(operations, attribute),
+                changes=mark.changes,
+                route=mark.route,
+                answer=mark.answer or (None if answer is type(None) else answer),
+                summary=(method.__doc__ or mark.name).partition("\n")[0],
+            )
 
     def find(self, name: str) -> Operation | None:
         """Return the operation of this name, None if it is not registered."""

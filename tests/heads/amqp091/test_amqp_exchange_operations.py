@@ -60,7 +60,7 @@ def call(
         for vhost in ("/", "shop"):
             for exchange in ("prices", "spare"):
                 service.topology.declare_exchange(vhost, exchange, ExchangeType.FANOUT)
-        ExchangeOperations(service).offer()
+        context.administration.offer_all(ExchangeOperations(service))
         return await asyncio.to_thread(answer, context.administration, name, given)
 
     return asyncio.run(scenario())

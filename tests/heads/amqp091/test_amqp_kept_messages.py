@@ -9,7 +9,7 @@ from mainstem.heads.amqp091 import methods
 DAY_MS, GIB = 86_400_000, 1024**3
 
 
-async def kept(durable: bool = True, **settings: object) -> tuple[bool, int | None, int | None]:
+async def kept(durable: bool = True, /, **settings: object) -> tuple[bool, int | None, int | None]:
     """Return whether acked messages of a new queue are deleted, and its limits of time and size."""
     world = World(msgspec.structs.replace(SETTINGS, **settings))
     client = await world.client()
@@ -38,4 +38,4 @@ async def test_or_it_is_kept_for_replay_within_limits(
 
 
 async def test_queues_that_do_not_survive_a_restart_keep_nothing() -> None:
-    assert await kept(durable=False, delete_acked=False, retention_ms=DAY_MS) == (True, None, None)
+    assert await kept(False, delete_acked=False, retention_ms=DAY_MS) == (True, None, None)

@@ -85,7 +85,7 @@ class MoldHead:
             self._publish(feed)
         for feed in declared(self._settings.feeds):
             self.serve(feed)
-        FeedOperations(self._context, self).offer()
+        self._context.administration.offer_all(FeedOperations(self._context, self))
         await self._datagrams.start()
 
     # Feeds

@@ -13,6 +13,7 @@ from msgspec import Meta
 from mainstem.auth import Action, Peer, Resource, ResourceKind
 from mainstem.broker.door import Durable
 from mainstem.core.errors import Denied, Unauthenticated
+from mainstem.heads.admin_operations import operation
 from mainstem.heads.moldudp64.feeds import Feed
 
 if TYPE_CHECKING:
@@ -68,51 +69,15 @@ class FeedOperations:
     def __init__(self, context: "HeadContext", head: "MoldHead") -> None:
         self._context, self._head = context, head
 
-    def offer(self) -> None:
-        """Register all operations on feeds with the admin port."""
-        offer = self._context.administration.offer
-        offer(
-            LIST,
-            ListFeeds,
-            self.list,
-            changes=False,
-            route="GET feeds",
-            answer=list[FeedInfo],
-        )
-        offer(
-            SERVE,
-            ServeFeed,
-            self.serve,
-            changes=True,
-            route="POST feeds",
-            answer=FeedInfo,
-        )
-        offer(
-            END,
-            NameFeed,
-            self.end,
-            changes=True,
-            route="POST feeds/{session}/end",
-            answer=FeedInfo,
-            summary="End a session after the events that are in the topic by now.",
-        )
-        offer(
-            REMOVE,
-            NameFeed,
-            self.remove,
-            changes=True,
-            route="DELETE feeds/{session}",
-            answer=object,
-            summary="Stop publishing a feed and forget its session; the topic stays.",
-        )
-
+    @operation(LIST, "GET feeds")
     def list(self, peer: Peer, asked: ListFeeds) -> list[FeedInfo]:
-        """Return the feeds whose topics the peer may describe."""
+        """List the multicast feeds."""
         found = self._on_loop(lambda: [self._info(it) for it in self._head.publications()])
         return [each for each in found if self._may_describe(peer, each.topic)]
 
+    @operation(SERVE, "POST feeds")
     def serve(self, peer: Peer, asked: ServeFeed) -> FeedInfo:
-        """Publish a feed; no error if it is published like this already."""
+        """Publish a partition as a multicast feed, from now on and after restarts."""
         self._authorize(peer, Action.READ, asked.topic)
         wanted = Feed(asked.session, asked.topic, asked.partition, asked.group, asked.second_group)
 
@@ -125,8 +90,9 @@ class FeedOperations:
             durable.wait()
         return info
 
+    @operation(END, "POST feeds/{session}/end")
     def end(self, peer: Peer, asked: NameFeed) -> FeedInfo:
-        """End a session."""
+        """End a session after the events that are in the topic by now."""
         self._authorize(peer, Action.READ, self._topic_of(asked.session))
 
         def carry_out() -> tuple[FeedInfo, Durable | None]:
@@ -138,8 +104,9 @@ class FeedOperations:
             durable.wait()
         return info
 
+    @operation(REMOVE, "DELETE feeds/{session}")
     def remove(self, peer: Peer, asked: NameFeed) -> object:
-        """Remove a feed, and forget its session."""
+        """Stop publishing a feed and forget its session; the topic stays."""
         self._authorize(peer, Action.READ, self._topic_of(asked.session))
         self._on_loop(lambda: self._head.remove(asked.session)).wait()
         return {}

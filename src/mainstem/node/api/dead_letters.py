@@ -28,7 +28,7 @@ from mainstem.broker.door import (
 from mainstem.core.dead_letters import SUFFIX, Origin, origin_of, revived, topic_of
 from mainstem.core.errors import Failure, MainstemError
 from mainstem.core.event import Event, Position
-from mainstem.heads.admin_operations import NoArguments
+from mainstem.heads.admin_operations import NoArguments, operation
 from mainstem.heads.context import HeadContext
 from mainstem.node.api.queues import MAX_PEEKED, After, Limit
 from mainstem.node.queue_peek import PeekedEvent, peeked
@@ -103,51 +103,15 @@ class DeadLetterOperations:
     def __init__(self, context: HeadContext) -> None:
         self._context = context
 
-    def offer(self) -> None:
-        """Register the operations."""
-        offer, at = self._context.administration.offer, "dead-letters/{topic}"
-        offer(
-            "dead-letters/list",
-            NoArguments,
-            self.every,
-            changes=False,
-            route="GET dead-letters",
-            answer=list[DeadLetterTopic],
-            summary="List the topics of dead letters.",
-        )
-        offer(
-            "dead-letters/peek",
-            PeekLetters,
-            self.peek,
-            changes=False,
-            route=f"GET {at}",
-            answer=list[DeadLetter],
-        )
-        offer(
-            "dead-letters/redrive",
-            RedriveLetters,
-            self.redrive,
-            changes=True,
-            route=f"POST {at}/redrive",
-            answer=Redriven,
-        )
-        offer(
-            "dead-letters/drop",
-            NameTopic,
-            self.drop,
-            changes=True,
-            route=f"DELETE {at}",
-            answer=Dropped,
-            summary="Delete the dead letters of a topic, including redriven ones.",
-        )
-
+    @operation("dead-letters/list", "GET dead-letters")
     def every(self, peer: Peer, _: NoArguments) -> list[DeadLetterTopic]:
-        """Return the topics of dead letters that the peer may describe."""
+        """List the topics of dead letters."""
         door = self._context.door(peer)
         return [DeadLetterTopic(it.name, _left(door, it.name)) for it in door.topics(f"*{SUFFIX}")]
 
+    @operation("dead-letters/peek", "GET dead-letters/{topic}")
     def peek(self, peer: Peer, asked: PeekLetters) -> list[DeadLetter]:
-        """Return dead letters, without delivering them."""
+        """Show the first dead letters of a topic, with their reasons."""
         door, name = self._context.door(peer), _name(asked.topic)
         partition, _, offset = asked.after.partition(":")
         after = Position(int(partition), int(offset)) if asked.after else None
@@ -157,8 +121,9 @@ class DeadLetterOperations:
             for each in found
         ]
 
+    @operation("dead-letters/redrive", "POST dead-letters/{topic}/redrive")
     def redrive(self, peer: Peer, asked: RedriveLetters) -> Redriven:
-        """Publish dead letters again, or tell where that would lead."""
+        """Publish dead letters again: to their topics of origin, or to another topic."""
         door, name = self._context.door(peer), _name(asked.topic)
         door.topic(name)
         if asked.dry_run:
@@ -169,8 +134,9 @@ class DeadLetterOperations:
         _ensure_queue(door, name)
         return _Redrive(self._context, door, name, asked.to).run(asked.limit)
 
+    @operation("dead-letters/drop", "DELETE dead-letters/{topic}")
     def drop(self, peer: Peer, asked: NameTopic) -> Dropped:
-        """Settle and delete dead letters."""
+        """Delete the dead letters of a topic, including redriven ones."""
         door, name = self._context.door(peer), _name(asked.topic)
         numbers = [each.number for each in door.topic(name).partitions]
         tails = {each: door.bounds(name, each).tail for each in numbers}

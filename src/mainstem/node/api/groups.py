@@ -9,7 +9,7 @@ from mainstem.auth import Peer
 from mainstem.broker.door import Door, GroupState
 from mainstem.core.errors import GroupIsLive, UnknownGroup
 from mainstem.core.names import check_group
-from mainstem.heads.admin_operations import NoArguments
+from mainstem.heads.admin_operations import NoArguments, operation
 from mainstem.heads.context import HeadContext
 from mainstem.node.api.positions import SENTENCE, Place, numbers_of, offset_at
 
@@ -48,55 +48,19 @@ class GroupOperations:
     def __init__(self, context: HeadContext) -> None:
         self._context = context
 
-    def offer(self) -> None:
-        """Register the operations."""
-        offer = self._context.administration.offer
-        offer(
-            "groups/list",
-            NoArguments,
-            self.every,
-            changes=False,
-            route="GET groups",
-            answer=list[GroupState],
-            summary="List groups with their members and lag.",
-        )
-        offer(
-            "groups/show",
-            NameGroup,
-            self.show,
-            changes=False,
-            route="GET groups/{group}",
-            answer=GroupState,
-            summary="Show the members and the lag of a group.",
-        )
-        offer(
-            "groups/seek",
-            SeekGroup,
-            self.seek,
-            changes=True,
-            route="POST groups/{group}/seek",
-            answer=list[SeekResult],
-        )
-        offer(
-            "groups/delete",
-            NameGroup,
-            self.delete,
-            changes=True,
-            route="DELETE groups/{group}",
-            answer=None,
-            summary="Delete the committed offsets of a group without members.",
-        )
-
+    @operation("groups/list", "GET groups")
     def every(self, peer: Peer, _: NoArguments) -> list[GroupState]:
-        """Return the groups that the peer may describe."""
+        """List groups with their members and lag."""
         return list(self._context.door(peer).groups())
 
+    @operation("groups/show", "GET groups/{group}")
     def show(self, peer: Peer, asked: NameGroup) -> GroupState:
-        """Return one group."""
+        """Show the members and the lag of a group."""
         return self._context.door(peer).group(asked.group)
 
+    @operation("groups/seek", "POST groups/{group}/seek")
     def seek(self, peer: Peer, asked: SeekGroup) -> list[SeekResult]:
-        """Set a group's committed offsets; with ``dry_run`` only return what would change."""
+        """Set the committed offsets of a group without members, or preview that."""
         door = self._context.door(peer)
         check_group(asked.group)
         _check_not_live(door, asked.group)
@@ -113,8 +77,9 @@ class GroupOperations:
             for lag in (max(0, tail - offsets[place]),)
         ]
 
+    @operation("groups/delete", "DELETE groups/{group}")
     def delete(self, peer: Peer, asked: NameGroup) -> None:
-        """Delete a group's committed offsets."""
+        """Delete the committed offsets of a group without members."""
         self._context.door(peer).delete_group(asked.group).wait()
 
 

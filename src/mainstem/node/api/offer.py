@@ -18,12 +18,15 @@ def offer_operations(context: HeadContext, queries: AdminQueries, config: Config
     """Register the operations; called when the log is open. Return what the caller must stop."""
     history = MetricsHistory(queries.heads, context.now_ms)
     history.start()
-    TopicOperations(context).offer()
-    GroupOperations(context).offer()
-    QueueOperations(context).offer()
-    DeadLetterOperations(context).offer()
-    SqlOperations(context, config.sql).offer()
-    SettingOperations(context, config).offer()
-    PipelineOperations(context, config).offer()
-    OverviewOperations(context, queries, history).offer()
+    for operations in (
+        TopicOperations(context),
+        GroupOperations(context),
+        QueueOperations(context),
+        DeadLetterOperations(context),
+        SqlOperations(context, config.sql),
+        SettingOperations(context, config),
+        PipelineOperations(context, config),
+        OverviewOperations(context, queries, history),
+    ):
+        context.administration.offer_all(operations)
     return history

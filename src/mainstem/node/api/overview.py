@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from mainstem import __version__
 from mainstem.auth import CLUSTER, Action, Peer
-from mainstem.heads.admin_operations import NoArguments
+from mainstem.heads.admin_operations import NoArguments, operation
 from mainstem.heads.context import HeadContext
 from mainstem.node.admin_queries import AdminQueries
 from mainstem.node.metrics_history import MetricsHistory
@@ -62,36 +62,9 @@ class OverviewOperations:
     ) -> None:
         self._context, self._queries, self._history = context, queries, history
 
-    def offer(self) -> None:
-        """Register the operations."""
-        offer = self._context.administration.offer
-        offer(
-            "overview",
-            NoArguments,
-            self.overview,
-            changes=False,
-            answer=Overview,
-            summary="Show version, addresses, and numbers of topics, queues, groups, connections.",
-        )
-        offer(
-            "connections/list",
-            NoArguments,
-            self.connections,
-            changes=False,
-            route="GET connections",
-            answer=list[Connection],
-            summary="List the connected peers of every head.",
-        )
-        offer(
-            "metrics/history",
-            ShowHistory,
-            self.history,
-            changes=False,
-            answer=History,
-        )
-
+    @operation("overview", changes=False)
     def overview(self, peer: Peer, _: NoArguments) -> Overview:
-        """Return version and addresses, and how many topics, queues, groups and connections."""
+        """Show version, addresses, and numbers of topics, queues, groups, connections."""
         self._check(peer)
         broker, heads = self._context.broker, dict(self._queries.heads)
         return Overview(
@@ -106,8 +79,9 @@ class OverviewOperations:
             connections={name: head.traffic.open for name, head in heads.items()},
         )
 
+    @operation("connections/list", "GET connections")
     def connections(self, peer: Peer, _: NoArguments) -> list[Connection]:
-        """Return the connected peers."""
+        """List the connected peers of every head."""
         self._check(peer)
         return [
             Connection(name, each.peer, each.connected_s)
@@ -115,8 +89,9 @@ class OverviewOperations:
             for each in head.connections()
         ]
 
+    @operation("metrics/history", changes=False)
     def history(self, peer: Peer, asked: ShowHistory) -> History:
-        """Return samples of metrics."""
+        """Show how counters and gauges of the heads changed in the last hour."""
         self._check(peer)
         return History(*self._history.since(asked.since_ms, asked.metric))
 

@@ -6,7 +6,7 @@ import msgspec
 
 from mainstem.auth import CLUSTER, Action, Peer
 from mainstem.core.errors import MainstemError
-from mainstem.heads.admin_operations import NoArguments
+from mainstem.heads.admin_operations import NoArguments, operation
 from mainstem.heads.context import HeadContext
 from mainstem.node.config import Config
 from mainstem.pipelines.state.table_state import TableStatus, table_statuses
@@ -34,34 +34,14 @@ class PipelineOperations:
     def __init__(self, context: HeadContext, config: Config) -> None:
         self._context, self._state = context, Path(config.pipelines)
 
-    def offer(self) -> None:
-        """Register the operations."""
-        offer = self._context.administration.offer
-        offer(
-            "pipelines/list",
-            NoArguments,
-            self.every,
-            changes=False,
-            route="GET pipelines",
-            answer=list[PipelineTable],
-            summary="List the tables of all pipelines that ran beside the server.",
-        )
-        offer(
-            "pipelines/show",
-            NamePipeline,
-            self.show,
-            changes=False,
-            route="GET pipelines/{pipeline}",
-            answer=list[PipelineTable],
-            summary="Show the tables of a pipeline: offsets, lag, freshness, and the last error.",
-        )
-
+    @operation("pipelines/list", "GET pipelines")
     def every(self, peer: Peer, _: NoArguments) -> list[PipelineTable]:
-        """Return the tables of all pipelines."""
+        """List the tables of all pipelines that ran beside the server."""
         return self._tables(peer, None)
 
+    @operation("pipelines/show", "GET pipelines/{pipeline}")
     def show(self, peer: Peer, asked: NamePipeline) -> list[PipelineTable]:
-        """Return the tables of one pipeline."""
+        """Show the tables of a pipeline: offsets, lag, freshness, and the last error."""
         return self._tables(peer, asked.pipeline)
 
     def _tables(self, peer: Peer, pipeline: str | None) -> list[PipelineTable]:

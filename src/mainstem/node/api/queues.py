@@ -9,7 +9,7 @@ from mainstem.auth import Peer
 from mainstem.broker.door import QueueSettings, QueueState, Unsettled
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.event import Position
-from mainstem.heads.admin_operations import NoArguments
+from mainstem.heads.admin_operations import NoArguments, operation
 from mainstem.heads.context import HeadContext
 from mainstem.node.api.positions import SENTENCE, Place, numbers_of, offset_at
 from mainstem.node.queue_move import MAX_EVENTS, move_events
@@ -98,73 +98,19 @@ class QueueOperations:
     def __init__(self, context: HeadContext) -> None:
         self._context = context
 
-    def offer(self) -> None:
-        """Register the operations."""
-        offer, at = self._context.administration.offer, "queues/{topic}/{queue}"
-        offer(
-            "queues/list",
-            NoArguments,
-            self.every,
-            changes=False,
-            route="GET queues",
-            answer=list[QueueState],
-            summary="List queues and share groups with their state.",
-        )
-        offer(
-            "queues/show",
-            NameQueue,
-            self.show,
-            changes=False,
-            route=f"GET {at}",
-            answer=QueueState,
-            summary="Show the settings and the state of a queue.",
-        )
-        offer(
-            "queues/put",
-            PutQueue,
-            self.put,
-            changes=True,
-            route=f"PUT {at}",
-            answer=QueueState,
-        )
-        offer(
-            "queues/delete",
-            NameQueue,
-            self.delete,
-            changes=True,
-            route=f"DELETE {at}",
-            answer=None,
-            summary="Delete a queue; its events stay in the topic.",
-        )
-        offer(
-            "queues/peek",
-            PeekQueue,
-            self.peek,
-            changes=False,
-            route=f"GET {at}/events",
-            answer=list[PeekedEvent],
-        )
-        offer(
-            "queues/seek",
-            SeekQueue,
-            self.seek,
-            changes=True,
-            route=f"POST {at}/seek",
-            answer=QueueState,
-        )
-        offer(PURGE, PurgeQueue, self.purge, changes=True, route=f"POST {at}/purge", answer=Purged)
-        offer(MOVE, MoveEvents, self.move, changes=True, route=f"POST {at}/move", answer=Moved)
-
+    @operation("queues/list", "GET queues")
     def every(self, peer: Peer, _: NoArguments) -> list[QueueState]:
-        """Return the queues that the peer may describe."""
+        """List queues and share groups with their state."""
         return list(self._context.door(peer).queues.every())
 
+    @operation("queues/show", "GET queues/{topic}/{queue}")
     def show(self, peer: Peer, asked: NameQueue) -> QueueState:
-        """Return one queue."""
+        """Show the settings and the state of a queue."""
         return self._context.door(peer).queues.show(asked.topic, asked.queue)
 
+    @operation("queues/put", "PUT queues/{topic}/{queue}")
     def put(self, peer: Peer, asked: PutQueue) -> QueueState:
-        """Create a queue, or change its settings."""
+        """Create a queue, or change settings of an existing one."""
         door = self._context.door(peer)
         was = door.queues.created_with(asked.topic, asked.queue)
         settings = _altered(was or QueueSettings(), asked.settings)
@@ -176,34 +122,39 @@ class QueueOperations:
             door.queues.create(asked.topic, asked.queue, settings, starts).wait()
         return door.queues.show(asked.topic, asked.queue)
 
+    @operation("queues/delete", "DELETE queues/{topic}/{queue}")
     def delete(self, peer: Peer, asked: NameQueue) -> None:
-        """Delete a queue."""
+        """Delete a queue; its events stay in the topic."""
         self._context.door(peer).queues.delete(asked.topic, asked.queue).wait()
 
+    @operation("queues/peek", "GET queues/{topic}/{queue}/events")
     def peek(self, peer: Peer, asked: PeekQueue) -> list[PeekedEvent]:
-        """Return unsettled events."""
+        """Show the first unsettled events of a queue, without delivering them."""
         door = self._context.door(peer)
         partition, _, offset = asked.after.partition(":")
         after = Position(int(partition), int(offset)) if asked.after else None
         found: list[Unsettled] = door.queues.peek(asked.topic, asked.queue, asked.limit, after)
         return [peeked(each.event, each.deliveries, each.owner) for each in found]
 
+    @operation("queues/seek", "POST queues/{topic}/{queue}/seek")
     def seek(self, peer: Peer, asked: SeekQueue) -> QueueState:
-        """Set the offsets of a queue."""
+        """Set the position of a queue, forward or back; deliveries in flight become stale."""
         door = self._context.door(peer)
         numbers = numbers_of(door, asked.topic, asked.partition)
         offsets = {each: offset_at(door, asked.topic, each, asked.to) for each in numbers}
         door.queues.seek(asked.topic, asked.queue, offsets).wait()
         return door.queues.show(asked.topic, asked.queue)
 
+    @operation(PURGE, "POST queues/{topic}/{queue}/purge")
     def purge(self, peer: Peer, asked: PurgeQueue) -> Purged:
-        """Settle all events of a queue that are not in flight."""
+        """Settle all waiting events of a queue."""
         count, durable = self._context.door(peer).queues.purge(asked.topic, asked.queue)
         durable.wait()
         return Purged(count)
 
+    @operation(MOVE, "POST queues/{topic}/{queue}/move")
     def move(self, peer: Peer, asked: MoveEvents) -> Moved:
-        """Move waiting events of a queue to another topic, at most ``limit``."""
+        """Move the first waiting events of a queue to another topic, in one append."""
         door, now_ms = self._context.door(peer), self._context.now_ms
         return Moved(move_events(door, asked.topic, asked.queue, asked.to, asked.limit, now_ms))
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from mainstem.auth import CLUSTER, Action, Peer
-from mainstem.heads.admin_operations import NoArguments
+from mainstem.heads.admin_operations import NoArguments, operation
 from mainstem.heads.context import HeadContext
 from mainstem.node.config import Config, settings, value_of
 
@@ -25,19 +25,9 @@ class SettingOperations:
     def __init__(self, context: HeadContext, config: Config) -> None:
         self._context, self._config = context, config
 
-    def offer(self) -> None:
-        """Register the operation."""
-        self._context.administration.offer(
-            "settings",
-            NoArguments,
-            self.every,
-            changes=False,
-            answer=list[SettingState],
-            summary="List the settings of the node with their values.",
-        )
-
+    @operation("settings", changes=False)
     def every(self, peer: Peer, _: NoArguments) -> list[SettingState]:
-        """Return all settings."""
+        """List the settings of the node with their values."""
         self._context.auth.authorize(peer.principal, Action.DESCRIBE, CLUSTER)
         return [
             SettingState(

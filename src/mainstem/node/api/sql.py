@@ -19,7 +19,7 @@ from msgspec import Meta
 from mainstem.auth import Action, Peer, Resource, ResourceKind
 from mainstem.core.errors import Failure
 from mainstem.heads.addresses import Address
-from mainstem.heads.admin_operations import OperationFailed
+from mainstem.heads.admin_operations import OperationFailed, operation
 from mainstem.heads.context import HeadContext
 from mainstem.sql.limits import SqlLimits
 from mainstem.sql.messages import WITHOUT_ARENAS
@@ -74,14 +74,9 @@ class SqlOperations:
         self._context, self._limits = context, limits
         self._places = threading.Semaphore(limits.max_at_once)
 
-    def offer(self) -> None:
-        """Register the operation."""
-        self._context.administration.offer(
-            "sql", AskSql, self.ask, changes=True, route="POST sql", answer=SqlAnswer
-        )
-
+    @operation("sql", "POST sql", answer=SqlAnswer)
     def ask(self, peer: Peer, asked: AskSql) -> dict[str, object]:
-        """Return the answer to a query."""
+        """Ask about the events of topics in SQL."""
         check_installed()
         question = self._question(asked)
         if not self._places.acquire(blocking=False):

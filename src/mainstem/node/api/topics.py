@@ -8,6 +8,7 @@ from msgspec import Meta
 from mainstem.auth import Peer
 from mainstem.broker.door import Door, Topic
 from mainstem.core.topic_settings import TopicSettings
+from mainstem.heads.admin_operations import operation
 from mainstem.heads.context import HeadContext
 from mainstem.node.api.positions import SENTENCE, Place, numbers_of, offset_at
 
@@ -80,92 +81,43 @@ class TopicOperations:
     def __init__(self, context: HeadContext) -> None:
         self._context = context
 
-    def offer(self) -> None:
-        """Register the operations."""
-        offer = self._context.administration.offer
-        show = TopicState
-        offer(
-            "topics/list",
-            ListTopics,
-            self.every,
-            changes=False,
-            route="GET topics",
-            answer=list[TopicState],
-        )
-        offer(
-            "topics/show",
-            NameTopic,
-            self.show,
-            changes=False,
-            route="GET topics/{topic}",
-            answer=show,
-            summary="Show the settings and partitions of a topic.",
-        )
-        offer(
-            "topics/create",
-            CreateTopic,
-            self.create,
-            changes=True,
-            route="POST topics",
-            answer=show,
-        )
-        offer(
-            "topics/alter",
-            AlterTopic,
-            self.alter,
-            changes=True,
-            route="PATCH topics/{topic}",
-            answer=show,
-        )
-        offer(
-            "topics/delete",
-            NameTopic,
-            self.delete,
-            changes=True,
-            route="DELETE topics/{topic}",
-            answer=None,
-            summary="Delete a topic and all its events.",
-        )
-        offer(
-            "topics/trim",
-            TrimTopic,
-            self.trim,
-            changes=True,
-            route="POST topics/{topic}/trim",
-            answer=show,
-        )
-
+    @operation("topics/list", "GET topics")
     def every(self, peer: Peer, asked: ListTopics) -> list[TopicState]:
-        """Return the topics that match, as far as the peer may describe them."""
+        """List topics."""
         door = self._context.door(peer)
         return [_state(door, each) for each in door.topics(asked.pattern, internal=asked.internal)]
 
+    @operation("topics/show", "GET topics/{topic}")
     def show(self, peer: Peer, asked: NameTopic) -> TopicState:
-        """Return one topic."""
+        """Show the settings and partitions of a topic."""
         door = self._context.door(peer)
         return _state(door, door.topic(asked.topic))
 
+    @operation("topics/create", "POST topics")
     def create(self, peer: Peer, asked: CreateTopic) -> TopicState:
-        """Create a topic; return it when it is durable."""
+        """Create a topic; settings that are not given have the server's defaults."""
         door = self._context.door(peer)
         settings = self._context.defaults.altered(**asked.settings)
         done = door.create_topic(asked.topic, settings)
         done.durable.wait()
         return _state(door, done.topic)
 
+    @operation("topics/alter", "PATCH topics/{topic}")
     def alter(self, peer: Peer, asked: AlterTopic) -> TopicState:
-        """Change settings; return the topic when they are durable."""
+        """Change settings of a topic; its number of partitions can only grow."""
         door = self._context.door(peer)
         done = door.alter_topic(asked.topic, **asked.settings)
         done.durable.wait()
         return _state(door, done.topic)
 
+    @operation("topics/delete", "DELETE topics/{topic}")
     def delete(self, peer: Peer, asked: NameTopic) -> None:
-        """Delete a topic; return when that is durable."""
+        """Delete a topic and all its events."""
         self._context.door(peer).delete_topic(asked.topic).wait()
 
+    @operation("topics/trim", "POST topics/{topic}/trim")
     def trim(self, peer: Peer, asked: TrimTopic) -> TopicState:
-        """Delete events; all partitions are checked before the first is trimmed."""
+        """Delete the events of a topic before a place."""
         door = self._context.door(peer)
         numbers = numbers_of(door, asked.topic, asked.partition)
         offsets = {each: offset_at(door, asked.topic, each, asked.before) for each in numbers}

@@ -6,13 +6,13 @@ would have: ``topic_of(vhost, name)``.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from mainstem.auth import Action, Peer, ResourceKind
 from mainstem.broker.door import Durable
+from mainstem.heads.admin_operations import operation
 from mainstem.heads.amqp091.adapter.management.access import Access, plain, table_of
 from mainstem.heads.amqp091.adapter.topology.declared import Binding, DestinationKind, Exchange
 from mainstem.heads.amqp091.adapter.topology.names import DEFAULT_VHOST
@@ -102,47 +102,9 @@ class ExchangeOperations:
         self._access, self._context = Access(service), service.context
         self._topology = service.topology
 
-    def offer(self) -> None:
-        """Register all operations on exchanges with the admin port."""
-        topology, offer = self._topology, self._context.administration.offer
-        offer(
-            LIST,
-            ListExchanges,
-            self.list,
-            changes=False,
-            route="GET amqp/exchanges",
-            answer=list[ExchangeInfo],
-        )
-        offer(
-            SHOW,
-            ShowExchange,
-            self.show,
-            changes=False,
-            route="GET amqp/exchanges/{vhost}/{exchange}",
-            answer=ExchangeDetails,
-        )
-        bind, unbind = partial(self._change, topology.bind), partial(self._change, topology.unbind)
-        offer(
-            BIND,
-            ChangeBinding,
-            bind,
-            changes=True,
-            route="POST amqp/bindings",
-            answer=Changed,
-            summary="Bind a queue or an exchange to an exchange.",
-        )
-        offer(
-            UNBIND,
-            ChangeBinding,
-            unbind,
-            changes=True,
-            route="POST amqp/bindings/remove",
-            answer=Changed,
-            summary="Remove the binding with exactly these arguments.",
-        )
-
+    @operation(LIST, "GET amqp/exchanges")
     def list(self, peer: Peer, asked: ListExchanges) -> Sequence[ExchangeInfo]:
-        """Return all exchanges that the peer may describe."""
+        """List exchanges."""
 
         def look() -> list[ExchangeInfo]:
             vhosts = self._topology.vhosts() if asked.vhost is None else [asked.vhost]
@@ -155,8 +117,9 @@ class ExchangeOperations:
         found = self._context.from_thread(look)
         return [each for each in found if self._access.may_describe(peer, each.vhost, each.name)]
 
+    @operation(SHOW, "GET amqp/exchanges/{vhost}/{exchange}")
     def show(self, peer: Peer, asked: ShowExchange) -> ExchangeDetails:
-        """Return an exchange with its bindings."""
+        """Show an exchange with its bindings."""
         self._access.authorize(peer, Action.DESCRIBE, asked.vhost, asked.exchange)
 
         def look() -> ExchangeDetails:
@@ -169,6 +132,16 @@ class ExchangeOperations:
             )
 
         return self._access.on_loop(look)
+
+    @operation(BIND, "POST amqp/bindings")
+    def bind(self, peer: Peer, asked: ChangeBinding) -> Changed:
+        """Bind a queue or an exchange to an exchange."""
+        return self._change(self._topology.bind, peer, asked)
+
+    @operation(UNBIND, "POST amqp/bindings/remove")
+    def unbind(self, peer: Peer, asked: ChangeBinding) -> Changed:
+        """Remove the binding with exactly these arguments."""
+        return self._change(self._topology.unbind, peer, asked)
 
     def _change(self, change: _Change, peer: Peer, asked: ChangeBinding) -> Changed:
         vhost, exchange, to = asked.vhost, asked.exchange, asked.destination

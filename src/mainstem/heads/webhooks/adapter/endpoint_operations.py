@@ -15,7 +15,7 @@ from yarl import URL
 
 from mainstem.auth import CLUSTER, Action, Peer, Resource, ResourceKind
 from mainstem.core.errors import Failure, InvalidSetting, MainstemError
-from mainstem.heads.admin_operations import OperationFailed
+from mainstem.heads.admin_operations import OperationFailed, operation
 from mainstem.heads.webhooks.adapter.attempts import Attempt, last_attempts
 from mainstem.heads.webhooks.adapter.endpoints import Endpoints, queue_settings
 from mainstem.heads.webhooks.adapter.sender import signed_request
@@ -61,118 +61,28 @@ class EndpointOperations:
         self._service, self._endpoints = service, endpoints
         self._context = service.context
 
-    def offer(self) -> None:
-        """Register all operations on endpoints with the admin port."""
-        offer, at = self._context.administration.offer, "webhooks/{name}"
-        offer(
-            LIST,
-            ListEndpoints,
-            self.list,
-            changes=False,
-            route="GET webhooks",
-            answer=list[EndpointInfo],
-            summary="List webhook endpoints.",
-        )
-        offer(
-            SHOW,
-            NameEndpoint,
-            self.show,
-            changes=False,
-            route=f"GET {at}",
-            answer=EndpointInfo,
-            summary="Show an endpoint.",
-        )
-        offer(
-            ATTEMPTS,
-            ListAttempts,
-            self.attempts,
-            changes=False,
-            route=f"GET {at}/attempts",
-            answer=list[Attempt],
-            summary="List the last attempts of an endpoint, the newest last.",
-        )
-        offer(
-            ADD,
-            AddEndpoint,
-            self.add,
-            changes=True,
-            route="POST webhooks",
-            answer=Secured,
-            summary="Add an endpoint, or replace the definition of one.",
-        )
-        offer(
-            REMOVE,
-            NameEndpoint,
-            self.remove,
-            changes=True,
-            route=f"DELETE {at}",
-            answer=None,
-            summary="Remove an endpoint; events that wait for it are not delivered.",
-        )
-        offer(
-            PAUSE,
-            NameEndpoint,
-            self.pause,
-            changes=True,
-            route=f"POST {at}/pause",
-            answer=EndpointInfo,
-            summary="Stop delivering to an endpoint; its events wait.",
-        )
-        offer(
-            RESUME,
-            NameEndpoint,
-            self.resume,
-            changes=True,
-            route=f"POST {at}/resume",
-            answer=EndpointInfo,
-            summary="Deliver to a paused or disabled endpoint again.",
-        )
-        offer(
-            ROTATE,
-            RotateSecret,
-            self.rotate,
-            changes=True,
-            route=f"POST {at}/rotate",
-            answer=Secured,
-            summary="Replace the secret of an endpoint.",
-        )
-        offer(
-            TEST,
-            NameEndpoint,
-            self.test,
-            changes=True,
-            route=f"POST {at}/test",
-            answer=Tested,
-            summary="Send a test message to an endpoint; return the receiver's answer.",
-        )
-        offer(
-            REPLAY,
-            ReplayEvents,
-            self.replay,
-            changes=True,
-            route=f"POST {at}/replay",
-            answer=Replayed,
-            summary="Deliver events again: those of an id, or of a range of one partition.",
-        )
-
+    @operation(LIST, "GET webhooks")
     def list(self, peer: Peer, _: ListEndpoints) -> "Sequence[EndpointInfo]":
-        """Return all endpoints."""
+        """List webhook endpoints."""
         self._authorize(peer, Action.DESCRIBE)
         return self._context.from_thread(lambda: [self._info(it) for it in self._endpoints])
 
+    @operation(SHOW, "GET webhooks/{name}")
     def show(self, peer: Peer, asked: NameEndpoint) -> EndpointInfo:
-        """Return one endpoint."""
+        """Show an endpoint."""
         self._authorize(peer, Action.DESCRIBE)
         return self._context.from_thread(lambda: self._info(self._endpoints.get(asked.name)))
 
+    @operation(ATTEMPTS, "GET webhooks/{name}/attempts")
     def attempts(self, peer: Peer, asked: ListAttempts) -> "Sequence[Attempt]":
-        """Return the last attempts of an endpoint, the newest last."""
+        """List the last attempts of an endpoint, the newest last."""
         self._authorize(peer, Action.DESCRIBE)
         if not 1 <= asked.limit <= MAX_ATTEMPTS:
             raise InvalidSetting(f"limit must be from 1 to {MAX_ATTEMPTS}")
         self._context.from_thread(lambda: self._endpoints.get(asked.name))
         return last_attempts(self._context.broker, asked.name, asked.limit, asked.id)
 
+    @operation(ADD, "POST webhooks")
     def add(self, peer: Peer, asked: AddEndpoint) -> Secured:
         """Add an endpoint, or replace the definition of one."""
         self._authorize(peer, Action.ALTER)
@@ -202,11 +112,13 @@ class EndpointOperations:
             self._service.secrets.delete(reference, asked.name)
             raise
 
+    @operation(REMOVE, "DELETE webhooks/{name}")
     def remove(self, peer: Peer, asked: NameEndpoint) -> None:
-        """Remove an endpoint with the events that wait for it."""
+        """Remove an endpoint; events that wait for it are not delivered."""
         self._authorize(peer, Action.ALTER)
         self._context.from_thread(lambda: self._endpoints.remove(asked.name)).wait()
 
+    @operation(PAUSE, "POST webhooks/{name}/pause")
     def pause(self, peer: Peer, asked: NameEndpoint) -> EndpointInfo:
         """Stop delivering to an endpoint; its events wait."""
         self._authorize(peer, Action.ALTER)
@@ -216,14 +128,16 @@ class EndpointOperations:
         durable.wait()
         return self.show(peer, asked)
 
+    @operation(RESUME, "POST webhooks/{name}/resume")
     def resume(self, peer: Peer, asked: NameEndpoint) -> EndpointInfo:
         """Deliver to a paused or disabled endpoint again."""
         self._authorize(peer, Action.ALTER)
         self._context.from_thread(lambda: self._endpoints.resume(asked.name)).wait()
         return self.show(peer, asked)
 
+    @operation(ROTATE, "POST webhooks/{name}/rotate")
     def rotate(self, peer: Peer, asked: RotateSecret) -> Secured:
-        """Replace the secret of an endpoint; for a while requests are signed with both."""
+        """Replace the secret of an endpoint."""
         self._authorize(peer, Action.ALTER)
         if not 0 <= asked.overlap_ms <= 365 * DAY:
             raise InvalidSetting(f"overlap_ms must be from 0 to {365 * DAY}")
@@ -245,8 +159,9 @@ class EndpointOperations:
                 self._service.secrets.delete(each.reference, asked.name)
         return done
 
+    @operation(TEST, "POST webhooks/{name}/test")
     def test(self, peer: Peer, asked: NameEndpoint) -> Tested:
-        """Send a test message to an endpoint, whatever its status; return the answer."""
+        """Send a test message to an endpoint; return the receiver's answer."""
         self._authorize(peer, Action.ALTER)
         answered = Future[tuple[Answer, int]]()
         service = self._service
@@ -271,8 +186,9 @@ class EndpointOperations:
             raise OperationFailed(Failure.UNAVAILABLE, "the server is stopping") from None
         return Tested(message_id, answer.status, answer.error, took_ms)
 
+    @operation(REPLAY, "POST webhooks/{name}/replay")
     def replay(self, peer: Peer, asked: ReplayEvents) -> Replayed:
-        """Deliver events of a range to an endpoint again."""
+        """Deliver events again: those of an id, or of a range of one partition."""
         self._authorize(peer, Action.ALTER)
         endpoint = self._context.from_thread(lambda: self._endpoints.get(asked.name))
         topic, partition, first, end = self._range(asked)

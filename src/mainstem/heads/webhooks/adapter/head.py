@@ -100,8 +100,8 @@ async def start(
     endpoints, sources = Endpoints(service), Sources(service)
     endpoints.start()
     sources.start()
-    EndpointOperations(service, endpoints).offer()
-    SourceOperations(service, sources).offer()
+    context.administration.offer_all(EndpointOperations(service, endpoints))
+    context.administration.offer_all(SourceOperations(service, sources))
     limits = WebLimits(
         max_connections=settings.max_connections, max_body_bytes=settings.max_body_bytes
     )

@@ -11,7 +11,7 @@ import msgspec
 
 from mainstem.auth import CLUSTER, Action, Peer, Resource, ResourceKind
 from mainstem.core.errors import Failure, MainstemError
-from mainstem.heads.admin_operations import OperationFailed
+from mainstem.heads.admin_operations import OperationFailed, operation
 from mainstem.heads.webhooks.adapter.sources import Sources
 from mainstem.heads.webhooks.endpoints import SigningSecret
 from mainstem.heads.webhooks.operations import (
@@ -39,58 +39,21 @@ class SourceOperations:
         self._service, self._sources = service, sources
         self._context = service.context
 
-    def offer(self) -> None:
-        """Register all operations on sources with the admin port."""
-        offer, at = self._context.administration.offer, "webhook-sources/{name}"
-        offer(
-            LIST_SOURCES,
-            ListSources,
-            self.list,
-            changes=False,
-            route="GET webhook-sources",
-            answer=list[SourceInfo],
-            summary="List the sources of received webhooks.",
-        )
-        offer(
-            SHOW_SOURCE,
-            NameSource,
-            self.show,
-            changes=False,
-            route=f"GET {at}",
-            answer=SourceInfo,
-            summary="Show a source.",
-        )
-        offer(
-            ADD_SOURCE,
-            AddSource,
-            self.add,
-            changes=True,
-            route="POST webhook-sources",
-            answer=SourceAdded,
-            summary="Add a source, or replace the definition of one.",
-        )
-        offer(
-            REMOVE_SOURCE,
-            NameSource,
-            self.remove,
-            changes=True,
-            route=f"DELETE {at}",
-            answer=None,
-            summary="Remove a source; its topic and events stay.",
-        )
-
+    @operation(LIST_SOURCES, "GET webhook-sources")
     def list(self, peer: Peer, _: ListSources) -> "Sequence[SourceInfo]":
-        """Return all sources."""
+        """List the sources of received webhooks."""
         self._authorize(peer, Action.DESCRIBE)
         return self._context.from_thread(lambda: [self._info(it) for it in self._sources])
 
+    @operation(SHOW_SOURCE, "GET webhook-sources/{name}")
     def show(self, peer: Peer, asked: NameSource) -> SourceInfo:
-        """Return one source."""
+        """Show a source."""
         self._authorize(peer, Action.DESCRIBE)
         return self._context.from_thread(lambda: self._info(self._sources.get(asked.name)))
 
+    @operation(ADD_SOURCE, "POST webhook-sources")
     def add(self, peer: Peer, asked: AddSource) -> SourceAdded:
-        """Add a source, or replace the definition of one, which then keeps its secrets."""
+        """Add a source, or replace the definition of one."""
         self._authorize(peer, Action.ALTER)
         topic = Resource(ResourceKind.TOPIC, asked.topic)
         self._context.auth.authorize(peer.principal, Action.WRITE, topic)
@@ -119,6 +82,7 @@ class SourceOperations:
             raise
         return SourceAdded(self.show(peer, NameSource(name=asked.name)), secret)
 
+    @operation(REMOVE_SOURCE, "DELETE webhook-sources/{name}")
     def remove(self, peer: Peer, asked: NameSource) -> None:
         """Remove a source; its topic and events stay."""
         self._authorize(peer, Action.ALTER)

@@ -9,7 +9,7 @@ import msgspec
 
 from mainstem.auth import CLUSTER, Action, Peer
 from mainstem.core.errors import Failure
-from mainstem.heads.admin_operations import NoArguments, OperationFailed
+from mainstem.heads.admin_operations import NoArguments, OperationFailed, operation
 from mainstem.heads.amqp091.adapter.channel import AmqpChannel
 from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
 from mainstem.heads.amqp091.adapter.management.access import plain
@@ -98,58 +98,15 @@ class ConnectionOperations:
     def __init__(self, service: "Service") -> None:
         self._service, self._context = service, service.context
 
-    def offer(self) -> None:
-        """Register the operations with the admin port."""
-        offer = self._context.administration.offer
-        offer(
-            "amqp/connections/list",
-            NoArguments,
-            self.connections,
-            changes=False,
-            route="GET amqp/connections",
-            answer=list[AmqpConnection],
-            summary="List AMQP connections.",
-        )
-        offer(
-            "amqp/connections/close",
-            CloseConnection,
-            self.close,
-            changes=True,
-            route="DELETE amqp/connections/{connection}",
-            answer=None,
-        )
-        offer(
-            "amqp/channels",
-            NoArguments,
-            self.channels,
-            changes=False,
-            answer=list[AmqpChannelInfo],
-            summary="List the channels of AMQP connections.",
-        )
-        offer(
-            "amqp/consumers",
-            NoArguments,
-            self.consumers,
-            changes=False,
-            answer=list[AmqpConsumer],
-            summary="List the consumers of AMQP clients.",
-        )
-        offer(
-            "amqp/totals",
-            NoArguments,
-            self.totals,
-            changes=False,
-            answer=AmqpTotals,
-            summary="Show how many AMQP connections, queues, messages and so on there are.",
-        )
-
+    @operation("amqp/connections/list", "GET amqp/connections")
     def connections(self, peer: Peer, _: NoArguments) -> list[AmqpConnection]:
-        """Return all connections."""
+        """List AMQP connections."""
         self._check(peer)
         return self._context.from_thread(lambda: [_connection(each) for each in self._every()])
 
+    @operation("amqp/channels", changes=False)
     def channels(self, peer: Peer, _: NoArguments) -> list[AmqpChannelInfo]:
-        """Return all channels."""
+        """List the channels of AMQP connections."""
         self._check(peer)
 
         def look() -> list[AmqpChannelInfo]:
@@ -157,8 +114,9 @@ class ConnectionOperations:
 
         return self._context.from_thread(look)
 
+    @operation("amqp/consumers", changes=False)
     def consumers(self, peer: Peer, _: NoArguments) -> list[AmqpConsumer]:
-        """Return all consumers."""
+        """List the consumers of AMQP clients."""
         self._check(peer)
 
         def look() -> list[AmqpConsumer]:
@@ -171,8 +129,9 @@ class ConnectionOperations:
 
         return self._context.from_thread(look)
 
+    @operation("amqp/totals", changes=False)
     def totals(self, peer: Peer, _: NoArguments) -> AmqpTotals:
-        """Return counts."""
+        """Show how many AMQP connections, queues, messages and so on there are."""
         self._check(peer)
 
         def look() -> AmqpTotals:
@@ -193,8 +152,9 @@ class ConnectionOperations:
 
         return self._context.from_thread(look)
 
+    @operation("amqp/connections/close", "DELETE amqp/connections/{connection}")
     def close(self, peer: Peer, asked: CloseConnection) -> None:
-        """Close a connection: the client is told why."""
+        """Close an AMQP connection."""
         self._context.auth.authorize(peer.principal, Action.ALTER, CLUSTER)
 
         def carry_out() -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from mainstem.auth import Action, Peer, ResourceKind
 from mainstem.core.errors import Failure
-from mainstem.heads.admin_operations import OperationFailed
+from mainstem.heads.admin_operations import OperationFailed, operation
 from mainstem.heads.amqp091.adapter.management.access import Access, plain, table_of
 from mainstem.heads.amqp091.adapter.management.queue_operations import Declared
 from mainstem.heads.amqp091.adapter.topology.declared import Binding, DestinationKind
@@ -80,44 +80,9 @@ class DeclarationOperations:
         self._access, self._topology = Access(service), service.topology
         self._context = service.context
 
-    def offer(self) -> None:
-        """Register the operations with the admin port."""
-        offer, at = self._context.administration.offer, "amqp/exchanges/{vhost}/{exchange}"
-        offer(
-            "amqp/exchanges/declare",
-            DeclareExchange,
-            self.declare,
-            changes=True,
-            route=f"PUT {at}",
-            answer=Declared,
-        )
-        offer(
-            "amqp/exchanges/delete",
-            DeleteExchange,
-            self.delete,
-            changes=True,
-            route=f"DELETE {at}",
-            answer=None,
-        )
-        offer(
-            "amqp/bindings/list",
-            ListBindings,
-            self.bindings,
-            changes=False,
-            route="GET amqp/bindings",
-            answer=list[AmqpBinding],
-        )
-        offer(
-            "amqp/bindings/delete",
-            DeleteBinding,
-            self.unbind,
-            changes=True,
-            route="DELETE amqp/bindings/{vhost}/{source}/{kind}/{destination}/{properties_key}",
-            answer=None,
-        )
-
+    @operation("amqp/exchanges/declare", "PUT amqp/exchanges/{vhost}/{exchange}")
     def declare(self, peer: Peer, asked: DeclareExchange) -> Declared:
-        """Declare an exchange; return when it is durable."""
+        """Declare an AMQP exchange, or check that an existing one was declared like this."""
         self._access.authorize(peer, Action.CREATE, asked.vhost, asked.exchange)
         arguments = table_of(asked.arguments, asked.vhost, asked.exchange)
 
@@ -137,8 +102,9 @@ class DeclarationOperations:
         durable.wait()
         return Declared(is_new)
 
+    @operation("amqp/exchanges/delete", "DELETE amqp/exchanges/{vhost}/{exchange}")
     def delete(self, peer: Peer, asked: DeleteExchange) -> None:
-        """Delete an exchange; return when that is durable."""
+        """Delete an AMQP exchange with its bindings."""
         self._access.authorize(peer, Action.DELETE, asked.vhost, asked.exchange)
 
         def carry_out() -> "Durable":
@@ -149,8 +115,9 @@ class DeclarationOperations:
 
         self._access.on_loop(carry_out).wait()
 
+    @operation("amqp/bindings/list", "GET amqp/bindings")
     def bindings(self, peer: Peer, asked: ListBindings) -> Sequence[AmqpBinding]:
-        """Return the bindings of exchanges that the peer may describe."""
+        """List bindings, including those of the default exchange to every queue."""
 
         def look() -> list[Binding]:
             return [
@@ -164,8 +131,12 @@ class DeclarationOperations:
         allowed = {it for it in sources if self._access.may_describe(peer, *it)}
         return [_described(it) for it in found if (it.vhost, it.source) in allowed]
 
+    @operation(
+        "amqp/bindings/delete",
+        "DELETE amqp/bindings/{vhost}/{source}/{kind}/{destination}/{properties_key}",
+    )
     def unbind(self, peer: Peer, asked: DeleteBinding) -> None:
-        """Delete a binding; return when that is durable."""
+        """Delete one of the bindings between an exchange and a queue or another exchange."""
         self._access.authorize(peer, Action.READ, asked.vhost, asked.source)
         is_queue = asked.kind is DestinationKind.QUEUE
         kind = ResourceKind.GROUP if is_queue else ResourceKind.EXCHANGE

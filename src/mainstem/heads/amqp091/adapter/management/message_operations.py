@@ -12,7 +12,7 @@ from msgspec import Meta
 from mainstem.auth import Action, Peer
 from mainstem.broker.door import Delivery, HeldPublish, Outcome
 from mainstem.core.errors import Failure, InvalidSetting
-from mainstem.heads.admin_operations import OperationFailed
+from mainstem.heads.admin_operations import OperationFailed, operation
 from mainstem.heads.amqp091.adapter.channel import SEEN_MS, AmqpChannel
 from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
 from mainstem.heads.amqp091.adapter.management.access import Access, plain, table_of
@@ -115,28 +115,9 @@ class MessageOperations:
         self._access, self._service = Access(service), service
         self._context = service.context
 
-    def offer(self) -> None:
-        """Register the operations with the admin port."""
-        offer = self._context.administration.offer
-        offer(
-            "amqp/publish",
-            PublishMessage,
-            self.publish,
-            changes=True,
-            route="POST amqp/exchanges/{vhost}/{exchange}/publish",
-            answer=Routed,
-        )
-        offer(
-            "amqp/get",
-            GetMessages,
-            self.get,
-            changes=True,
-            route="POST amqp/queues/{vhost}/{queue}/get",
-            answer=list[AmqpMessage],
-        )
-
+    @operation("amqp/publish", "POST amqp/exchanges/{vhost}/{exchange}/publish")
     def publish(self, peer: Peer, asked: PublishMessage) -> Routed:
-        """Publish a message; return when it is durable."""
+        """Publish a message to an AMQP exchange."""
         self._access.authorize(peer, Action.WRITE, asked.vhost, asked.exchange)
         message = _message(asked)
 
@@ -166,8 +147,9 @@ class MessageOperations:
         finally:
             channel.close()
 
+    @operation("amqp/get", "POST amqp/queues/{vhost}/{queue}/get")
     def get(self, peer: Peer, asked: GetMessages) -> list[AmqpMessage]:
-        """Get messages, and settle them or put them back; return when that is durable."""
+        """Get messages of an AMQP queue: take them, or put them back."""
         owner = f"management-{token_hex(8)}"
 
         def look(connection: AmqpConversation) -> "tuple[DeclaredQueue, list[Unseen]]":

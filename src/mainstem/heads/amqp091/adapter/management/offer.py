@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 def offer_operations(service: "Service") -> None:
     """Register the operations; called when the head starts."""
-    ExchangeOperations(service).offer()
-    DeclarationOperations(service).offer()
-    AmqpQueueOperations(service).offer()
-    MessageOperations(service).offer()
-    ConnectionOperations(service).offer()
+    for operations in (
+        ExchangeOperations,
+        DeclarationOperations,
+        AmqpQueueOperations,
+        MessageOperations,
+        ConnectionOperations,
+    ):
+        service.context.administration.offer_all(operations(service))

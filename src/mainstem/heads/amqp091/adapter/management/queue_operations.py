@@ -11,6 +11,7 @@ import msgspec
 from mainstem.auth import Peer
 from mainstem.broker.door import Door, QueueState
 from mainstem.core.errors import Denied, Unauthenticated, UnknownQueue, UnknownTopic
+from mainstem.heads.admin_operations import operation
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
 from mainstem.heads.amqp091.adapter.management.access import Access, plain, table_of
@@ -105,54 +106,9 @@ class AmqpQueueOperations:
         self._access, self._service = Access(service), service
         self._context, self._queues = service.context, service.queues
 
-    def offer(self) -> None:
-        """Register the operations with the admin port."""
-        offer, at = self._context.administration.offer, "amqp/queues/{vhost}/{queue}"
-        offer(
-            "amqp/queues/list",
-            ListQueues,
-            self.every,
-            changes=False,
-            route="GET amqp/queues",
-            answer=list[AmqpQueue],
-        )
-        offer(
-            "amqp/queues/show",
-            NameQueue,
-            self.show,
-            changes=False,
-            route=f"GET {at}",
-            answer=AmqpQueue,
-            summary="Show an AMQP queue.",
-        )
-        offer(
-            "amqp/queues/declare",
-            DeclareQueue,
-            self.declare,
-            changes=True,
-            route=f"PUT {at}",
-            answer=Declared,
-        )
-        offer(
-            "amqp/queues/delete",
-            DeleteQueue,
-            self.delete,
-            changes=True,
-            route=f"DELETE {at}",
-            answer=Removed,
-        )
-        offer(
-            "amqp/queues/purge",
-            NameQueue,
-            self.purge,
-            changes=True,
-            route=f"POST {at}/purge",
-            answer=Removed,
-            summary="Delete the ready messages of an AMQP queue.",
-        )
-
+    @operation("amqp/queues/list", "GET amqp/queues")
     def every(self, peer: Peer, asked: ListQueues) -> Sequence[AmqpQueue]:
-        """Return the queues that the peer may describe."""
+        """List AMQP queues with their messages and consumers."""
 
         def look() -> list[_Found]:
             vhosts, owners = set(self._access.vhosts(asked.vhost)), self._owners()
@@ -166,8 +122,9 @@ class AmqpQueueOperations:
                 continue
         return sorted(found, key=lambda it: (it.vhost, it.name))
 
+    @operation("amqp/queues/show", "GET amqp/queues/{vhost}/{queue}")
     def show(self, peer: Peer, asked: NameQueue) -> AmqpQueue:
-        """Return one queue."""
+        """Show an AMQP queue."""
 
         def look() -> _Found:
             self._service.topology.find_queue(asked.vhost, asked.queue)
@@ -178,8 +135,9 @@ class AmqpQueueOperations:
 
         return _described(self._context.door(peer), self._access.on_loop(look))
 
+    @operation("amqp/queues/declare", "PUT amqp/queues/{vhost}/{queue}")
     def declare(self, peer: Peer, asked: DeclareQueue) -> Declared:
-        """Declare a queue; return when it is durable."""
+        """Declare an AMQP queue, or check that an existing one was declared like this."""
         arguments = table_of(asked.arguments, asked.vhost, asked.queue)
         method = methods.QueueDeclare(
             queue=asked.queue,
@@ -198,8 +156,9 @@ class AmqpQueueOperations:
         durable.wait()
         return Declared(is_new)
 
+    @operation("amqp/queues/delete", "DELETE amqp/queues/{vhost}/{queue}")
     def delete(self, peer: Peer, asked: DeleteQueue) -> Removed:
-        """Delete a queue; return when that is durable."""
+        """Delete an AMQP queue with its messages and bindings."""
 
         def carry_out(connection: AmqpConversation) -> "tuple[int, Durable]":
             self._service.context.settlements.flush()
@@ -212,8 +171,9 @@ class AmqpQueueOperations:
         durable.wait()
         return Removed(count)
 
+    @operation("amqp/queues/purge", "POST amqp/queues/{vhost}/{queue}/purge")
     def purge(self, peer: Peer, asked: NameQueue) -> Removed:
-        """Delete the ready messages of a queue."""
+        """Delete the ready messages of an AMQP queue."""
 
         def carry_out(connection: AmqpConversation) -> "tuple[int, Durable]":
             self._service.context.settlements.flush()
