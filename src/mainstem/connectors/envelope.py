@@ -58,6 +58,8 @@ class Common(NamedTuple):
     name: str
     database: str
     source: SourceBlock
+    has_schemas: bool = True
+    """Whether a database has schemas; if not, the schema of a table is its database."""
 
 
 class TableEncoder:
@@ -122,7 +124,7 @@ class TableEncoder:
         transaction = None if origin.order is None else origin.order.next(self.table.id)
         if self._format is Format.FLAT:
             return _encode(after)
-        version, kind, name, database, _ = self._common
+        version, kind, name, database, _, _ = self._common
         if before is not None and self._filled:
             before = {**self._filled, **before}
         us = origin.committed_us

@@ -227,3 +227,5 @@ class Kind(NamedTuple):
     open: Open
     schema_of_url: Callable[[str], str] = lambda _: ""
     """Returns the schema of tables that settings name without one; empty: it must be named."""
+    has_schemas: bool = True
+    """Whether a database has schemas; if not, the schema of a table is its database."""

@@ -210,7 +210,14 @@ class Connectors:
         settings = self._settings(name)
         kind = kind_of(settings.url)
         database = self._source(settings).database
-        common = Common(self._version, kind.name, settings.topic_prefix, database, kind.source)
+        common = Common(
+            self._version,
+            kind.name,
+            settings.topic_prefix,
+            database,
+            kind.source,
+            kind.has_schemas,
+        )
         task = Task(self._door, settings, common, lambda: self._source(settings), self._now_ns)
         paused = self._definitions.get(PAUSED, name) is not None
         worker = self._workers[name] = Worker(task, paused=paused)

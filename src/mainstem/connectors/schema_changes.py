@@ -1,7 +1,7 @@
 """Events about schemas: a table is captured for the first time, or has changed.
 
 They go to the topic that has the connector's name, in the layout of Debezium's schema change topic,
-with the type names that the database itself uses.
+with the type names that the database itself uses, and without the schema part.
 """
 
 from collections.abc import Mapping
@@ -29,6 +29,9 @@ def schema_change(
 ) -> Event:
     """Return the event about a table whose stored schema was ``before``."""
     now_ms = now_ns // 1_000_000
+    database, path = table.schema, [table.schema, table.name]
+    if common.has_schemas:
+        database, path = common.database, [common.database, *path]
     columns = [
         {
             "name": each.name,
@@ -45,20 +48,24 @@ def schema_change(
             "connector": common.connector,
             "name": common.name,
             "ts_ms": now_ms,
+            "snapshot": "true" if before is None and ddl is None else "false",
             "db": common.database,
+            "sequence": None,
+            "ts_us": now_ns // 1000,
+            "ts_ns": now_ns,
             **source,
         },
         "ts_ms": now_ms,
-        "databaseName": common.database,
-        "schemaName": table.schema,
+        "databaseName": database,
+        "schemaName": table.schema if common.has_schemas else None,
         "ddl": ddl,
         "tableChanges": [
             {
                 "type": "CREATE" if before is None else "ALTER",
-                "id": f'"{common.database}"."{table.schema}"."{table.name}"',
+                "id": ".".join(f'"{each}"' for each in path),
                 "table": {"primaryKeyColumnNames": table.key, "columns": columns},
             }
         ],
     }
-    key = msgspec.json.encode({"databaseName": common.database})
+    key = msgspec.json.encode({"databaseName": database})
     return Event(msgspec.json.encode(value), key, (), now_ms)

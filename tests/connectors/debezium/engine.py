@@ -11,16 +11,27 @@ from typing import IO, NamedTuple
 
 import pytest
 from tests.connectors.database import Database
+from tests.connectors.mariadb.databases import PASSWORD, MariaDb
 
 ROOT = Path(__file__).parents[3]
 JARS = sorted((ROOT / ".cache" / "debezium").glob("*.jar"))
-NEEDED = [
-    pytest.mark.peers,
-    pytest.mark.skipif(not JARS, reason="Debezium is not in .cache/debezium: run .ci/run"),
-    pytest.mark.skipif(
-        shutil.which("javac") is None, reason="javac is missing: apt-get install default-jdk"
-    ),
-]
+MARIADB_JARS = sorted((ROOT / ".cache" / "debezium-mariadb").glob("*.jar"))
+"""Its connector for MariaDB is in another version, with a version of the engine of its own."""
+
+
+def needed(jars: list[Path], directory: str) -> list[pytest.MarkDecorator]:
+    """Return the marks of tests that run the engine with these jars."""
+    return [
+        pytest.mark.peers,
+        pytest.mark.skipif(not jars, reason=f"Debezium is not in .cache/{directory}: run .ci/run"),
+        pytest.mark.skipif(
+            shutil.which("javac") is None, reason="javac is missing: apt-get install default-jdk"
+        ),
+    ]
+
+
+NEEDED = needed(JARS, "debezium")
+NEEDED_FOR_MARIADB = needed(MARIADB_JARS, "debezium-mariadb")
 _LENGTH = struct.Struct(">i")
 _TIME = struct.Struct(">q")
 
@@ -36,14 +47,9 @@ class Record(NamedTuple):
 
 
 def settings_for(db: Database, prefix: str, directory: Path) -> dict[str, str]:
-    """Return the settings of a connector to a database: all other ones are Debezium's defaults."""
-    return {
-        "name": "engine",
+    """Return the settings of a connector to PostgreSQL: all other ones are Debezium's defaults."""
+    return _settings(prefix, directory) | {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-        "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
-        "offset.storage.file.filename": str(directory / "offsets"),
-        "offset.flush.interval.ms": "1000",
-        "database.hostname": "127.0.0.1",
         "database.port": str(db.port),
         "database.user": "postgres",
         "database.password": "none",
@@ -51,6 +57,30 @@ def settings_for(db: Database, prefix: str, directory: Path) -> dict[str, str]:
         "plugin.name": "pgoutput",
         "slot.name": "debezium",
         "publication.name": "debezium",
+    }
+
+
+def mariadb_settings_for(db: MariaDb, prefix: str, directory: Path) -> dict[str, str]:
+    """Return the settings of a connector to MariaDB, in the same way."""
+    return _settings(prefix, directory) | {
+        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+        "database.port": str(db.port),
+        "database.user": "debezium",
+        "database.password": PASSWORD,
+        "database.server.id": "184054",
+        "database.include.list": "shop",
+        "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
+        "schema.history.internal.file.filename": str(directory / "schemas"),
+    }
+
+
+def _settings(prefix: str, directory: Path) -> dict[str, str]:
+    return {
+        "name": "engine",
+        "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
+        "offset.storage.file.filename": str(directory / "offsets"),
+        "offset.flush.interval.ms": "1000",
+        "database.hostname": "127.0.0.1",
         "topic.prefix": prefix,
     }
 

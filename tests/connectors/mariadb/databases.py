@@ -52,6 +52,9 @@ class MariaDb:
         self.execute(
             f"CREATE USER app@127.0.0.1 IDENTIFIED BY '{PASSWORD}'",
             "GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO app@127.0.0.1",
+            f"CREATE USER debezium@127.0.0.1 IDENTIFIED BY '{PASSWORD}'",
+            "GRANT SELECT, RELOAD, SHOW DATABASES, LOCK TABLES, REPLICATION SLAVE, BINLOG MONITOR "
+            "ON *.* TO debezium@127.0.0.1",
         )
 
     def _user(self) -> list[str]:

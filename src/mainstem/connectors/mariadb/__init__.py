@@ -33,6 +33,7 @@ def _kind(name: str) -> Kind:
         check=_EXTRA.check,
         open=_EXTRA.open,
         schema_of_url=lambda url: urlsplit(url).path.strip("/"),
+        has_schemas=False,
     )
 
 

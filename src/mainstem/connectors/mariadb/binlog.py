@@ -96,6 +96,8 @@ class RawColumn(NamedTuple):
     labels: tuple[bytes, ...]
     """The values of an enum or set."""
     optional: bool
+    shape: int = 0
+    """What a geometry is, by the number in its WKB; 0: any."""
 
 
 class TableMap(NamedTuple):
@@ -221,6 +223,7 @@ def parse_table_map(body: bytes, *, is_mariadb: bool = True) -> TableMap:
             more.collations.get(place),
             more.labels.get(place, ()),
             nullable[place],
+            more.shapes.get(place, 0),
         )
         for place, (kind, meta) in enumerate(pairs)
     )
@@ -283,6 +286,7 @@ class _Metadata:
         self.unsigned: set[int] = set()
         self.collations: dict[int, int] = {}
         self.labels: dict[int, tuple[bytes, ...]] = {}
+        self.shapes: dict[int, int] = {}
         self.names: list[str] = []
         self.key: list[int] = []
         fields: dict[int, Callable[[Reader], None]] = {
@@ -292,6 +296,7 @@ class _Metadata:
             4: self._names,
             5: lambda it: self._labels(it, Type.SET),
             6: lambda it: self._labels(it, Type.ENUM),
+            7: self._shapes,
             8: self._key,
             9: self._key_with_prefixes,
             10: lambda it: self._default_collations(it, {Type.ENUM, Type.SET}),
@@ -332,6 +337,10 @@ class _Metadata:
     def _labels(self, reader: Reader, kind: Type) -> None:
         for place in self._places({kind}):
             self.labels[place] = tuple(reader.take(reader.packed()) for _ in range(reader.packed()))
+
+    def _shapes(self, reader: Reader) -> None:
+        for place in self._places({Type.GEOMETRY}):
+            self.shapes[place] = reader.packed()
 
     def _key(self, reader: Reader) -> None:
         while reader.has_more():

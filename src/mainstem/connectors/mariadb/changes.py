@@ -69,7 +69,6 @@ class Changes:
         self._begun: Gtid | None = None
         """The transaction that is being read."""
         self._name = ""
-        """Unique also in MySQL without GTIDs."""
         self._is_published = False
         self._has_checksums = has_checksums
         self._tables: dict[int, Captured | None] = {}
@@ -100,7 +99,10 @@ class Changes:
             yield from self._table_map(event.body)
         elif kind in _GTIDS:
             self._gtid = self._begun = binlog.parse_gtid(event)
-            self._name = f"{self._gtid.text}@{self._file}:{event.end}"
+            # Debezium's id of a transaction is the GTID, too. MySQL may have none.
+            is_unique = kind == Kind.GTID
+            at = "" if is_unique else f"@{self._file}:{event.end}"
+            self._name = f"{self._gtid.text}{at}"
             self._is_published = False
         elif kind == Kind.XID:
             yield from self._commit()

@@ -42,6 +42,8 @@ _SHAPES = {
     *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"),
     *("multipolygon", "geometrycollection"),
 }
+_POINT = 1
+"""How the binlog and WKB number a point."""
 CODED = {"uuid": 16, "inet6": 16, "inet4": 4}
 """Types that a binlog does not tell from BINARY, with their sizes."""
 _TEXTS = ("tinytext", "text", "mediumtext", "longtext", "char", "varchar")
@@ -169,7 +171,7 @@ def of_catalog(column: CatalogColumn, charsets: Mapping[str, Charset]) -> Spec:
         labels = [each.replace("''", "'") for each in _LABEL.findall(column.type_text)]
         more = {"labels": tuple(labels)}
     elif kind in _SHAPES:
-        more = {"kind": "geometry"}
+        more = {"kind": "point" if kind == "point" else "geometry"}
     elif kind not in ("year", "date", *CODED):
         raise _unsupported(column.name, column.type_text)
     return msgspec.structs.replace(found, **more)
@@ -206,6 +208,8 @@ def _as_text(found: Spec, kind: str, charset: Charset) -> Spec:
 
 def _number_or_time(column: RawColumn) -> Spec:
     name, optional, kind, meta = column.name, column.optional, column.type, column.meta
+    if kind == Type.GEOMETRY and column.shape == _POINT:
+        return Spec(name, "point", optional)
     if (plain := _PLAIN.get(kind)) is not None:
         return Spec(name, plain, optional, column.is_unsigned and plain != "year")
     if kind == Type.NEWDECIMAL:

@@ -24,6 +24,8 @@ _SCHEMAS = {"tinyint": "int16", "smallint": "int16", "mediumint": "int32", "int"
 _UNSIGNED = {"tinyint": "int16", "smallint": "int32", "mediumint": "int32", "int": "int64"}
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
+_PLACE, _PLACE_AT = struct.Struct("<dd"), 9
+"""The coordinates of a point, after its srid, byte order and type."""
 _FRACTION_US = (1, 10_000, 100, 1)
 """What one unit of a fraction of so many bytes is, in microseconds."""
 
@@ -72,6 +74,17 @@ _PLAIN_SCHEMAS: Mapping[str, Mapping[str, object]] = {
             {"type": "int32", "optional": True, "field": "srid"},
         ],
         doc="Geometry",
+    ),
+    "point": _named(
+        "struct",
+        "io.debezium.data.geometry.Point",
+        fields=[
+            {"type": "double", "optional": False, "field": "x"},
+            {"type": "double", "optional": False, "field": "y"},
+            {"type": "bytes", "optional": True, "field": "wkb"},
+            {"type": "int32", "optional": True, "field": "srid"},
+        ],
+        doc="Geometry (POINT)",
     ),
 }
 
@@ -138,6 +151,12 @@ def _geometry(data: bytes) -> object:
     return {"wkb": data[4:], "srid": srid or None}
 
 
+def _point(data: bytes) -> object:
+    x, y = _PLACE.unpack_from(data, _PLACE_AT)
+    srid = int.from_bytes(data[:4], "little")
+    return {"x": x, "y": y, "wkb": data[4:], "srid": srid or None}
+
+
 def _bits(spec: Spec, number: int) -> object:
     if spec.size == 1:
         return bool(number)
@@ -170,6 +189,7 @@ _CONVERTERS: Mapping[str, Convert] = {
     "double": float,
     "time": lambda it: _time_of(_text(it)),
     "geometry": lambda it: _geometry(_bytes(it)),
+    "point": lambda it: _point(_bytes(it)),
     # The same notation as that of the binlog's bytes.
     "inet6": lambda it: str(ipaddress.IPv6Address(_text(it))),
 }
@@ -352,7 +372,7 @@ def _sized(spec: Spec) -> Decode:
 def _width(spec: Spec) -> int:
     if spec.kind in ("char", "varchar", "binary", "varbinary"):
         return 1 if spec.size < 256 else 2
-    begins = {"tiny": 1, "medi": 3, "long": 4, "geom": 4}
+    begins = {"tiny": 1, "medi": 3, "long": 4, "geom": 4, "poin": 4}
     if spec.kind in ("text", "blob"):
         return 2
     return begins.get(spec.kind[:4], 1)
@@ -368,6 +388,7 @@ def _of_bytes(spec: Spec) -> Callable[[bytes], object]:
         return lambda data: data.ljust(spec.size, b"\0")
     return {
         "geometry": _geometry,
+        "point": _point,
         "uuid": lambda data: str(uuid.UUID(bytes=data.ljust(16, b"\0"))),
         "inet6": lambda data: str(ipaddress.IPv6Address(data.ljust(16, b"\0"))),
         "inet4": lambda data: str(ipaddress.IPv4Address(data.ljust(4, b"\0"))),

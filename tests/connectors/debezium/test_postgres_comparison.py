@@ -1,15 +1,13 @@
-"""Debezium and a connector of ours on one database: their events, compared field by field."""
+"""Debezium and a connector of ours on one PostgreSQL: their events, compared field by field."""
 
-import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.connectors.database import DEBIAN, Database, database
-from tests.connectors.debezium.engine import JARS, NEEDED, Engine, Record, settings_for
-from tests.connectors.debezium.types import CREATE, TYPES
+from tests.connectors.debezium.comparison import by_topic, compare, text_in, told
+from tests.connectors.debezium.engine import JARS, NEEDED, Engine, settings_for
+from tests.connectors.debezium.postgres_types import CREATE, TYPES
 from tests.connectors.postgres.test_postgres import Desk
 from tests.in_process_server import server
 from tests.processes import wait_until
@@ -46,10 +44,6 @@ KNOWN = {
     "null is null, also with a default": r"payload\.(before|after)\.[a-e]$",
 }
 """The differences that docs/guides/cdc.md lists, by the paths of the fields."""
-_OF_PROCESSING = ("ts_ms", "ts_us", "ts_ns")
-"""When a connector has handled the event."""
-_OF_READING = ("ts_ms", "ts_us", "ts_ns", "txId", "lsn", "sequence", "snapshot")
-"""Each connector reads its own snapshot."""
 
 
 @pytest.fixture(scope="module")
@@ -104,57 +98,6 @@ def after_it(db: Database) -> None:
     )
 
 
-def told(key: bytes | str | None, value: bytes | str | None) -> dict[str, Any]:
-    """Return an event without what is different each time."""
-    found: dict[str, Any] = {"key": key and json.loads(key), "value": value and json.loads(value)}
-    if found["value"] is None:
-        return found
-    payload = found["value"]["payload"]
-    if "status" in payload:
-        return transaction_told(found)
-    if payload["transaction"] is not None:
-        payload["transaction"]["id"] = number_of(payload["transaction"])
-    for name in _OF_PROCESSING:
-        del payload[name]
-    del payload["source"]["version"]
-    for name in _OF_READING if payload["op"] == "r" else ():
-        del payload["source"][name]
-    return found
-
-
-def number_of(transaction: dict[str, str]) -> str:
-    """Return the transaction's number; what follows it in Debezium's id is another each time."""
-    return transaction["id"].partition(":")[0]
-
-
-def transaction_told(found: dict[str, Any]) -> dict[str, Any]:
-    for each in (found["key"]["payload"], found["value"]["payload"]):
-        each["id"] = number_of(each)
-    return found
-
-
-def paths(found: object, at: str = "") -> Iterator[tuple[str, object]]:
-    """Return the leaves of a document with their paths; fields of schemas by their names."""
-    if isinstance(found, dict):
-        for name, each in found.items():
-            yield from paths(each, f"{at}.{name}")
-    elif isinstance(found, list) and found and isinstance(found[0], dict) and "field" in found[0]:
-        yield f"{at}#order", [each["field"] for each in found]
-        for each in found:
-            yield from paths(each, f"{at}.{each['field']}")
-    else:
-        yield at, found
-
-
-def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[object, object]]:
-    mine, other = dict(paths(ours)), dict(paths(theirs))
-    return {
-        path: (mine.get(path, "(none)"), other.get(path, "(none)"))
-        for path in sorted(mine.keys() | other.keys())
-        if mine.get(path, "(none)") != other.get(path, "(none)")
-    }
-
-
 def test_events_are_those_of_debezium_in_every_field(db: Database, tmp_path: Path) -> None:
     before_the_snapshot(db)
     tables = tuple(f"public.{each}" for each in TABLES)
@@ -188,21 +131,9 @@ def test_events_are_those_of_debezium_in_every_field(db: Database, tmp_path: Pat
             desk.connectors.remove("shop")
             desk.connectors.close()
 
-    known, found = set(), {}
-    for topic, events in ours.items():
-        assert len(events) == len(theirs[topic])
-        for place, (mine, other) in enumerate(zip(events, theirs[topic], strict=True)):
-            for path, values in differences(mine, other).items():
-                reasons = {why for why, pattern in KNOWN.items() if re.search(pattern, path)}
-                known |= reasons
-                if not reasons:
-                    found[topic, place, path] = values
+    found, known = compare(ours, theirs, KNOWN)
     assert found == {}
     assert known == KNOWN.keys()
-
-
-def by_topic(records: list[Record], topic: str) -> list[dict[str, Any]]:
-    return [told(each.key, each.value) for each in records if each.topic == topic]
 
 
 def test_events_of_an_outbox_are_those_of_its_event_router(db: Database, tmp_path: Path) -> None:
@@ -245,9 +176,3 @@ def test_events_of_an_outbox_are_those_of_its_event_router(db: Database, tmp_pat
         if each.topic != "shop.message":
             theirs[each.topic].append((text_in(each.key), text_in(each.value)))
     assert ours == theirs
-
-
-def text_in(document: str | None) -> bytes | None:
-    """Return the text in a document with schema; a converter for text would write it as it is."""
-    payload = document and json.loads(document)["payload"]
-    return payload.encode() if payload else None
