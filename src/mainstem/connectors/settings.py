@@ -95,6 +95,9 @@ class ConnectorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     publication: str = ""
     """PostgreSQL: the publication; by default ``mainstem_`` and the name."""
 
+    server_id: Annotated[int, Meta(ge=0, le=4_294_967_295)] = 0
+    """MariaDB: the number of the connector among the replicas of a server; 0: from its name."""
+
     @property
     def topic_prefix(self) -> str:
         """The first part of its topics' names."""

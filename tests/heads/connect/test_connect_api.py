@@ -11,6 +11,7 @@ from kafka_connect import KafkaConnect
 from requests import HTTPError
 from tests.broker.brokers import read_all
 from tests.connectors.database import Database, database
+from tests.connectors.mariadb.databases import PASSWORD, MariaDb, mariadb
 from tests.in_process_server import server
 from tests.processes import wait_until
 
@@ -18,7 +19,9 @@ from mainstem.cli.admin_port import ServerAdmin
 from mainstem.connectors.settings import ConnectorSettings
 from mainstem.core.errors import UnknownTopic
 from mainstem.core.event import Event
-from mainstem.heads.connect.configs import POSTGRES, settings_of
+from mainstem.heads.connect.configs import settings_of
+from mainstem.heads.connect.plugins import MARIADB
+from mainstem.heads.connect.plugins import POSTGRES as POSTGRES_PLUGIN
 from mainstem.node.config import Config
 from mainstem.node.connector_operations import (
     ADD,
@@ -30,6 +33,7 @@ from mainstem.node.connector_operations import (
 )
 from mainstem.node.server import Running
 
+POSTGRES = POSTGRES_PLUGIN.name
 TOPIC = "dbserver1.public.orders"
 
 
@@ -126,6 +130,133 @@ def test_a_client_library_drives_a_connector(
     assert client.list_connectors() == []
     assert db.execute("SELECT slot_name FROM pg_replication_slots") == []
     assert client.get_cluster_info()["kafka_cluster_id"]
+
+
+@pytest.fixture(scope="module")
+def maria() -> Iterator[MariaDb]:
+    with mariadb() as found:
+        found.execute(
+            "CREATE TABLE orders (id INT PRIMARY KEY, v INT)", "INSERT INTO orders VALUES (1, 1)"
+        )
+        yield found
+
+
+@pytest.fixture
+def secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAINSTEM_SECRET_A", PASSWORD)
+
+
+def maria_config(port: int, **more: str) -> dict[str, str]:
+    return {
+        "connector.class": MARIADB.name,
+        "tasks.max": "1",
+        "database.hostname": "127.0.0.1",
+        "database.port": str(port),
+        "database.user": "app",
+        "database.password": "${env:MAINSTEM_SECRET_A}",
+        "database.server.id": "184054",
+        "database.include.list": "shop",
+        "topic.prefix": "dbserver1",
+        "heartbeat.interval.ms": "100",
+        **{name.replace("__", "."): value for name, value in more.items()},
+    }
+
+
+@pytest.mark.usefixtures("secret")
+def test_a_client_library_drives_a_connector_to_mariadb(
+    maria: MariaDb, running: Running, http: httpx.Client
+) -> None:
+    client = KafkaConnect(url=str(http.base_url).rstrip("/"))
+    config = maria_config(maria.port)
+    topic = "dbserver1.shop.orders"
+
+    def count() -> int:
+        return len(read_all(running.node.broker, topic))
+
+    assert client.list_connector_plugins()[1]["class"] == MARIADB.name
+    checked = client.validate_connector_config("MariaDbConnector", {"name": "shop", **config})
+    assert checked["error_count"] == 0
+    created = client.create_connector({"name": "shop", "config": config})
+    assert created["config"] == config | {"name": "shop"}
+    wait_for(client, "RUNNING")
+    wait_until(lambda: topic in client.list_connector_topics("shop")["shop"]["topics"], "none")
+    wait_until(lambda: count() == 1, "no snapshot")
+    replicas = "SELECT id FROM information_schema.processlist WHERE command = 'Binlog Dump'"
+    wait_until(lambda: maria.execute(replicas) != [], "it does not follow")
+
+    client.pause_connector("shop")
+    wait_for(client, "PAUSED")
+    maria.execute("UPDATE orders SET v = v + 1")
+    client.resume_connector("shop")
+    wait_until(lambda: count() == 2, "no change")
+    client.update_connector("shop", config | {"tombstones.on.delete": "false"})
+    maria.execute("DELETE FROM orders", "INSERT INTO orders VALUES (1, 1)")
+    wait_until(lambda: count() == 4, "no change")
+    assert client.get_connector_config("shop")["tombstones.on.delete"] == "false"
+    client.restart_connector("shop", include_tasks=True)
+    wait_for(client, "RUNNING")
+
+    client.delete_connector("shop")
+    assert client.list_connectors() == []
+
+
+@pytest.mark.usefixtures("secret")
+def test_configurations_for_mariadb_are_validated_with_the_database(
+    maria: MariaDb, http: httpx.Client
+) -> None:
+    def faults(**more: str) -> dict[str, str]:
+        config = maria_config(maria.port, name="shop", **more)
+        found = http.put(f"/connector-plugins/{MARIADB.name}/config/validate", json=config).json()
+        values = {each["value"]["name"]: each["value"]["errors"] for each in found["configs"]}
+        return {name: errors[0] for name, errors in values.items() if errors}
+
+    assert faults() == {}
+    assert (
+        "there is no table shop.no" in faults(table__include__list="shop.no")["database.hostname"]
+    )
+    assert "Access denied" in faults(database__user="nobody")["database.hostname"]
+    refused = {
+        "database__server__id": "0",
+        "schema__history__internal__kafka__topic": "history",
+        "bigint__unsigned__handling__mode": "precise",
+        "slot__name": "x",
+        "snapshot__mode": "when_needed",
+        "gtid__source__includes": "x",
+        "time__precision__mode": "connect",
+    }
+    assert faults(**refused).keys() == {each.replace("__", ".") for each in refused}
+    for wrong, said in (
+        ({"database__ssl__mode": "verify-full"}, "database.ssl.mode"),
+        ({"table__include__list": "other.t"}, "table.include.list"),
+        ({"database__include__list": ""}, "database.include.list"),
+    ):
+        assert faults(**wrong).keys() == {said}
+
+
+MARIA_CASES: list[tuple[dict[str, str], dict[str, Any]]] = [
+    ({}, {"url": "mariadb://app@127.0.0.1:3307/shop", "tables": ("shop.*",), "server_id": 184054}),
+    (
+        {"database__include__list": "a,b", "database__exclude__list": "c"},
+        {"tables": ("a.*", "b.*"), "exclude": ("c.*",)},
+    ),
+    ({"table__include__list": r"shop\.orders"}, {"tables": ("shop.orders",)}),
+    ({"database__ssl__mode": "trust"}, {"url": "mariadb://app@127.0.0.1:3307/shop?ssl=true"}),
+    ({"column__exclude__list": "shop.orders.v"}, {"exclude_columns": ("shop.orders.v",)}),
+    (
+        {"connector__class": "io.debezium.connector.mysql.MySqlConnector"},
+        {"url": "mysql://app@127.0.0.1:3307/shop"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), MARIA_CASES)
+def test_names_of_debezium_for_mariadb_are_settings(
+    given: dict[str, str], expected: dict[str, Any]
+) -> None:
+    settings, faults = settings_of("shop", maria_config(3307, **given))
+
+    assert faults == []
+    assert {name: settings[name] for name in expected} == expected
 
 
 def test_requests_of_kcctl(db: Database, http: httpx.Client) -> None:

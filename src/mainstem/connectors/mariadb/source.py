@@ -245,6 +245,8 @@ class MariaDbSource:
         # connection is ended, such as that of a server that was killed.
         name = f"mainstem {role} {self._settings.name}"
         number = 0x40000000 | zlib.crc32(name.encode()) & 0x3FFFFFFF
+        if role == "follow":
+            number = self._settings.server_id or number
         return BinlogStream(self._connections.open(), file, at, number)
 
     def _coded(self, schema: str, table: str) -> Mapping[str, str]:

@@ -18,7 +18,8 @@ import msgspec
 from mainstem.auth import Peer
 from mainstem.core.errors import Failure, MainstemError
 from mainstem.heads.admin_operations import OperationFailed
-from mainstem.heads.connect.configs import Config, Fault, config_of, settings_of
+from mainstem.heads.connect.configs import Fault, config_of, settings_of
+from mainstem.heads.connect.values import Config
 from mainstem.heads.context import HeadContext
 
 Item = dict[str, object]

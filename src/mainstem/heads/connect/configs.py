@@ -7,25 +7,27 @@ connector never runs otherwise than its configuration says.
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
-Config = Mapping[str, str]
-Settings = dict[str, object]
+from mainstem.heads.connect.plugins import (
+    CLASS,
+    CLOUDEVENTS,
+    NAME,
+    PASSWORD,
+    PLUGINS,
+    POSTGRES,
+    PREFIX,
+    Plugin,
+    plugin_of,
+)
+from mainstem.heads.connect.values import Config, Refused, Settings, boolean
 
-CLASS, NAME, PASSWORD = "connector.class", "name", "database.password"
-PREFIX = "topic.prefix"
-POSTGRES = "io.debezium.connector.postgresql.PostgresConnector"
-REQUIRED = ("database.hostname", "database.user", "database.dbname", PREFIX)
-_CONVERTERS = "org.apache.kafka.connect"
-_JSON = f"{_CONVERTERS}.json.JsonConverter"
-_CLOUDEVENTS = "io.debezium.converters.CloudEventsConverter"
 _UNWRAP = "io.debezium.transforms.ExtractNewRecordState"
 _OUTBOX = "io.debezium.transforms.outbox.EventRouter"
 _ENV = re.compile(r"\$\{env:([A-Za-z0-9_]+)\}")
 _DIRECTORY = re.compile(r"\$\{dir:(?:[^:}]*:)?([^:}/]+)\}")
-_TABLE = re.compile(r"[A-Za-z0-9_$ -]+(?:\.[A-Za-z0-9_$ -]+)*(?:\.\*)?")
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -33,134 +35,6 @@ class Fault(msgspec.Struct, frozen=True):
 
     name: str
     why: str
-
-
-class Refused(ValueError):
-    """A value cannot be used."""
-
-
-FIXED: Mapping[str, frozenset[str]] = {
-    "plugin.name": frozenset({"pgoutput"}),
-    "publication.autocreate.mode": frozenset({"filtered"}),
-    "slot.drop.on.stop": frozenset({"false"}),
-    "time.precision.mode": frozenset({"adaptive"}),
-    "interval.handling.mode": frozenset({"numeric"}),
-    "binary.handling.mode": frozenset({"bytes"}),
-    "hstore.handling.mode": frozenset({"json"}),
-    "schema.name.adjustment.mode": frozenset({"none"}),
-    "field.name.adjustment.mode": frozenset({"none"}),
-    "topic.creation.default.replication.factor": frozenset({"-1", "1"}),
-    "value.converter": frozenset({_JSON, _CLOUDEVENTS}),
-    "key.converter": frozenset({_JSON}),
-    "value.converter.serializer.type": frozenset({"json"}),
-    "value.converter.data.serializer.type": frozenset({"json"}),
-}
-"""Names that may have these values only."""
-
-
-def _text(field: str) -> Callable[[str, Settings], None]:
-    def take(value: str, settings: Settings) -> None:
-        settings[field] = value
-
-    return take
-
-
-def _number(field: str, least: int) -> Callable[[str, Settings], None]:
-    def take(value: str, settings: Settings) -> None:
-        if not re.fullmatch(r"\d{1,12}", value) or int(value) < least:
-            raise Refused(f"it must be a number from {least} on")
-        settings[field] = int(value)
-
-    return take
-
-
-def _flag(field: str) -> Callable[[str, Settings], None]:
-    def take(value: str, settings: Settings) -> None:
-        settings[field] = boolean(value)
-
-    return take
-
-
-def boolean(value: str) -> bool:
-    """Return a value that is true or false."""
-    if value.lower() not in ("true", "false"):
-        raise Refused("it must be true or false")
-    return value.lower() == "true"
-
-
-def _choice(field: str, choices: Mapping[str, object]) -> Callable[[str, Settings], None]:
-    def take(value: str, settings: Settings) -> None:
-        if value not in choices:
-            raise Refused(f"only {', '.join(choices)} can be used here")
-        settings[field] = choices[value]
-
-    return take
-
-
-def _names(field: str, parts: int, more: str = "") -> Callable[[str, Settings], None]:
-    """Return how to take a list of names that Debezium takes for regular expressions."""
-
-    def take(value: str, settings: Settings) -> None:
-        found: list[str] = []
-        for each in filter(None, (part.strip() for part in value.split(","))):
-            plain = each.removeprefix("^").removesuffix("$").replace("\\.", ".")
-            # ``schema\..*`` and ``schema.*`` mean all of its tables.
-            plain = plain[:-3] + ".*" if plain.endswith("..*") else plain
-            if not _TABLE.fullmatch(plain) or plain.count(".") != parts - 1:
-                raise Refused(
-                    f"{each!r:.100} is a regular expression that cannot be used here: write "
-                    f"{'.'.join(('schema', 'table', 'column')[:parts])}, where the last part may "
-                    "be .*"
-                )
-            found.append(plain + more)
-        known = settings.get(field, ())
-        assert isinstance(known, tuple)
-        settings[field] = (*known, *found)
-
-    return take
-
-
-def _interval(value: str, settings: Settings) -> None:
-    _number("heartbeat_ms", 0)(value, settings)
-    if settings["heartbeat_ms"] == 0:
-        del settings["heartbeat_ms"]
-
-
-HONOURED: Mapping[str, Callable[[str, Settings], None]] = {
-    "table.include.list": _names("tables", 2),
-    "table.exclude.list": _names("exclude", 2),
-    "schema.include.list": _names("tables", 1, ".*"),
-    "schema.exclude.list": _names("exclude", 1, ".*"),
-    "column.exclude.list": _names("exclude_columns", 3),
-    "column.mask.with.8.chars": _names("mask_columns", 3),
-    "slot.name": _text("slot"),
-    "publication.name": _text("publication"),
-    PREFIX: _text("prefix"),
-    "snapshot.mode": _choice(
-        "snapshot", {"initial": "initial", "no_data": "no_data", "never": "no_data"}
-    ),
-    "decimal.handling.mode": _choice(
-        "decimals", {each: each for each in ("precise", "string", "double")}
-    ),
-    "tombstones.on.delete": _flag("tombstones"),
-    "skipped.operations": _choice("truncates", {"t": False, "none": True}),
-    "provide.transaction.metadata": _flag("transactions"),
-    "heartbeat.interval.ms": _interval,
-    "topic.creation.default.partitions": _number("partitions", 1),
-    "slot.max.retries": lambda _, __: None,
-    "slot.retry.delay.ms": lambda _, __: None,
-    "tasks.max": _number("tasks", 1),
-}
-"""How the other names are honoured; it is tried again for as long as a database is away."""
-_TOGETHER = (
-    *(CLASS, NAME, PASSWORD, "transforms"),
-    *(f"database.{each}" for each in ("hostname", "port", "user", "dbname", "sslmode")),
-    "database.sslrootcert",
-    *(f"{kind}.converter.schemas.enable" for kind in ("key", "value")),
-    "value.converter.json.schemas.enable",
-)
-"""The names that mean something only together."""
-KNOWN = (*_TOGETHER, *HONOURED, *FIXED)
 
 
 def settings_of(name: str, config: Config) -> tuple[Settings, list[Fault]]:
@@ -176,6 +50,7 @@ class _Reading:
     def __init__(self, name: str, config: Config) -> None:
         self._name = name
         self._config = config
+        self._plugin = plugin_of(config.get(CLASS, "")) or POSTGRES
         self.settings: Settings = {"name": name, "truncates": False}
         self.faults: list[Fault] = []
 
@@ -194,15 +69,16 @@ class _Reading:
         settings.pop("tasks", None)
         if settings.get("prefix") == self._name:
             del settings["prefix"]
-        self._take("database.port", lambda: settings.update(url=_url(config)))
+        self._take("database.port", lambda: self._plugin.finish(config, settings))
 
     def _check_required(self) -> None:
         config = self._config
         if config.get(NAME, self._name) != self._name:
             self._fault(NAME, f"the connector is called {self._name}")
-        if config.get(CLASS) not in (POSTGRES, "PostgresConnector"):
-            self._fault(CLASS, f"only {POSTGRES} is served here")
-        for each in REQUIRED:
+        if plugin_of(config.get(CLASS, "")) is None:
+            served = ", ".join(each.name for each in PLUGINS)
+            self._fault(CLASS, f"only these are served here: {served}")
+        for each in self._plugin.required:
             if not config.get(each):
                 self._fault(each, "it must have a value")
         for kind in ("include", "exclude"):
@@ -210,36 +86,29 @@ class _Reading:
                 self._fault(f"schema.{kind}.list", f"use it or table.{kind}.list, not both")
 
     def _take_one(self, name: str, value: str) -> None:
-        if name in HONOURED:
-            self._take(name, lambda: HONOURED[name](value, self.settings))
-        elif name in FIXED and value not in FIXED[name]:
-            self._fault(name, f"only {', '.join(sorted(FIXED[name]))} can be used here")
-        elif name not in KNOWN:
-            self._fault(name, "this is not supported; docs/guides/cdc.md lists what is")
+        plugin = self._plugin
+        if name in plugin.honoured:
+            self._take(name, lambda: plugin.honoured[name](value, self.settings))
+        elif name in plugin.fixed and value not in plugin.fixed[name]:
+            self._fault(name, f"only {', '.join(sorted(plugin.fixed[name]))} can be used here")
+        elif name not in plugin.known:
+            self._fault(name, _why_not(plugin, name))
 
     def _take(self, name: str, use: Callable[[], object]) -> None:
         try:
             use()
         except Refused as error:
-            self._fault(name, str(error))
+            self._fault(error.name or name, str(error))
 
     def _fault(self, name: str, why: str) -> None:
         self.faults.append(Fault(name, why))
 
 
-def _url(config: Config) -> str:
-    port = config.get("database.port", "5432")
-    if not re.fullmatch(r"\d{1,5}", port):
-        raise Refused("it must be the number of a port")
-    options = {
-        each: config[f"database.{each}"]
-        for each in ("sslmode", "sslrootcert")
-        if config.get(f"database.{each}")
-    }
-    host, user = config.get("database.hostname", ""), quote(config.get("database.user", ""), "")
-    at = f"[{host}]" if ":" in host else quote(host, "")
-    query = f"?{urlencode(options)}" if options else ""
-    return f"postgres://{user}@{at}:{port}/{quote(config.get('database.dbname', ''), '')}{query}"
+def _why_not(plugin: Plugin, name: str) -> str:
+    for begin, why in plugin.needless.items():
+        if name.startswith(begin):
+            return why
+    return "this is not supported; docs/guides/cdc.md lists what is"
 
 
 def _password(value: str, settings: Settings) -> None:
@@ -258,7 +127,7 @@ def _password(value: str, settings: Settings) -> None:
 
 
 def _format(config: Config, settings: Settings) -> None:
-    if config.get("value.converter") == _CLOUDEVENTS:
+    if config.get("value.converter") == CLOUDEVENTS:
         if boolean(config.get("value.converter.json.schemas.enable", "true")):
             raise Refused("CloudEvents need value.converter.json.schemas.enable=false")
         settings["format"] = "cloudevents"
@@ -313,16 +182,22 @@ def _outbox(given: dict[str, str], settings: Settings) -> None:
 def config_of(settings: Mapping[str, object]) -> dict[str, str]:
     """Return the main part of a configuration, for a connector that was added otherwise."""
     name, url = str(settings["name"]), urlsplit(str(settings["url"]))
+    scheme = url.scheme.replace("postgresql", "postgres")
+    plugin = next((each for each in PLUGINS if each.scheme == scheme), None)
+    tables, database = _listed(settings.get("tables")), url.path.strip("/")
     found = {
         NAME: name,
-        CLASS: POSTGRES if url.scheme.startswith("postgres") else url.scheme,
+        CLASS: scheme if plugin is None else plugin.name,
         "database.hostname": url.hostname or "",
         "database.port": str(url.port or ""),
         "database.user": url.username or "",
-        "database.dbname": url.path.strip("/"),
         PREFIX: str(settings.get("prefix") or name),
-        "table.include.list": _listed(settings.get("tables")),
+        "table.include.list": tables,
     }
+    if plugin is None or "database.dbname" in plugin.known:
+        found["database.dbname"] = database
+    elif not tables:
+        found["database.include.list"] = database
     return {each: value for each, value in found.items() if value}
 
 

@@ -9,18 +9,10 @@ from mainstem import __version__
 from mainstem.core.errors import Failure
 from mainstem.heads.admin_operations import OperationFailed
 from mainstem.heads.connect.adapter import Connectors
-from mainstem.heads.connect.configs import (
-    CLASS,
-    KNOWN,
-    PASSWORD,
-    POSTGRES,
-    REQUIRED,
-    Config,
-    Fault,
-    settings_of,
-)
+from mainstem.heads.connect.configs import Fault, settings_of
+from mainstem.heads.connect.plugins import CLASS, PASSWORD, PLUGINS, Plugin, plugin_of
+from mainstem.heads.connect.values import Config
 
-_SHORT = POSTGRES.rpartition(".")[2]
 _HERE = "database.hostname"
 
 
@@ -203,32 +195,34 @@ def _alter_offsets(_: Asked) -> Reply:
 
 
 def _plugins(_: Asked) -> Reply:
-    return Reply([{"class": POSTGRES, "type": "source", "version": __version__}])
+    return Reply(
+        [{"class": each.name, "type": "source", "version": __version__} for each in PLUGINS]
+    )
 
 
 def _plugin_config(asked: Asked) -> Reply:
-    _check_plugin(asked)
-    return Reply([_definition(name) for name in KNOWN])
+    plugin = _plugin(asked)
+    return Reply([_definition(plugin, name) for name in plugin.known])
 
 
 def _validate(asked: Asked) -> Reply:
-    _check_plugin(asked)
-    config = {CLASS: POSTGRES, **asked.config()}
+    plugin = _plugin(asked)
+    config = {CLASS: plugin.name, **asked.config()}
     name = config.get("name", "")
     _, faults = settings_of(name, config)
     if not name:
         faults.insert(0, Fault("name", "it must have a value"))
     if not faults and (why := asked.connectors.connect_with(config)):
         faults.append(Fault(_HERE, why))
-    told = [*KNOWN, *sorted({each.name for each in faults} - set(KNOWN))]
+    told = [*plugin.known, *sorted({each.name for each in faults} - set(plugin.known))]
     return Reply(
         {
-            "name": POSTGRES,
+            "name": plugin.name,
             "error_count": len(faults),
             "groups": ["mainstem"],
             "configs": [
                 {
-                    "definition": _definition(each),
+                    "definition": _definition(plugin, each),
                     "value": {
                         "name": each,
                         "value": config.get(each),
@@ -243,14 +237,17 @@ def _validate(asked: Asked) -> Reply:
     )
 
 
-def _check_plugin(asked: Asked) -> None:
-    if asked.path["plugin"] not in (POSTGRES, _SHORT):
-        why = f"there is no plugin {asked.path['plugin']!r:.200}; there is {POSTGRES}"
+def _plugin(asked: Asked) -> Plugin:
+    found = plugin_of(asked.path["plugin"])
+    if found is None:
+        served = ", ".join(each.name for each in PLUGINS)
+        why = f"there is no plugin {asked.path['plugin']!r:.200}; there are {served}"
         raise OperationFailed(Failure.NOT_FOUND, why)
+    return found
 
 
-def _definition(name: str) -> Mapping[str, object]:
-    is_required = name in REQUIRED
+def _definition(plugin: Plugin, name: str) -> Mapping[str, object]:
+    is_required = name in plugin.required
     return {
         "name": name,
         "type": "PASSWORD" if name == PASSWORD else "STRING",
@@ -262,7 +259,7 @@ def _definition(name: str) -> Mapping[str, object]:
         "width": "MEDIUM",
         "display_name": name,
         "dependents": [],
-        "order": KNOWN.index(name) if name in KNOWN else -1,
+        "order": plugin.known.index(name) if name in plugin.known else -1,
     }
 
 
