@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from tests.heads.admin.web import get
+from tests.heads.answer_times import AnswerTimes
 
 PATIENCE_S = 60
 """Timeout of any single step; only a failing test gets near it."""
@@ -39,19 +40,21 @@ class Checks(Protocol):
 
 
 @contextlib.contextmanager
-def beside(healthy: Checks) -> Iterator[None]:
-    """Keep a well-behaved client busy in a thread for as long as the block lasts."""
+def beside(healthy: Checks, server: "Process | None" = None) -> Iterator[None]:
+    """Keep a well-behaved client busy in a thread for as long as the block lasts.
+
+    Fail if it is not served, or an answer took more than a second of the server's doing.
+    """
     over = threading.Event()
     failed: list[BaseException] = []
-    slowest = 0.0
 
     def go_on() -> None:
-        nonlocal slowest
         try:
+            times = AnswerTimes(server.pid if server else None)
             while not over.is_set():
-                began = time.monotonic()
-                healthy.check()
-                slowest = max(slowest, time.monotonic() - began)
+                with times.measured():
+                    healthy.check()
+            times.check()
         except BaseException as error:
             failed.append(error)
 
@@ -62,7 +65,6 @@ def beside(healthy: Checks) -> Iterator[None]:
     finally:
         over.set()
         thread.join(2 * PATIENCE_S)
-    print(f"the slowest answer took {slowest * 1000:.0f} ms")  # noqa: T201 - for whoever asks with -s
     for error in failed:
         raise error
 
@@ -132,6 +134,11 @@ serve(Path(sys.argv[1]), config, say)
         self.address: str = self.addresses["kafka"]
         self.admin: str = self.addresses["admin"]
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def __enter__(self) -> Self:
         return self
 
@@ -170,11 +177,11 @@ serve(Path(sys.argv[1]), config, say)
         return self._status("VmHWM")
 
     def forget_peak(self) -> None:
-        Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
     def cpu_s(self) -> float:
         """Return the CPU time it has used."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / 100
 
     def tell(self, number: signal.Signals) -> None:
@@ -191,6 +198,6 @@ serve(Path(sys.argv[1]), config, say)
         self.wait()
 
     def _status(self, name: str) -> float:
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        status = Path(f"/proc/{self.pid}/status").read_text()
         line = next(each for each in status.splitlines() if each.startswith(name + ":"))
         return int(line.split()[1]) / 1024

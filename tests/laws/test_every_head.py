@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.heads.answer_times import AnswerTimes
 from tests.heads.started import TOPIC, Peer, Started, started
 from tests.heads.stomp.frames import cut_at
 from tests.heads.transport.echo import run, until
@@ -419,8 +420,12 @@ def test_a_healthy_peer_beside_misbehaving_ones_is_answered(head: Head) -> None:
             over = asyncio.Event()
             misbehaving = asyncio.create_task(misbehave(server, entry, over))
             try:
+                times = AnswerTimes()
                 for _ in range(20):
-                    assert entry.told(await server.talk(entry.ask), server.running) == entry.done
+                    with times.measured():
+                        told = await server.talk(entry.ask)
+                    assert entry.told(told, server.running) == entry.done
+                times.check()
                 if entry.publishes:
                     await until(lambda: len(server.published()) >= 20)
                 assert not misbehaving.done()

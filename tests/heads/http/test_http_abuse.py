@@ -106,7 +106,7 @@ bodies = {
 def test_a_hostile_body_gets_an_error_and_takes_no_memory(
     process: Process, client: httpx.Client, kind: str, body: bytes, status: int
 ) -> None:
-    with process.within_bounds(), beside(Healthy(process)):
+    with process.within_bounds(), beside(Healthy(process), process):
         answer = client.post(EVENTS, content=body, headers={"content-type": kind})
 
         assert answer.status_code == status, answer.text[:500]
@@ -118,7 +118,7 @@ def test_gzip_bombs_are_unpacked_up_to_the_limit(process: Process, client: httpx
     bomb = gzip.compress(bytes(400 * MIB))
     twice = gzip.compress(gzip.compress(b"1"))
     headers = {"content-type": JSON, "content-encoding": "gzip"}
-    with process.within_bounds(), beside(Healthy(process)):
+    with process.within_bounds(), beside(Healthy(process), process):
         for path in (EVENTS, "/topics/orders/queues/q/settlements"):
             assert client.post(path, content=bomb, headers=headers).status_code == 413
         assert client.post(EVENTS, content=twice, headers=headers).status_code == 400
@@ -167,7 +167,7 @@ def test_more_idle_connections_and_long_polls_than_there_may_be(
     process: Process, client: httpx.Client
 ) -> None:
     at, admin = process.addresses["http"], process.admin
-    with process.within_bounds(), beside(Healthy(process)):
+    with process.within_bounds(), beside(Healthy(process), process):
         idle = [connected(at) for _ in range(500)]
         idle += [connected(admin) for _ in range(300)]
         polls = [connected(at) for _ in range(300)]
@@ -194,7 +194,7 @@ def test_a_websocket_that_only_asks_and_never_reads_is_dropped(process: Process)
     before = dropped()
     with (
         process.within_bounds(),
-        beside(Healthy(process)),
+        beside(Healthy(process), process),
         connect(f"ws://{process.addresses['http']}/ws", proxy=None, max_queue=1) as socket,
     ):
         # It is not listened to any more by then.
@@ -217,7 +217,7 @@ def test_a_filter_that_takes_long_gives_others_their_turn(
         "/topics/long/events", content=(value + "\n") * 100, headers={"content-type": NDJSON}
     ).raise_for_status()
     many = [f"value.a.{each}~y" for each in range(16)]
-    with process.within_bounds(), beside(Healthy(process)):
+    with process.within_bounds(), beside(Healthy(process), process):
         assert client.get("/topics/long/events", params={"filter": many}).json()["events"] == []
         refused = client.get("/topics/long/events", params={"filter": [*many, "key==a"]})
         assert refused.status_code == 400

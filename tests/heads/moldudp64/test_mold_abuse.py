@@ -105,7 +105,7 @@ def test_others_are_served_beside_a_flood(server: Process, packet: bytes, counte
     with (
         Peer(server.address) as kafka,
         server.within_bounds(),
-        beside(Healthy(kafka)),
+        beside(Healthy(kafka), server),
         subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as flood,
     ):
         assert flood.stdin is not None

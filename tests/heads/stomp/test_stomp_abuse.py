@@ -36,7 +36,7 @@ def address(server: Process) -> Iterator[str]:
     """Where to attack; a healthy client is served meanwhile, and after that."""
     found = server.addresses["stomp"]
     healthy = Healthy(found)
-    with beside(healthy):
+    with beside(healthy, server):
         yield found
     healthy.check()
     healthy.close()

@@ -97,7 +97,7 @@ def healthy(attacked: Attacked) -> Iterator[None]:
         replay.connect(f"tcp://{attacked.replay}")
         client = Healthy(kafka, replay)
         client.check()
-        with attacked.server.within_bounds(), beside(client):
+        with attacked.server.within_bounds(), beside(client, attacked.server):
             yield
         client.check()
 

@@ -54,7 +54,7 @@ def address(server: Process) -> Iterator[str]:
     """Where to attack; a healthy client is served meanwhile, and after that."""
     found = server.addresses["amqp"]
     healthy = Healthy(found)
-    with beside(healthy):
+    with beside(healthy, server):
         yield found
     # Nothing is left of the attackers.
     until(lambda: server.metric("mainstem_amqp_channels") == 1, healthy.check)

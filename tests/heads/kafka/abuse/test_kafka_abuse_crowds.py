@@ -55,7 +55,7 @@ def test_ten_thousand_long_polls_cost_little_and_all_are_answered(
     batch = bytes(build([Event(b"x")], now_ms=1))
     poll = request(FETCH, 12, fetching("polled", 1, max_wait_ms=NEVER))
     before = server.metric(FETCHES)
-    with contextlib.ExitStack() as stack, beside(healthy), Peer(server.address) as writer:
+    with contextlib.ExitStack() as stack, beside(healthy, server), Peer(server.address) as writer:
         assert produce(writer, "polled", batch).error_code == 0
         waiting = [stack.enter_context(Peer(server.address)) for _ in range(peers)]
         for peer in waiting:
@@ -91,7 +91,7 @@ def test_who_asks_for_more_than_there_is_gets_what_there_is_when_its_time_is_ove
 def test_fetch_sessions_that_nobody_goes_on_with_take_a_bounded_room(
     server: Process, healthy: Healthy
 ) -> None:
-    with Peer(server.address) as peer, beside(healthy):
+    with Peer(server.address) as peer, beside(healthy, server):
         assert produce(peer, "sessions", bytes(build([Event(b"x")], now_ms=1))).error_code == 0
         plain = fetching("sessions")
         begin = FetchRequest(max_bytes=1 << 20, session_epoch=0, topics=plain.topics)
@@ -114,7 +114,7 @@ def test_topics_named_at_random_are_created_up_to_a_limit(tmp_path: Path) -> Non
         server.within_bounds(),
     ):
         healthy = Healthy(server.address)
-        with Peer(server.address) as peer, beside(healthy):
+        with Peer(server.address) as peer, beside(healthy, server):
             codes: list[int] = []
             for begin in range(0, 1000, 500):
                 numbers = range(begin, begin + 500)
@@ -143,7 +143,7 @@ def test_producers_that_wrote_once_and_never_again_are_forgotten_beyond_a_limit(
     server: Process, healthy: Healthy
 ) -> None:
     count = 4 * MAX_PRODUCERS
-    with Peer(server.address) as peer, beside(healthy):
+    with Peer(server.address) as peer, beside(healthy, server):
         for begin in range(0, count, 500):
             peer.send(b"".join(written_by(number) for number in range(begin, begin + 500)))
             for _ in range(500):
@@ -162,7 +162,7 @@ def test_producers_that_wrote_once_and_never_again_are_forgotten_beyond_a_limit(
 def test_a_group_whose_members_come_and_go_serves_the_one_who_stays(
     server: Process, healthy: Healthy
 ) -> None:
-    with Peer(server.address) as flapping, beside(healthy):
+    with Peer(server.address) as flapping, beside(healthy, server):
         for number in range(300):
             group = f"flapping-{number % 50}"
             member = join(flapping, joining(group, subscription=bytes(10_000)), version=3)

@@ -180,7 +180,7 @@ def test_a_thousand_connects_a_second_keep_nobody_out(server: Process, healthy: 
             failed.append(error)
             raise
 
-    with beside(healthy):
+    with beside(healthy, server):
         crowd = [threading.Thread(target=connect) for _ in range(threads)]
         for each in crowd:
             each.start()

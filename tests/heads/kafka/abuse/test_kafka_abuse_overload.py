@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.heads.answer_times import AnswerTimes
 from tests.heads.kafka.raw_peers import NEVER, Healthy, Peer, fetching, produce, production, request
 from tests.heads.server_process import PATIENCE_S, Process, beside, until
 
@@ -294,18 +295,15 @@ def fetched_at(peer: Peer, wish: FetchRequest) -> int:
 def test_a_busy_connection_does_not_starve_the_others(server: Process, healthy: Healthy) -> None:
     batch = bytes(build([Event(value=b"x")], now_ms=1))
     busy = request(PRODUCE, 9, production("busy", batch, acks=0)) * 100_000
-    slowest = 0.0
+    times = AnswerTimes(server.pid)
 
     first, second = Peer(server.address), Peer(server.address)
     with flood(first, busy), flood(second, busy):
         for _ in range(20):
-            began = time.monotonic()
-            healthy.check()
-            slowest = max(slowest, time.monotonic() - began)
+            with times.measured():
+                healthy.check()
 
-    print(f"the slowest answer took {slowest * 1000:.0f} ms")  # noqa: T201
-    # Within a second, where nobody else keeps the machine busy.
-    assert slowest < PATIENCE_S / 4
+    times.check()
 
 
 def test_a_busy_connection_that_asks_for_no_answers_is_read_to_its_end(
@@ -314,7 +312,7 @@ def test_a_busy_connection_that_asks_for_no_answers_is_read_to_its_end(
     count = 20_000
     batch = bytes(build([Event(value=b"x")], now_ms=1))
 
-    with Peer(server.address) as peer, beside(healthy):
+    with Peer(server.address) as peer, beside(healthy, server):
         peer.send(request(PRODUCE, 9, production("all", batch, acks=0)) * count)
         # Answers come in the order of the requests.
         assert produce(peer, "all", batch).base_offset == count
