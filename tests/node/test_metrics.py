@@ -259,7 +259,12 @@ def test_every_metric_is_shown_by_a_server_in_use_with_the_kind_that_is_declared
     tmp_path: Path,
 ) -> None:
     zmq = ZmqSettings(pull="trades=127.0.0.1:0", push="trades/workers=127.0.0.1:0")
-    nng = NngSettings(topics="trades", pull="trades=127.0.0.1:0", push="trades/workers=127.0.0.1:0")
+    nng = NngSettings(
+        topics="trades",
+        pull="trades=127.0.0.1:0",
+        push="trades/workers=127.0.0.1:0",
+        subscribers="trades/desk=127.0.0.1:0",
+    )
     config = msgspec.structs.replace(Config(), heads=Config().heads | {"zmq": zmq, "nng": nng})
     everywhere = config.listening(**{head.name: "127.0.0.1:0" for head in HEADS})
     define_connector(tmp_path)

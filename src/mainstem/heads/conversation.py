@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 from mainstem.core.wire import FileSlice, Piece, ProtocolError
 
 __all__ = [
+    "AcknowledgedOutbox",
     "Answer",
     "Conversation",
     "Converse",
@@ -115,6 +116,15 @@ class Outbox(Room, Protocol):
 
     def end(self, farewell: Answer = (), reason: str = "") -> None:
         """Accept no more requests, answer pending ones, send ``farewell``, and close."""
+
+
+@runtime_checkable
+class AcknowledgedOutbox(Outbox, Protocol):
+    """A connection that tells what has arrived at the peer's host."""
+
+    @property
+    def unacknowledged_bytes(self) -> int | None:
+        """How many bytes were sent that the peer's TCP has not acknowledged; None if unknown."""
 
 
 class Conversation(Protocol):

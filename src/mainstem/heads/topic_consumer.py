@@ -38,14 +38,17 @@ class TopicConsumer:
         *,
         credit: int | None = None,
         from_start: bool = False,
+        cursor: Callable[[int], int | None] | None = None,
     ) -> None:
         """Begin to send events.
 
         ``credit``: how many may be sent; None is no limit. ``gone``: called if reading fails.
+        ``cursor``: returns where to begin in a partition, None if only ``from_start`` says that.
         """
         self._context, self._door, self._outbox = context, door, outbox
         self._topic = topic
         self._send, self._gone = send, gone
+        self._cursor = cursor
         self.credit = credit
         self.missed = 0
         """How many offsets retention deleted before their events could be sent."""
@@ -89,7 +92,9 @@ class TopicConsumer:
         door = self._door
         for number in range(len(self._feeds), len(door.topic(self._topic).partitions)):
             bounds = door.bounds(self._topic, number)
-            first = bounds.start if from_start else bounds.tail
+            first = None if self._cursor is None else self._cursor(number)
+            if first is None:
+                first = bounds.start if from_start else bounds.tail
             self._feeds.append((number, door.follow(self._topic, number, first)))
 
     def _soon(self) -> None:

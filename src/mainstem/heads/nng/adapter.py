@@ -6,6 +6,7 @@
 | a request to REP | a read of the log |
 | a message that PULL or SUB receives | an event: the message is its value |
 | a message of PUSH | an event of a queue, acknowledged when nng takes it |
+| a message of a named subscriber's PUB | an event from the cursor on (``subscriber.py``) |
 
 nng filters at the subscriber, and has no login: everyone who connects to PUB gets all topics, so
 the peer's address must be permitted to read them all. PUB never waits for a subscriber.
@@ -42,9 +43,10 @@ from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.nng import metrics
 from mainstem.heads.nng.settings import NngSettings
+from mainstem.heads.nng.subscriber import Subscriber, check_names
 from mainstem.heads.transport.nng_socket import NngSocket, connections
 from mainstem.heads.transport.quiet import quiet
-from mainstem.heads.transport.traffic import ConnectionInfo, Traffic
+from mainstem.heads.transport.traffic import ConnectionInfo, Traffic, total
 
 if TYPE_CHECKING:
     import asyncio
@@ -64,7 +66,7 @@ class NngHead:
         self._context, self._settings = context, settings
         self.address = address_of(listener)
         self._listener = listener
-        self.traffic = Traffic()
+        self._traffic = Traffic()
         self._sockets: list[NngSocket] = []
         self._topics = () if settings.topics == NONE else tuple(settings.topics.split(","))
         self._tails: dict[str, LiveTail] = {}
@@ -72,6 +74,8 @@ class NngHead:
         self._replayed = 0
         self._collections: list[Collection] = []
         self._handovers: list[Handover] = []
+        self._subscribers: list[Subscriber] = []
+        self._end_watch: Callable[[], None] | None = None
 
     def start(self) -> None:
         """Open all sockets; raises InvalidSetting, Unsupported, UnknownTopic, UnknownQueue."""
@@ -79,6 +83,7 @@ class NngHead:
         pulled = list(places(asked.pull, "nng.pull"))
         collected = list(sources(asked.collect, "nng.collect"))
         pushed = list(places(asked.push, "nng.push", named=True))
+        subscribers = list(places(asked.subscribers, "nng.subscribers", named=True))
         create_topics(self._context, [*pulled, *collected])
         for name in self._topics:
             self._context.broker.topic(name)
@@ -106,6 +111,10 @@ class NngHead:
             opened.raw.dial(f"tcp://{each.address}", block=False)
         for each in pushed:
             self._push(each)
+        check_names(subscribers)
+        for each in subscribers:
+            self._subscribers.append(Subscriber(self._context, each, asked))
+        self._end_watch = self._context.broker.watch_topics(self._topics_changed)
 
     def _open(
         self,
@@ -122,9 +131,9 @@ class NngHead:
         may = admit or (lambda _: True)
         opened = NngSocket(
             found,
-            self.traffic,
+            self._traffic,
             receive,
-            admit=lambda peer: self.traffic.open < self._settings.max_connections and may(peer),
+            admit=lambda peer: self._traffic.open < self._settings.max_connections and may(peer),
             per_turn=per_turn,
         )
         self._sockets.append(opened)
@@ -152,6 +161,15 @@ class NngHead:
             _logger.error("topic %s is not published any more: %s", name, error)
 
         return gone
+
+    def _topics_changed(self) -> None:
+        self._context.on_loop(self._look)
+
+    def _look(self) -> None:
+        for tail in self._tails.values():
+            tail.look()
+        for each in self._subscribers:
+            each.look()
 
     # Replay
 
@@ -201,7 +219,15 @@ class NngHead:
 
     def connections(self) -> Sequence[ConnectionInfo]:
         """Return the connected peers."""
-        return connections(self._sockets)
+        found = connections(self._sockets)
+        for each in self._subscribers:
+            found += each.server.connections()
+        return found
+
+    @property
+    def traffic(self) -> Traffic:
+        """Counters of all sockets of the head."""
+        return total([self._traffic, *(each.server.traffic for each in self._subscribers)])
 
     def samples(self) -> Iterator[tuple[Metric, Sample]]:
         """Yield the head's metrics with their values."""
@@ -216,15 +242,21 @@ class NngHead:
             yield metrics.LOST, ((each.topic,), each.lost)
         for handover in self._handovers:
             yield metrics.PUSHED, (handover.queue, handover.delivered)
+        for subscriber in self._subscribers:
+            yield from subscriber.samples()
 
     async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
         """Answer what was asked, then stop."""
-        await quiet(self.traffic, within_s, hurry)
+        await quiet(self._traffic, within_s, hurry)
+        for each in self._subscribers:
+            await each.server.drain(within_s, hurry)
         self._end()
 
     async def close(self) -> None:
         """Close every connection."""
         self._end()
+        for each in self._subscribers:
+            await each.server.close()
 
     def _end(self) -> None:
         for tail in self._tails.values():
@@ -234,6 +266,8 @@ class NngHead:
         self._listener.close()
         for opened in self._sockets:
             opened.close()
+        if self._end_watch is not None:
+            self._end_watch()
 
 
 class _Publisher:

@@ -24,4 +24,27 @@ LOST = counter(
 )
 PUSHED = counter("mainstem_nng_pushed_total", "Events of a queue handed to PUSH.", "topic", "queue")
 
-METRICS = (PUBLISHED, MISSED, REQUESTS, REPLAYED, COLLECTED, LOST, PUSHED)
+SUBSCRIBER_SENT = counter(
+    "mainstem_nng_subscriber_sent_total",
+    "Events sent to named subscribers, also those that were sent again.",
+    "topic",
+    "subscriber",
+)
+SUBSCRIBER_MISSED = counter(
+    "mainstem_nng_subscriber_missed_offsets_total",
+    "Offsets that retention deleted before their events could be sent to a named subscriber.",
+    "topic",
+    "subscriber",
+)
+
+METRICS = (
+    PUBLISHED,
+    MISSED,
+    REQUESTS,
+    REPLAYED,
+    COLLECTED,
+    LOST,
+    PUSHED,
+    SUBSCRIBER_SENT,
+    SUBSCRIBER_MISSED,
+)

@@ -14,6 +14,31 @@ class NngSettings(BrokerlessSettings, frozen=True, kw_only=True, forbid_unknown_
     topics: Annotated[
         str, Meta(description="Topics that are published, separated by commas; or none.")
     ] = NONE
+    subscribers: Annotated[
+        str,
+        Meta(
+            description="PUB sockets of named subscribers, who get everything since their cursor; "
+            "separated by commas: TOPIC/NAME=HOST:PORT; or none."
+        ),
+    ] = NONE
+    subscriber_rate: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="Maximum events per second to a named subscriber: sub0 drops what its "
+            "buffer cannot hold.",
+        ),
+    ] = 1_000
+    subscriber_repeat: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100_000,
+            description="Events that a named subscriber gets again when it connects: as many as "
+            "its buffer can hold, and lose with its process.",
+        ),
+    ] = 128
     queue_length: Annotated[
         int, Meta(ge=1, le=8192, description="Messages that wait for a slow peer.")
     ] = 1024

@@ -187,6 +187,16 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the send queue accepts no more data until the peer reads."""
         return self._answers.is_full
 
+    @property
+    def unacknowledged_bytes(self) -> int | None:
+        """How many bytes were sent that the peer's TCP has not acknowledged; None if unknown.
+
+        It is unknown for encrypted connections, and for those that end.
+        """
+        if self.is_tls or self._transport.is_closing():
+            return None
+        return self._answers.queue.unacknowledged_bytes()
+
     def send(self, pieces: Answer) -> None:
         """Queue data for the peer; it is sent at the end of this iteration."""
         if not self._ending:

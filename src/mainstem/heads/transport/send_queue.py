@@ -8,7 +8,10 @@ On a TLS connection all data goes through the transport, which encrypts it, a ch
 """
 
 import asyncio
+import fcntl
 import os
+import struct
+import termios
 from collections import deque
 
 from mainstem.heads.conversation import Answer, FileSlice, Piece
@@ -24,6 +27,7 @@ JOINED_BYTES = 1024
 _MOST_PIECES = 64
 """Maximum number of pieces in one system call; the kernel's limit is 1024."""
 
+_INT = struct.Struct("i")
 _Plain = bytes | bytearray | memoryview
 
 
@@ -92,6 +96,18 @@ class SendQueue:
         self._pieces.clear()
         self._joined = None
         self._sent = self.held_bytes = 0
+
+    def unacknowledged_bytes(self) -> int | None:
+        """Return how many added bytes the peer's TCP has not acknowledged; None if unknown."""
+        if self._descriptor is None:
+            return None
+        try:
+            # SIOCOUTQ: what the kernel holds until the peer has acknowledged it.
+            held = fcntl.ioctl(self._descriptor, termios.TIOCOUTQ, bytes(_INT.size))
+        except OSError:
+            return None
+        (in_kernel,) = _INT.unpack(held)
+        return self.held_bytes + self._transport.get_write_buffer_size() + int(in_kernel)
 
     def _send_now(self) -> int:
         """Write to the socket directly, and return how many bytes it accepted.

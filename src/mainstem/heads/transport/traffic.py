@@ -1,5 +1,7 @@
 """Counters of a head's sockets, and the description of a connected peer."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 
@@ -32,3 +34,12 @@ class Traffic:
     def open(self) -> int:
         """The number of connections that are open now."""
         return self.accepted - self.closed
+
+
+def total(parts: Iterable[Traffic]) -> Traffic:
+    """Return the sums of the counters of several listening sockets."""
+    found = Traffic()
+    for each in parts:
+        for name in Traffic.__slots__:
+            setattr(found, name, getattr(found, name) + getattr(each, name))
+    return found

@@ -1,0 +1,38 @@
+"""nng's wire over TCP: a header of each side, then messages, each after its length.
+
+The header is ``00 53 50 00``, the number of the sender's protocol (2, big-endian), and two zeros.
+"""
+
+import struct
+
+from mainstem.core.wire import ProtocolError
+
+PUB, SUB = 0x20, 0x21
+HEADER_BYTES = 8
+_MAGIC = b"\0SP\0"
+_HEADER = struct.Struct(">4sHH")
+_LENGTH = struct.Struct(">Q")
+
+
+def header(protocol: int) -> bytes:
+    """Return the header of a socket that speaks a protocol."""
+    return _HEADER.pack(_MAGIC, protocol, 0)
+
+
+def is_header(begin: bytes) -> bool:
+    """Return whether a header may begin like this."""
+    return begin[: len(_MAGIC)] == _MAGIC[: len(begin)]
+
+
+def check_peer(said: bytes, expected: int) -> None:
+    """Check a peer's header; raises ProtocolError."""
+    magic, protocol, reserved = _HEADER.unpack(said)
+    if magic != _MAGIC or reserved:
+        raise ProtocolError("it does not speak nng's protocol")
+    if protocol != expected:
+        raise ProtocolError(f"it speaks protocol {protocol:#x} of nng, not {expected:#x}")
+
+
+def framed(message: bytes) -> bytes:
+    """Return a message after its length."""
+    return _LENGTH.pack(len(message)) + message
