@@ -31,8 +31,8 @@ from mainstem.cli.benchmarks.report import machine
 from mainstem.remote.cluster import Cluster
 from mainstem.sql import events
 from mainstem.sql.evaluation import Limits
-from mainstem.sql.messages import Span
 from mainstem.sql.query import Query
+from mainstem.sql.worker_messages import Span
 
 PAGE = ROOT / "docs" / "benchmarks" / "sql.md"
 TOPIC, PARTITIONS = "orders", 4

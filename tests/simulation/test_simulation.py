@@ -24,7 +24,7 @@ from mainstem.broker.groups.classic.group import ClassicGroup, ClassicMember
 from mainstem.broker.groups.consumer.draft import ConsumerGroupDraft
 from mainstem.broker.groups.cursors import CursorChange
 from mainstem.broker.queues.dead_letters import NO_LETTERS, DeadLetters
-from mainstem.broker.queues.delivery_state import Back, Window
+from mainstem.broker.queues.delivery_state import Redelivery, Window
 from mainstem.broker.queues.records import QueueChange, QueueKey, WindowSet
 from mainstem.broker.queues.settlement import Plan, Settler
 from mainstem.broker.state import State
@@ -218,7 +218,7 @@ SHARE_FAULTS: dict[str, tuple[object, str, Callable[..., object]]] = {
         Plan,
         "set",
         lambda self, partition, offset, change, reason="": REAL_SET(
-            self, partition, offset, change or Back(1), reason
+            self, partition, offset, change or Redelivery(1), reason
         ),
     ),
     "may not settle|is out with": (

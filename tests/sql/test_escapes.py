@@ -11,8 +11,8 @@ import pytest
 from mainstem.core.errors import MainstemError
 from mainstem.sql.errors import InvalidQuery
 from mainstem.sql.evaluation import Evaluation, Limits
-from mainstem.sql.messages import Scan
 from mainstem.sql.statement import TABLE_FUNCTIONS, parsed
+from mainstem.sql.worker_messages import Scan
 
 ESCAPES = [
     "select * from read_csv('/etc/passwd')",

@@ -14,7 +14,7 @@ from mainstem.core.errors import Unreachable
 from mainstem.sql.errors import LimitReached, QueryFailed
 from mainstem.sql.evaluation import Evaluation, Limits, Misfit
 from mainstem.sql.events import NotText
-from mainstem.sql.messages import Scan, View
+from mainstem.sql.worker_messages import Scan, View
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 ROWS = pa.RecordBatch.from_pydict({"n": range(100_000), "text": ["x" * 100] * 100_000}, SCHEMA)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.sql.events import schema
-from mainstem.sql.messages import Span
 from mainstem.sql.pushdown import from_ms, needed
+from mainstem.sql.worker_messages import Span
 
 SCHEMA = schema(frozenset())
 OFFSET, PARTITION, TIME = (ds.field(name) for name in ("_offset", "_partition", "_timestamp"))

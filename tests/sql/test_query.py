@@ -12,8 +12,8 @@ from tests.sql.conftest import Make
 from mainstem.core.errors import UnknownTopic
 from mainstem.sql import events
 from mainstem.sql.errors import InvalidQuery, LimitReached, SnapshotGone
-from mainstem.sql.messages import Span
 from mainstem.sql.snapshot import parse
+from mainstem.sql.worker_messages import Span
 
 MIB = 1 << 20
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.core.errors import InvalidSetting
-from mainstem.sql.messages import Span
 from mainstem.sql.snapshot import Snapshot, TopicSnapshot, parse
+from mainstem.sql.worker_messages import Span
 
 SPANS = st.builds(
     lambda partition, start, count: Span(partition, start, start + count),

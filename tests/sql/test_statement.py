@@ -6,8 +6,8 @@ import duckdb
 import pytest
 
 from mainstem.sql.errors import InvalidQuery
-from mainstem.sql.messages import Parsed
 from mainstem.sql.statement import parsed
+from mainstem.sql.worker_messages import Parsed
 
 AGGREGATES = {"count_star", "count", "sum", "max"}
 

@@ -1,4 +1,4 @@
-"""State that is folded from an internal topic."""
+"""Folds: state that is rebuilt by applying the records of an internal topic in order."""
 
 
 class Fold:

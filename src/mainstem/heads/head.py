@@ -1,4 +1,4 @@
-"""The interface between the node and a head: configuration, start, metrics, drain and close.
+"""The interface between the node and a head, the front end of a protocol.
 
 Every head's folder has one value ``HEAD`` in its ``__init__.py``, and one line in ``heads.HEADS``.
 The node binds the addresses of all heads first, opens the log, then starts the heads; it drains and

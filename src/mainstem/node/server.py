@@ -21,11 +21,11 @@ from mainstem.heads.addresses import LOOPBACK, Address, address_of, parse_addres
 from mainstem.heads.context import HeadContext
 from mainstem.heads.head import Head, RunningHead
 from mainstem.node.admin_queries import AdminQueries
-from mainstem.node.api.offer import offer_operations
+from mainstem.node.api.registration import offer_operations
 from mainstem.node.broker_clock import BrokerClock
 from mainstem.node.config import Config
 from mainstem.node.connector_operations import NodeConnectors
-from mainstem.node.garbage import long_lived_left_out
+from mainstem.node.gc_tuning import long_lived_left_out
 from mainstem.node.health import Health, Phase
 from mainstem.node.loop_committer import LoopCommitter
 from mainstem.node.node import Node, open_node, time_of_day_ms

@@ -14,7 +14,7 @@ import pyarrow as pa
 from mainstem.core.errors import MainstemError
 from mainstem.sql.errors import InvalidQuery, LimitReached, QueryFailed
 from mainstem.sql.events import NotText, Prefetched
-from mainstem.sql.messages import (
+from mainstem.sql.worker_messages import (
     NO_BLOB,
     WITHOUT_ARENAS,
     Batch,

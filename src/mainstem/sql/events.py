@@ -12,7 +12,7 @@ from mainstem.remote.arrow.range import Range
 from mainstem.remote.arrow.ranges import read_columns
 from mainstem.remote.arrow.schema import HEADERS
 from mainstem.remote.cluster import Cluster
-from mainstem.sql.messages import Span
+from mainstem.sql.worker_messages import Span
 
 KEY, VALUE = "_key", "_value"
 METADATA = {

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
-from mainstem.sql.messages import Span
+from mainstem.sql.worker_messages import Span
 
 PARTITION, OFFSET, TIMESTAMP = "_partition", "_offset", "_timestamp"
 _TIME = pa.timestamp("us", tz="UTC")

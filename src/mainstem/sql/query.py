@@ -18,14 +18,14 @@ from mainstem.sql import events
 from mainstem.sql.avro import AvroValues
 from mainstem.sql.errors import InvalidQuery, SnapshotGone
 from mainstem.sql.evaluation import Evaluation, Limits, Misfit
-from mainstem.sql.messages import Scan, Span
 from mainstem.sql.snapshot import ID_LENGTH, Snapshot, TopicSnapshot
-from mainstem.sql.tables import Kept, Topic
+from mainstem.sql.tables import StoredTable, Topic
+from mainstem.sql.worker_messages import Scan, Span
 
 _SAMPLE = pa.schema([(events.KEY, pa.binary()), (events.VALUE, pa.binary())])
 _SAMPLE_PARTITIONS = 16
 SAMPLE_EVENTS = 1000
-KeptTables = Callable[[str], pa.Table | None]
+StoredTables = Callable[[str], pa.Table | None]
 """Returns the rows of a table that is no topic, by its name; None if there is none."""
 
 
@@ -51,11 +51,11 @@ class Query:
         *,
         limits: Limits,
         sample: int | None = SAMPLE_EVENTS,
-        kept: KeptTables = _no_tables,
+        stored: StoredTables = _no_tables,
         schemas: Mapping[str, AvroValues] = {},
     ) -> None:
         self._cluster, self._sql, self._sample = cluster, sql, sample
-        self._kept, self._schemas = kept, schemas
+        self._stored, self._schemas = stored, schemas
         self._looked_at = ""
         """The snapshot whose events were all looked at."""
         self._notices: list[str] = []
@@ -91,9 +91,9 @@ class Query:
         return [*self._notices, *misfits]
 
     @property
-    def kept(self) -> list[str]:
+    def stored_tables(self) -> list[str]:
         """The tables that the query reads and that are no topics."""
-        return sorted({each.name for each in self._tables if isinstance(each, Kept)})
+        return sorted({each.name for each in self._tables if isinstance(each, StoredTable)})
 
     @property
     def appends(self) -> bool:
@@ -199,7 +199,7 @@ class Query:
 
     def _read(self, scan: Scan) -> Iterator[pa.RecordBatch]:
         topic = self._tables[scan.view]
-        if isinstance(topic, Kept):
+        if isinstance(topic, StoredTable):
             yield from topic.read(scan.columns)
             return
         spans = scan.spans
@@ -218,7 +218,7 @@ class Query:
 
     # Topics
 
-    def _found(self) -> list[Topic | Kept]:
+    def _found(self) -> list[Topic | StoredTable]:
         """Return the tables that the query names; raises UnknownTopic."""
         known = self._admin.partitions()
         by_case: dict[str, list[str]] = {}
@@ -228,14 +228,14 @@ class Query:
 
     def _table(
         self, path: list[str], known: Mapping[str, int], by_case: Mapping[str, list[str]]
-    ) -> Topic | Kept:
+    ) -> Topic | StoredTable:
         try:
             name = _resolved(path, known, by_case)
         except UnknownTopic as error:
-            rows = self._kept(error.topic)
+            rows = self._stored(error.topic)
             if rows is None:
                 raise
-            return Kept(error.topic, path, rows)
+            return StoredTable(error.topic, path, rows)
         return Topic(name, path, self._schemas.get(name))
 
     def _learn(self, topic: Topic, snapshot: Snapshot, sample: int | None) -> None:

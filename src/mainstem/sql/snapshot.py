@@ -9,7 +9,7 @@ import re
 import msgspec
 
 from mainstem.core.errors import InvalidSetting
-from mainstem.sql.messages import Span
+from mainstem.sql.worker_messages import Span
 
 ID_LENGTH = 8
 _TOPIC = re.compile(r"([^~/:]+)~([0-9a-f]*):((?:\d+=\d+-\d+)(?:,\d+=\d+-\d+)*)?")

@@ -8,7 +8,7 @@ column is read once too often rather than missing.
 from collections.abc import Collection, Iterator
 
 from mainstem.sql.errors import InvalidQuery
-from mainstem.sql.messages import Parsed
+from mainstem.sql.worker_messages import Parsed
 
 Node = dict[str, object]
 

@@ -8,15 +8,15 @@ from mainstem.remote.cluster import Cluster
 from mainstem.sql import events, fields
 from mainstem.sql.avro import AvroValues
 from mainstem.sql.fields import Values
-from mainstem.sql.messages import Parsed, Span, View
+from mainstem.sql.worker_messages import Parsed, Span, View
 
 _ROWS = 50_000
 _SHOWN = (events.KEY, "_partition", "_offset", "_timestamp")
 """The metadata columns that ``*`` stands for, after the fields."""
 
 
-class Kept:
-    """A table that was given with the query, such as one that a pipeline keeps."""
+class StoredTable:
+    """A table that is no topic, such as one that a pipeline keeps in Delta."""
 
     def __init__(self, name: str, path: list[str], rows: pa.Table) -> None:
         self.name, self.path, self._rows = name, path, rows

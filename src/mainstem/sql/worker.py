@@ -24,7 +24,9 @@ import pyarrow.dataset as ds
 
 from mainstem.sql.errors import InvalidQuery
 from mainstem.sql.fields import MISFIT, quoted
-from mainstem.sql.messages import (
+from mainstem.sql.pushdown import from_ms, needed
+from mainstem.sql.statement import parsed
+from mainstem.sql.worker_messages import (
     SPARE_BYTES,
     Batch,
     Channel,
@@ -39,8 +41,6 @@ from mainstem.sql.messages import (
     Scan,
     View,
 )
-from mainstem.sql.pushdown import from_ms, needed
-from mainstem.sql.statement import parsed
 
 _RESULT_ROWS = 50_000
 _MISFITS = (MISFIT, "Could not convert string", "Malformed JSON", "Expected ARRAY")

@@ -1,4 +1,4 @@
-"""A queue's state in one partition: events in flight, to be redelivered, and not yet read.
+"""A queue's state in one partition (its window): events in flight, to be redelivered, not yet read.
 
 How this works: every unsettled event below ``next`` has an entry. An entry is in one of these
 states, and only ``out`` (in flight) has an owner:
@@ -33,7 +33,7 @@ state is sometimes stored.
 """
 
 
-class Back(NamedTuple):
+class Redelivery(NamedTuple):
     """An event returned to the queue: its delivery count, and when it is due for redelivery."""
 
     deliveries: int
@@ -71,7 +71,7 @@ class Entry:
 
 
 class Window:
-    """A queue's delivery state in one partition; used under the queues' lock."""
+    """The unsettled events of a queue in one partition; used under the queues' lock."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Window:
             count >= max_unsettled and count - min(len(self.delays), MAX_DELAYED) >= max_unsettled
         )
 
-    def record(self, changes: Mapping[int, Back | None] = {}, missed: int = 0) -> WindowSet:
+    def record(self, changes: Mapping[int, Redelivery | None] = {}, missed: int = 0) -> WindowSet:
         """Return the record of the whole state after changes by offset; None settles the event.
 
         ``missed``: how many of the settled events the log had deleted before.
@@ -156,7 +156,9 @@ class Window:
         left = runs((at, it.deliveries, it.due_ms) for at, it in after if it is not None)
         return WindowSet(self.next, left, self.missed + missed)
 
-    def change(self, changes: Mapping[int, Back | None], missed: int = 0) -> WindowChange | None:
+    def change(
+        self, changes: Mapping[int, Redelivery | None], missed: int = 0
+    ) -> WindowChange | None:
         """Return the record of changes by offset; None if the whole state should be stored."""
         if self._changed is None or len(self.entries) - len(changes) <= _FEW:
             return None
@@ -175,8 +177,10 @@ class Window:
         """Clear the list of changed offsets: the whole state has been stored."""
         self._changed = set()
 
-    def apply(self, changes: Mapping[int, Back | None], reasons: Mapping[int, str] = {}) -> None:
-        """Apply changes by offset: None settles the event, ``Back`` returns it to the queue."""
+    def apply(
+        self, changes: Mapping[int, Redelivery | None], reasons: Mapping[int, str] = {}
+    ) -> None:
+        """Apply changes by offset: None settles an event, ``Redelivery`` returns it."""
         for offset, change in changes.items():
             entry = self.entries[offset]
             self._note(offset)
@@ -248,11 +252,11 @@ class Window:
             is_any = True
         return is_any
 
-    def expired(self, monotonic_ms: int) -> dict[int, Back]:
+    def expired(self, monotonic_ms: int) -> dict[int, Redelivery]:
         """Return the events whose lock has expired, as changes to apply."""
-        found: dict[int, Back] = {}
+        found: dict[int, Redelivery] = {}
         while (offset := self.locks.take(monotonic_ms)) is not None:
-            found[offset] = Back(self.entries[offset].deliveries)
+            found[offset] = Redelivery(self.entries[offset].deliveries)
         return found
 
     def lost(self, start: int) -> None:

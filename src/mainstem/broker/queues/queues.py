@@ -20,7 +20,7 @@ import msgspec
 from mainstem.broker.callbacks import Callback
 from mainstem.broker.queues.batch_cache import BatchCache
 from mainstem.broker.queues.dead_letters import CreateTopic, DeadLetterRouter
-from mainstem.broker.queues.delivery_state import Back, Window
+from mainstem.broker.queues.delivery_state import Redelivery, Window
 from mainstem.broker.queues.description import QueueState, described
 from mainstem.broker.queues.limits import expiry_ms
 from mainstem.broker.queues.live_queue import LiveQueue, Unsettled
@@ -515,7 +515,7 @@ class Queues:
             for number, window in live.windows.items():
                 for offset in list(window.held_by(owner)):
                     count = window.entries[offset].deliveries
-                    plan.set(number, offset, Back(count if failed else count - 1))
+                    plan.set(number, offset, Redelivery(count if failed else count - 1))
             durable = self._settler.carry_out(live, plan)
             self._settler.bury_spent(live)
         return durable

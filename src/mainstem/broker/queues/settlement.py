@@ -8,7 +8,7 @@ from mainstem.broker.callbacks import Callback
 from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.journal import Journal
 from mainstem.broker.queues.dead_letters import NO_LETTERS, DeadLetters, Death, Letters
-from mainstem.broker.queues.delivery_state import Back, Window
+from mainstem.broker.queues.delivery_state import Redelivery, Window
 from mainstem.broker.queues.live_queue import LiveQueue
 from mainstem.broker.queues.records import (
     Cause,
@@ -45,14 +45,14 @@ class Plan:
     """Planned changes to a queue, not appended yet."""
 
     def __init__(self) -> None:
-        self.changes: dict[int, dict[int, Back | None]] = {}
+        self.changes: dict[int, dict[int, Redelivery | None]] = {}
         """Changes by partition and offset; None settles the event."""
         self.reasons: dict[int, dict[int, str]] = {}
         self.dead: dict[int, dict[int, Death]] = {}
         """The settled events that become dead letters, and why."""
         self.renewed: list[tuple[int, int]] = []
 
-    def set(self, partition: int, offset: int, change: Back | None, reason: str = "") -> None:
+    def set(self, partition: int, offset: int, change: Redelivery | None, reason: str = "") -> None:
         """Add to the plan: settle an event (None), or return it to the queue."""
         self.changes.setdefault(partition, {})[offset] = change
         if reason:
@@ -157,10 +157,10 @@ class Settler:
             case Outcome.RENEW:
                 plan.renewed.append((each.partition, each.offset))
             case Outcome.RELEASE:
-                plan.set(each.partition, each.offset, Back(count - 1))
+                plan.set(each.partition, each.offset, Redelivery(count - 1))
             case Outcome.NACK if most is None or count < most:
                 due_ms = self._now_ms() + each.delay_ms if each.delay_ms > 0 else 0
-                plan.set(each.partition, each.offset, Back(count, due_ms), each.reason)
+                plan.set(each.partition, each.offset, Redelivery(count, due_ms), each.reason)
             case _:
                 reason = each.reason or f"it was {each.outcome}ed"
                 is_last = each.outcome is Outcome.NACK
@@ -319,7 +319,7 @@ class Settler:
         self,
         live: LiveQueue,
         number: int,
-        changes: Mapping[int, Back | None],
+        changes: Mapping[int, Redelivery | None],
         missed: int = 0,
     ) -> QueueChange:
         """Return the record of a changed window: the change alone, or the whole window."""

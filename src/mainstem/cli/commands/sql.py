@@ -136,10 +136,10 @@ def sql(
         query,
         limits=limits,
         sample=_sampled(sample),
-        kept=lambda name: _kept_table(state, name),
+        stored=lambda name: _stored_table(state, name),
         schemas=_schemas(schemas),
     ) as asked:
-        if follow and (asked.kept or not asked.topics):
+        if follow and (asked.stored_tables or not asked.topics):
             raise click.UsageError("--follow waits for events: give a query that reads topics only")
         if follow:
             _follow(cluster, asked, form, count, quiet=quiet)
@@ -150,9 +150,9 @@ def sql(
         _answer(asked, snapshot, form, quiet=quiet)
 
 
-def _kept_table(state: Path, name: str) -> "pa.Table | None":
+def _stored_table(state: Path, name: str) -> "pa.Table | None":
     """Return the rows of a table of a pipeline, by TABLE or PIPELINE.TABLE."""
-    from mainstem.pipelines.sinks.kept_tables import sink_at  # noqa: PLC0415 - only what is used
+    from mainstem.pipelines.sinks.stored_tables import sink_at  # noqa: PLC0415 - only what is used
     from mainstem.pipelines.state.table_state import table_statuses  # noqa: PLC0415
 
     wanted = name.lower()
@@ -197,8 +197,8 @@ def _answer(asked: "Query", snapshot: "Snapshot", form: str | None, *, quiet: bo
     if not quiet:
         for notice in asked.notices:
             say(notice)
-        if asked.kept and asked.topics:
-            say(f"{', '.join(asked.kept)}: as of now, and not in the snapshot")
+        if asked.stored_tables and asked.topics:
+            say(f"{', '.join(asked.stored_tables)}: as of now, and not in the snapshot")
         if snapshot.topics:
             click.echo(f"snapshot: {snapshot}", err=True)
 

@@ -18,7 +18,7 @@ from mainstem.cli.events.event_format import (
     delimiter_of,
 )
 from mainstem.cli.events.event_processes import SPARE_S, EventProcesses
-from mainstem.cli.events.fed_process import fed
+from mainstem.cli.events.exec_process import exec_process
 from mainstem.cli.events.printing import Printing
 from mainstem.cli.exit_codes import NotFound, TimedOut, say
 from mainstem.cli.help import Command
@@ -106,7 +106,7 @@ WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
 )
 @click.option(
     "--exec",
-    "fed_command",
+    "exec_command",
     metavar="CMD",
     help="Print to the stdin of this shell command instead of stdout, and end with it.",
 )
@@ -152,7 +152,7 @@ def sub(
     nulls: bool,
     timeout: float | None,
     raw: bool,
-    fed_command: str | None,
+    exec_command: str | None,
     each_command: str | None,
     queue: str | None,
     parallel: int,
@@ -171,11 +171,11 @@ def sub(
         key_delimiter=key_delimiter,
         delimiter=delimiter,
         nulls=nulls,
-        raw=raw or bool(fed_command or each_command),
+        raw=raw or bool(exec_command or each_command),
     )
     begin, until = _span(wheres, group)
     if each_command is not None:
-        if group or partitions or until or fed_command:
+        if group or partitions or until or exec_command:
             raise click.UsageError("--exec-each goes without -g, -p, --exec and -o e@TIME")
         if not (template or key_delimiter or envelopes):
             render = _value
@@ -203,7 +203,7 @@ def sub(
             commit="manual",
             partitions=partitions or None,
         ) as subscription,
-        nullcontext() if fed_command is None else fed(fed_command) as process,
+        nullcontext() if exec_command is None else exec_process(exec_command) as process,
     ):
         printing = Printing(
             subscription,

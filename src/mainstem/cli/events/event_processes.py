@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import IO
 
-from mainstem.cli.events.fed_process import CommandFailed, ending
+from mainstem.cli.events.exec_process import CommandFailed, ending
 from mainstem.cli.exit_codes import by_signal, say
 from mainstem.cli.signals import leave_closed_terminal, stop_signals
 from mainstem.client.stem import Delivery, Queue

@@ -10,7 +10,7 @@ from datetime import datetime
 from threading import Thread
 
 from mainstem.cli.events.event_format import Render
-from mainstem.cli.events.fed_process import FedProcess
+from mainstem.cli.events.exec_process import ExecProcess
 from mainstem.cli.exit_codes import say
 from mainstem.client.stem import Subscription
 from mainstem.core.errors import Closed
@@ -34,7 +34,7 @@ class Printing:
         subscription: Subscription,
         render: Render,
         *,
-        process: FedProcess | None = None,
+        process: ExecProcess | None = None,
         until: datetime | None = None,
         commits: bool = False,
         quiet: bool = False,

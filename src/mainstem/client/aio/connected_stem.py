@@ -12,9 +12,9 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
+from mainstem.client.aio.async_stem import CommonAsyncStem
 from mainstem.client.aio.connected_queue import AsyncConnectedQueue
 from mainstem.client.aio.connected_subscription import AsyncConnectedSubscription
-from mainstem.client.aio.loop_stem import LoopStem
 from mainstem.client.aio.wakeup import Wakeup
 from mainstem.client.aio.worker import Worker
 from mainstem.client.connected.stem import ConnectedStem
@@ -31,7 +31,9 @@ _CHUNK = 10_000
 """Number of events of an async iterable that are published together."""
 
 
-class AsyncConnectedStem(LoopStem[ConnectedStem, AsyncConnectedSubscription, AsyncConnectedQueue]):
+class AsyncConnectedStem(
+    CommonAsyncStem[ConnectedStem, AsyncConnectedSubscription, AsyncConnectedQueue]
+):
     """An ``AsyncStem`` on a server."""
 
     def __init__(self, stem: ConnectedStem) -> None:

@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import AsyncIterable, Iterator
 
 from mainstem.broker.door import HeldPublish
+from mainstem.client.aio.async_stem import CommonAsyncStem
 from mainstem.client.aio.embedded_queue import AsyncEmbeddedQueue
 from mainstem.client.aio.embedded_subscription import AsyncEmbeddedSubscription
-from mainstem.client.aio.loop_stem import LoopStem
 from mainstem.client.aio.wakeup import until_durable
 from mainstem.client.due_times import DueTime
 from mainstem.client.embedded.publishing import Wait
@@ -22,7 +22,9 @@ from mainstem.client.values import AsyncValues, event_of
 from mainstem.core.event import Event, Position
 
 
-class AsyncEmbeddedStem(LoopStem[EmbeddedStem, AsyncEmbeddedSubscription, AsyncEmbeddedQueue]):
+class AsyncEmbeddedStem(
+    CommonAsyncStem[EmbeddedStem, AsyncEmbeddedSubscription, AsyncEmbeddedQueue]
+):
     """An ``AsyncStem`` on the log of this process."""
 
     async def _publish(self, topic: str, event: Event, partition: int | None) -> Position:

@@ -2,10 +2,10 @@
 
 from urllib.parse import urlsplit
 
-from mainstem.connectors.extra import Extra
+from mainstem.connectors.optional_source import OptionalSource
 from mainstem.connectors.port import Kind, SourceBlock
 
-_EXTRA = Extra(
+_SOURCE = OptionalSource(
     "pymysql",
     "connectors to MariaDB and MySQL need PyMySQL: pip install 'mainstem[mysql]'",
     "mainstem.connectors.mariadb.connections",
@@ -30,8 +30,8 @@ def _kind(name: str) -> Kind:
                 ("query", "string", True),
             ),
         ),
-        check=_EXTRA.check,
-        open=_EXTRA.open,
+        check=_SOURCE.check,
+        open=_SOURCE.open,
         schema_of_url=lambda url: urlsplit(url).path.strip("/"),
         has_schemas=False,
     )

@@ -1,9 +1,9 @@
 """PostgreSQL as a source of changes; needs the extra ``postgres``."""
 
-from mainstem.connectors.extra import Extra
+from mainstem.connectors.optional_source import OptionalSource
 from mainstem.connectors.port import Kind, SourceBlock
 
-_EXTRA = Extra(
+_SOURCE = OptionalSource(
     "psycopg",
     "connectors to PostgreSQL need psycopg: pip install 'mainstem[postgres]'",
     "mainstem.connectors.postgres.connections",
@@ -26,6 +26,6 @@ KIND = Kind(
             ("origin_lsn", "int64", True),
         ),
     ),
-    check=_EXTRA.check,
-    open=_EXTRA.open,
+    check=_SOURCE.check,
+    open=_SOURCE.open,
 )

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from mainstem import __version__
 from mainstem.heads.admin.settings import MAX_BODY_BYTES, AdminSettings
 from mainstem.heads.context import HeadContext
+from mainstem.heads.web.lazy_server import Begin, LazyServer
 from mainstem.heads.web.limits import WebLimits
-from mainstem.heads.web.on_demand import Begin, OnDemand
 
 if TYPE_CHECKING:
     import socket
@@ -20,9 +20,9 @@ _IN_WORK = 256
 
 async def start(
     context: HeadContext, settings: AdminSettings, listener: "socket.socket"
-) -> OnDemand:
+) -> LazyServer:
     """Start the admin head on a bound socket; return its server."""
-    return OnDemand(listener, lambda: _load(context, settings, listener))
+    return LazyServer(listener, lambda: _load(context, settings, listener))
 
 
 def _load(context: HeadContext, settings: AdminSettings, listener: "socket.socket") -> Begin:

@@ -22,9 +22,9 @@ from mainstem.heads.addresses import Address
 from mainstem.heads.admin_operations import OperationFailed, operation
 from mainstem.heads.context import HeadContext
 from mainstem.sql.limits import SqlLimits
-from mainstem.sql.messages import WITHOUT_ARENAS
-from mainstem.sql.question import Answer, Column, Question, Refusal, Said, Topics
 from mainstem.sql.requirements import check_installed
+from mainstem.sql.server_messages import Answer, Column, QueryRequest, Refusal, Said, Topics
+from mainstem.sql.worker_messages import WITHOUT_ARENAS
 
 _decoder = msgspec.json.Decoder(Said)
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -78,7 +78,7 @@ class SqlOperations:
     def ask(self, peer: Peer, asked: AskSql) -> dict[str, object]:
         """Ask about the events of topics in SQL."""
         check_installed()
-        question = self._question(asked)
+        request = self._request(asked)
         if not self._places.acquire(blocking=False):
             raise OperationFailed(
                 Failure.OVERLOADED,
@@ -86,12 +86,12 @@ class SqlOperations:
                 "when one of them is done",
             )
         try:
-            with self._process(question.seconds + _SPARE_S) as process:
-                return msgspec.structs.asdict(self._answer(process, question, peer))
+            with self._process(request.seconds + _SPARE_S) as process:
+                return msgspec.structs.asdict(self._answer(process, request, peer))
         finally:
             self._places.release()
 
-    def _question(self, asked: AskSql) -> Question:
+    def _request(self, asked: AskSql) -> QueryRequest:
         kafka = self._context.addresses.get("kafka")
         if kafka is None:
             raise OperationFailed(
@@ -108,7 +108,7 @@ class SqlOperations:
                 raise OperationFailed(
                     Failure.INVALID, f"{name} must be more than 0 and at most {most:,} here"
                 )
-        return Question(
+        return QueryRequest(
             address=str(Address(_ANYWHERE.get(kafka.host, kafka.host), kafka.port)),
             query=asked.query,
             as_of=asked.as_of,
@@ -119,21 +119,23 @@ class SqlOperations:
             result_bytes=limits.max_result_bytes,
         )
 
-    def _answer(self, process: "subprocess.Popen[bytes]", question: Question, peer: Peer) -> Answer:
-        _send(process, msgspec.json.encode(question))
-        said = self._said(process, question)
+    def _answer(
+        self, process: "subprocess.Popen[bytes]", request: QueryRequest, peer: Peer
+    ) -> Answer:
+        _send(process, msgspec.json.encode(request))
+        said = self._said(process, request)
         if isinstance(said, Topics):
             for topic in said.topics:
                 there = Resource(ResourceKind.TOPIC, topic)
                 self._context.auth.authorize(peer.principal, Action.READ, there)
             _send(process, b"")
-            said = self._said(process, question)
+            said = self._said(process, request)
         if isinstance(said, Refusal):
             raise OperationFailed(Failure(said.failure), said.detail)
         assert isinstance(said, Answer)
         return said
 
-    def _said(self, process: "subprocess.Popen[bytes]", question: Question) -> Said:
+    def _said(self, process: "subprocess.Popen[bytes]", request: QueryRequest) -> Said:
         assert process.stdout is not None
         line = process.stdout.readline()
         if line:
@@ -143,7 +145,7 @@ class SqlOperations:
         if self._context.draining:
             raise OperationFailed(Failure.UNAVAILABLE, "the server is stopping")
         if code == -signal.SIGKILL:
-            why = f"the query was not done within {question.seconds:g} s, or out of memory"
+            why = f"the query was not done within {request.seconds:g} s, or out of memory"
             raise OperationFailed(Failure.OVERLOADED, why)
         raise OperationFailed(
             Failure.UNAVAILABLE, f"the process of the query ended unexpectedly (exit code {code})"

@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
-from mainstem.heads.amqp091.adapter.management.offer import offer_operations
+from mainstem.heads.amqp091.adapter.management.registration import offer_operations
 from mainstem.heads.amqp091.adapter.service import Service
 from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.heads.context import HeadContext

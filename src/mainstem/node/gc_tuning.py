@@ -1,4 +1,4 @@
-"""Garbage collection that blocks the loop only briefly, however many objects a server has.
+"""Tunes garbage collection, so that it blocks the loop only briefly even with many objects.
 
 A full collection goes through all objects: with 10,000 queues it takes 200 ms, and takes place
 again whenever a quarter has been added. So what survives a full collection is frozen, and left out

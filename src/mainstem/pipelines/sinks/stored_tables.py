@@ -1,4 +1,4 @@
-"""The tables that pipelines keep in files, found by what their state says of their sinks."""
+"""Finds the sink of a table by its ``place`` in the state of a pipeline, to read its rows."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A database whose package is an extra: it is imported when a connector needs it."""
+"""A source whose package is optional (an extra): imported when a connector needs it."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -11,8 +11,8 @@ from mainstem.connectors.port import Source
 from mainstem.connectors.settings import ConnectorSettings
 
 
-class Extra(msgspec.Struct, frozen=True):
-    """Where the code for a database is, and the package that this code needs."""
+class OptionalSource(msgspec.Struct, frozen=True):
+    """Where the code of a source is, and the package that it needs."""
 
     package: str
     missing: str

@@ -1,9 +1,9 @@
-"""What a server and the process that answers a query tell one another, as lines of JSON."""
+"""Messages between a server and the process that answers a query, as lines of JSON."""
 
 import msgspec
 
 
-class Question(msgspec.Struct, frozen=True):
+class QueryRequest(msgspec.Struct, frozen=True):
     """A query, the server that has its topics, and its limits."""
 
     address: str

@@ -23,8 +23,8 @@ S = TypeVar("S", bound=AsyncSubscription)
 Q = TypeVar("Q", bound=AsyncQueue)
 
 
-class LoopStem(AsyncClosing, Generic[B, S, Q]):
-    """Base class of async stems; wraps a blocking stem."""
+class CommonAsyncStem(AsyncClosing, Generic[B, S, Q]):
+    """Base class of async stems: wraps a blocking stem, whose slow calls run in threads."""
 
     def __init__(self, stem: B) -> None:
         self._stem = stem

@@ -18,8 +18,8 @@ class CommandFailed(click.ClickException):
     """Raised if a command that gets events ended with an error."""
 
 
-class FedProcess:
-    """A command of the shell with a pipe as its stdin."""
+class ExecProcess:
+    """A shell command with a pipe as its stdin, to which events are written."""
 
     def __init__(self, command: str) -> None:
         self._command = command
@@ -54,12 +54,12 @@ class FedProcess:
 
 
 @contextmanager
-def fed(command: str) -> Iterator[FedProcess]:
-    """Start a process; in the end, wait for its own end, which must be a good one.
+def exec_process(command: str) -> Iterator[ExecProcess]:
+    """Start a process; at the end of the block, wait for it, and raise CommandFailed if it failed.
 
-    A process that ends before all events are written is done, as ``head`` is.
+    The process may end before all events are written, as ``head`` does.
     """
-    process = FedProcess(command)
+    process = ExecProcess(command)
     try:
         with suppress(BrokenPipeError):
             yield process

@@ -7,7 +7,7 @@ import pytest
 
 BEGIN = """
 import gc, weakref
-from mainstem.node.garbage import long_lived_left_out
+from mainstem.node.gc_tuning import long_lived_left_out
 
 class Circle:
     def __init__(self):

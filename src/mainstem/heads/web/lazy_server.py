@@ -1,4 +1,4 @@
-"""A head that loads its HTTP server when the first peer connects.
+"""Loads the HTTP server of a head when the first peer connects.
 
 uvicorn and Starlette take longer to import than everything that a server needs to start without
 them, and several megabytes. Until somebody connects, only the socket is bound; the kernel keeps
@@ -26,7 +26,7 @@ Begin = Callable[[Traffic], "WebServer"]
 """Starts the server; called in the event loop."""
 
 
-class OnDemand:
+class LazyServer:
     """A running head whose server is loaded when somebody connects."""
 
     def __init__(
