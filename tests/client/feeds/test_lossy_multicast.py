@@ -24,6 +24,8 @@ from tests.processes import wait_until
 import mainstem
 
 COUNT = 1_000_000 if LONG else 15_000
+PACKETS_PER_S = COUNT // (2_000 if LONG else 200)
+"""Slow enough that a server is killed before it has sent what was published meanwhile."""
 PATIENCE_S = 600
 
 
@@ -60,6 +62,11 @@ class Receiver:
         size = self.file.stat().st_size if self.file.exists() else 0
         return size >= count * (len(words(0, 1)[0]) + 1) or self.process.poll() is not None
 
+    def requests(self) -> list[tuple[int, int]]:
+        """Return the first sequence number and the count of each request that it made."""
+        lines = self.file.with_suffix(".requests").read_text().splitlines()
+        return [(int(first), int(count)) for first, count in map(str.split, lines)]
+
     def kill(self) -> None:
         self.process.kill()
         self.process.communicate()
@@ -87,6 +94,25 @@ def publish(server: Process, first: int, end: int) -> None:
         stem.publish_many("trades", words(first, end))
 
 
+def kill_in_the_midst_of_sending(server: Process, published: int) -> None:
+    """Kill -9 a server that has much left to send."""
+    sent = int(server.metric("mainstem_moldudp64_next_sequence")) - 1
+    server.tell(signal.SIGKILL)
+    server.wait()
+    print(f"killed when {sent:,} of {published:,} were sent")  # noqa: T201 - for whoever asks with -s
+    # Those that were sent between the two are fewer.
+    assert published - COUNT // 3 < sent < published - COUNT // 12
+
+
+def requests_of(receiver: Receiver, report: dict[str, object]) -> str:
+    """Return a line about what a receiver asked for, also before it was killed."""
+    made = receiver.requests()
+    return (
+        f"{receiver.file.stem}: {len(made):,} requests for {sum(n for _, n in made):,} messages, "
+        f"the first ones {made[:3]}; {report}"
+    )
+
+
 @pytest.mark.timeout(PATIENCE_S + 300)
 @pytest.mark.parametrize(
     "make",
@@ -112,7 +138,7 @@ def test_every_receiver_has_every_message_once_and_in_order(
     settings: dict[str, object] = {
         "moldudp64__listen": requests,
         "moldudp64__feeds": f"S1=trades/0@{sent}",
-        "moldudp64__packets_per_s": COUNT // 200,
+        "moldudp64__packets_per_s": PACKETS_PER_S,
         "moldudp64__heartbeat_ms": 100,
     }
     with mainstem.open(tmp_path / "data") as stem:
@@ -128,14 +154,15 @@ def test_every_receiver_has_every_message_once_and_in_order(
         assert alone.process.stdout.readline() == "ready\n"
         with receivers(steady, also, away, alone):
             third = COUNT // 3
-            # Each server is killed -9 in the midst of sending.
             with Process(tmp_path / "data", **settings) as server:
                 publish(server, 0, third)
                 wait_until(lambda: away.has(third // 4), "nothing arrives")
                 away.kill()
+                kill_in_the_midst_of_sending(server, third)
             with Process(tmp_path / "data", **settings) as server:
                 publish(server, third, 2 * third)
                 wait_until(lambda: steady.has(third + third // 4), "nothing more arrives")
+                kill_in_the_midst_of_sending(server, 2 * third)
             with Process(tmp_path / "data", **settings) as server:
                 publish(server, 2 * third, COUNT)
                 wait_until(lambda: also.has(2 * third), "nothing more arrives", PATIENCE_S)
@@ -144,8 +171,8 @@ def test_every_receiver_has_every_message_once_and_in_order(
                 lost = COUNT - int(str(alone.result()["received"]))
                 answered = server.metric('mainstem_moldudp64_requests_total{outcome="answered"}')
 
-    for report in reports:
-        print(report)  # noqa: T201 - figures for whoever asks with -s
+    for receiver, report in zip((steady, also, away), reports, strict=True):
+        print(requests_of(receiver, report))  # noqa: T201 - figures for whoever asks with -s
     print(network.counts(), f"lost without requests: {lost}", f"answered last: {answered:.0f}")  # noqa: T201
     expected = b"".join(each + b"\n" for each in words(0, COUNT))
     for each in named:
