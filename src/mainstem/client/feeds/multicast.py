@@ -68,7 +68,7 @@ class MulticastFeed:
         interface: str = "127.0.0.1",
         patience: Patience = _PATIENCE,
         receive_buffer_bytes: int = 8 * 1024 * 1024,
-        on_request: Callable[[int, int], None] | None = None,
+        on_request: Callable[[int, int], object] | None = None,
     ) -> None:
         """Join the groups.
 
