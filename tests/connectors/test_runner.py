@@ -1,7 +1,7 @@
 """A connector's life with a source that is a list: what is skipped, left out, and refused."""
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,7 +33,8 @@ from mainstem.connectors.progress import PendingTable
 from mainstem.connectors.progress import Progress as Stored
 from mainstem.connectors.report import Report
 from mainstem.connectors.runner import Runner
-from mainstem.connectors.settings import ConnectorSettings
+from mainstem.connectors.settings import ConnectorSettings, Format, SnapshotMode
+from mainstem.core.event import Event
 
 NUMBER = {"type": "int32"}
 TABLE = Table("s", "t", (Column("id", "int", NUMBER), Column("v", "int", NUMBER)), ("id",))
@@ -230,6 +231,108 @@ def test_a_transaction_without_its_end_is_not_published() -> None:
     assert stored(broker) == Stored(at(9))
 
 
+class TableSource(ListSource):
+    """A table of two rows, whose snapshot may be interrupted after the first."""
+
+    def __init__(self, *, breaks: bool = False) -> None:
+        super().__init__([None])
+        self._breaks = breaks
+        rows = [Change(TABLE, Op.READ, None, row(2, 1), {})]
+        self._chunk = Chunk(rows, [("2",)], at(1), is_last=True)
+        self.position = at(1)
+
+    def begin(self) -> Snapshot:
+        return self
+
+    def read(self, table: str, after: Key | None, limit: int) -> Chunk | None:
+        assert after == ("1",)
+        return self._chunk
+
+    def source(self, table: Table) -> Mapping[str, object]:
+        return {"place": 1}
+
+    def rows(self, table: Table) -> Iterator[Sequence[tuple[Change, Key]]]:
+        for number in (1, 2):
+            yield [(Change(table, Op.READ, None, row(number, 1), {}), (str(number),))]
+            if self._breaks:
+                raise SourceFailed("the database is gone")
+
+
+def restarted(broker: Broker) -> None:
+    """Forget the position, as ``connector restart --snapshot`` does."""
+    store(broker, Stored(epoch=stored(broker).epoch))
+
+
+def test_a_snapshot_into_topics_that_have_events_empties_them_and_begins_an_epoch() -> None:
+    broker = new_broker()
+    settings = msgspec.structs.replace(SETTINGS, partitions=2, truncates=True)
+    with pytest.raises(Stopped):
+        runner(broker, TableSource(), settings).run()
+    restarted(broker)
+    with pytest.raises(SourceFailed):
+        runner(broker, TableSource(breaks=True), settings).run()
+    first = stored(broker).epoch
+    with pytest.raises(Stopped):
+        runner(broker, TableSource(), settings).run()
+    restarted(broker)
+    with pytest.raises(Stopped):
+        runner(broker, TableSource(), settings).run()
+
+    told = []
+    for partition in range(2):
+        for each in read_all(broker, "shop.s.t", partition):
+            value = msgspec.json.decode(each.value or b"")
+            told.append((value["source"].get("epoch", 0), value["op"], partition))
+
+    second = stored(broker).epoch
+    assert first == 10**12
+    # The clock has not moved on, and yet it is another one.
+    assert second == first + 1
+    assert [each[:2] for each in sorted(told)] == [
+        *[(0, "r")] * 2,
+        *[(first, "r")] * 2,
+        *[(first, "t")] * 2,
+        *[(second, "r")] * 2,
+        *[(second, "t")] * 2,
+    ]
+    for partition in range(2):
+        mine = [each[:2] for each in told if each[2] == partition]
+        assert mine.index((first, "t")) == mine.count((0, "r"))
+        assert mine.index((second, "t")) == len(mine) - 1 - mine.count((second, "r"))
+
+
+def test_the_schema_of_an_event_has_the_epoch_where_the_event_has_it() -> None:
+    broker = new_broker()
+    settings = msgspec.structs.replace(SETTINGS, format=Format.JSON_SCHEMA)
+    with pytest.raises(Stopped):
+        runner(broker, TableSource(), settings).run()
+    restarted(broker)
+    with pytest.raises(Stopped):
+        runner(broker, TableSource(), settings).run()
+
+    for each in read_all(broker, "shop.s.t"):
+        value = msgspec.json.decode(each.value or b"")
+        (source,) = (each for each in value["schema"]["fields"] if each["field"] == "source")
+        has_field = "epoch" in [each["field"] for each in source["fields"]]
+        assert has_field == ("epoch" in value["payload"]["source"])
+
+
+@pytest.mark.parametrize(
+    "changed", [{"truncates": False}, {"snapshot": SnapshotMode.NONE}, {"format": Format.FLAT}]
+)
+def test_a_topic_is_not_emptied_if_that_is_not_wanted_or_rows_are_not_read(changed: Any) -> None:
+    broker = new_broker()
+    settings = msgspec.structs.replace(SETTINGS, **changed)
+    broker.create_topic("shop.s.t")
+    broker.publish("shop.s.t", [Event(b"old")])
+    with pytest.raises(Stopped):
+        runner(broker, TableSource(), settings).run()
+
+    values = [each.value or b"" for each in read_all(broker, "shop.s.t")]
+    assert not any(b'"op":"t"' in each for each in values)
+    assert stored(broker).epoch == 10**12
+
+
 TEXT = {"type": "string"}
 BOX = Table(
     "s",
@@ -252,6 +355,9 @@ class BoxSource(ListSource):
 
     def begin(self) -> Snapshot:
         return self
+
+    def source(self, table: Table) -> Mapping[str, object]:
+        return {}
 
     def rows(self, table: Table) -> Iterator[Sequence[tuple[Change, Key]]]:
         for number in ("1", "2"):

@@ -8,6 +8,7 @@ from tests.laws.sources import DATABASES, Bench, told
 
 from mainstem.connectors.errors import SourceRefused
 from mainstem.connectors.port import Begin, Change, Commit, Op, Position, SchemaChange, Table
+from mainstem.pipelines.planning.change_values import OPERATIONS, position_of
 
 TABLE = "CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER NOT NULL, note VARCHAR(20))"
 
@@ -45,6 +46,7 @@ def test_a_table_is_described_the_same_by_the_catalog_the_snapshot_and_the_chang
         (described,) = source.tables()
         snapshot = source.begin()
         pieces = [each for piece in snapshot.rows(described) for each in piece]
+        assert snapshot.source(described) == pieces[0][0].source
         snapshot.close()
     bench.db.execute("INSERT INTO t VALUES (9, 1, 'z')")
     items = bench.follow(snapshot.position, 9, "t")
@@ -173,6 +175,42 @@ def test_a_table_is_read_in_parts_in_the_order_of_its_key(bench: Bench) -> None:
 
     assert chunks == 4
     assert [each and each["id"] for each in found] == [1, 2, 3, *range(10, 20)]
+
+
+def place_of(change: Change) -> str:
+    """Return where consumers put a change among those of its table."""
+    return position_of(change.source, 0, OPERATIONS[change.op])
+
+
+def test_rows_that_are_read_sort_after_what_was_followed_and_before_what_follows(
+    bench: Bench,
+) -> None:
+    with bench.source("t") as source:
+        (table,) = source.tables()
+        snapshot = source.begin()
+        found = [each for piece in snapshot.rows(table) for each, _ in piece]
+        snapshot.close()
+        bench.db.execute("UPDATE t SET v = 2 WHERE id = 2")
+        is_read = False
+        # A chunk is asked for at once, before the database says anything else.
+        for item in source.follow(snapshot.position):
+            found += [item] if isinstance(item, Change) else []
+            if isinstance(item, Commit) and is_read:
+                break
+            if isinstance(item, Commit):
+                is_read = True
+                chunk = source.read(table.id, None, 10)
+                while chunk is None:
+                    chunk = source.read(table.id, None, 10)
+                found += chunk.changes
+                bench.db.execute("DELETE FROM t WHERE id = 2")
+
+    told = [(each.op, (each.after or each.before or {})["id"], place_of(each)) for each in found]
+    assert [each[0] for each in told] == [*["r"] * 3, "u", *["r"] * 3, "d"]
+    of_row = [place for _, number, place in told if number == 2]
+    assert of_row == sorted(of_row)
+    # SQLite: a row that was read has the number of the last change, which may be that of the row.
+    assert len(set(of_row)) == len(of_row) - (bench.schema == "main")
 
 
 def test_a_position_of_another_database_is_refused(bench: Bench) -> None:

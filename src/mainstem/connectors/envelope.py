@@ -60,6 +60,8 @@ class Common(NamedTuple):
     source: SourceBlock
     has_schemas: bool = True
     """Whether a database has schemas; if not, the schema of a table is its database."""
+    epoch: int = 0
+    """``Progress.epoch``."""
 
 
 class TableEncoder:
@@ -77,7 +79,7 @@ class TableEncoder:
         if settings.format is Format.JSON_SCHEMA:
             self._filled = {each.name: _filled(each) for each in table.columns}
             self._key_head = _head(_key_schema(self.topic, table))
-            self._value_head = _head(_value_schema(self.topic, table, common.source))
+            self._value_head = _head(_value_schema(self.topic, table, common))
 
     def key(self, row: Row) -> bytes | None:
         """Return the key of a row's events, None if the table has no key."""
@@ -124,7 +126,7 @@ class TableEncoder:
         transaction = None if origin.order is None else origin.order.next(self.table.id)
         if self._format is Format.FLAT:
             return _encode(after)
-        version, kind, name, database, _, _ = self._common
+        version, kind, name, database, _, _, epoch = self._common
         if before is not None and self._filled:
             before = {**self._filled, **before}
         us = origin.committed_us
@@ -142,6 +144,7 @@ class TableEncoder:
                 "ts_us": us,
                 "ts_ns": us * 1000,
                 **change.source,
+                **({"epoch": epoch} if epoch else {}),
             },
             "transaction": transaction,
             "op": change.op,
@@ -190,12 +193,12 @@ def _key_schema(topic: str, table: Table) -> Mapping[str, object]:
     return _struct(f"{topic}.Key", fields)
 
 
-def _value_schema(topic: str, table: Table, source: SourceBlock) -> Mapping[str, object]:
+def _value_schema(topic: str, table: Table, common: Common) -> Mapping[str, object]:
     row = _struct(f"{topic}.Value", _columns(table), optional=True)
     fields = [
         {**row, "field": "before"},
         {**row, "field": "after"},
-        {**_source_schema(source), "field": "source"},
+        {**_source_schema(common), "field": "source"},
         {**_TRANSACTION, "field": "transaction"},
         _field("op", {"type": "string"}, optional=False),
         *(_field(each, _INT64, optional=True) for each in ("ts_ms", "ts_us", "ts_ns")),
@@ -253,7 +256,8 @@ _TRANSACTION = _struct(
 )
 
 
-def _source_schema(source: SourceBlock) -> dict[str, object]:
+def _source_schema(common: Common) -> dict[str, object]:
+    source = common.source
     fields = [
         *(_field(each, _TEXT, optional=False) for each in ("version", "connector", "name")),
         _field("ts_ms", _INT64, optional=False),
@@ -266,5 +270,7 @@ def _source_schema(source: SourceBlock) -> dict[str, object]:
             _field(name, {"type": kind}, optional=optional)
             for name, kind, optional in source.fields
         ),
+        # Only where it is needed: until then the schema is Debezium's.
+        *([_field("epoch", _INT64, optional=True)] if common.epoch else ()),
     ]
     return _struct(source.name, fields, version=1)

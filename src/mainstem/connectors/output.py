@@ -71,6 +71,14 @@ class Output:
             self._entries.append(TopicEvents(topic, [event], partition))
         self.bytes += len(event.value or b"") + _EVENT_BYTES
 
+    def was_written(self, topic: str) -> bool:
+        """Tell whether a topic exists and has, or had, events."""
+        try:
+            partitions = self._door.topic(topic).partitions
+        except UnknownTopic:
+            return False
+        return any(self._door.bounds(topic, each).end for each in range(len(partitions)))
+
     def set_schema(self, table: str, schema: bytes) -> None:
         """Store, with the next events, the schema of a table that was published last."""
         self._schemas[table] = schema

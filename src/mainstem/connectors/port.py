@@ -150,6 +150,9 @@ class Snapshot(Protocol):
     def position(self) -> Position:
         """Where to follow from."""
 
+    def source(self, table: Table) -> Mapping[str, object]:
+        """Return ``Change.source`` of the rows of a table."""
+
     def rows(self, table: Table) -> Iterator[Sequence[tuple[Change, Key]]]:
         """Return all rows of a table in pieces, in the order of the key, each with its key."""
 

@@ -29,6 +29,11 @@ class Progress(msgspec.Struct, frozen=True, tag_field="kind", tag="progress/1"):
     """How many of its changes are published."""
     pending: tuple[PendingTable, ...] = ()
     """The tables that are still to be read, in this order."""
+    epoch: int = 0
+    """When the snapshot began, in milliseconds, if the topics had events of before; else 0.
+
+    Positions may begin anew with such a snapshot, and changes may be missing before it.
+    """
 
 
 def decode_progress(data: bytes | None) -> Progress:

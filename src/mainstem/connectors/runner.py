@@ -9,6 +9,10 @@ The first snapshot is one consistent view. If it is interrupted, the rest is rea
 are followed, in chunks: rows that changed between the read and the position at which they hold are
 left out, because their changes are published. That needs a key, so tables without one are read
 first, and an interruption before their end starts the snapshot again.
+
+If a snapshot begins while the topics have events already, changes may be missing between these
+and the rows, and the database's positions may have begun anew. So the topics get a truncate first,
+which removes rows that were deleted meanwhile, and later events tell the epoch that begins with it.
 """
 
 import threading
@@ -19,7 +23,7 @@ from typing import NamedTuple
 import msgspec
 
 from mainstem.broker.door import Door
-from mainstem.connectors.envelope import Common, Origin, TableEncoder, check_topics
+from mainstem.connectors.envelope import Common, Origin, TableEncoder, check_topics, topic_of
 from mainstem.connectors.errors import SourceRefused
 from mainstem.connectors.outbox import OutboxRouter, is_outbox
 from mainstem.connectors.output import Output, Stopped
@@ -30,6 +34,7 @@ from mainstem.connectors.port import (
     Commit,
     Op,
     SchemaChange,
+    Snapshot,
     Source,
     Table,
 )
@@ -110,7 +115,6 @@ class Runner:
     ) -> None:
         self._settings = settings
         self._source = source
-        self._common = common
         self._stop = stop
         self._report = report
         self._now_ns = now_ns
@@ -121,9 +125,12 @@ class Runner:
         )
         self._output = Output(door, settings.name, topic, stop)
         self._progress = decode_progress(self._definitions.get(PROGRESS, settings.name))
+        self._common = common._replace(epoch=self._progress.epoch)
         self._tables: dict[str, _Known] = {}
         self._last: _Known | None = None
         self._chunk: Chunk | None = None
+        self._read_at_us = 0
+        """When the reading of the chunk began."""
         self._touched: set[bytes] | None = set()
         """Keys of the chunk's table that changed since it was read; None for all."""
         self._stored_s = self._watched_s = self._looked_s = 0.0
@@ -158,8 +165,11 @@ class Runner:
 
     def _take_snapshot(self, tables: Sequence[Table]) -> None:
         self._report.phase = "snapshot"
+        # Rows are as of this time or later, and earlier than every change that follows.
+        origin = Origin(self._now_ns() // 1000, "true")
         snapshot = self._source.begin()
         try:
+            used = self._used(tables)
             reads = self._settings.snapshot is SnapshotMode.INITIAL
             # What cannot be resumed comes first: without a key rows may be read twice anyway, and
             # an outbox is read in one append, after which nothing begins again.
@@ -167,27 +177,54 @@ class Runner:
                 tables, key=lambda each: (bool(each.key), self._can_resume(each), each.id)
             )
             pending = tuple(PendingTable(each.id) for each in order) if reads else ()
-            self._progress = Progress(position=snapshot.position, pending=pending)
+            epoch = self._progress.epoch
+            if used or epoch:
+                epoch = max(epoch + 1, origin.committed_us // 1000)
+            self._begin_epoch(epoch)
+            self._progress = Progress(snapshot.position, pending=pending, epoch=epoch)
             for table in tables:
                 self._learn(SchemaChange(table, is_new=True, source=_no_source(table)))
+            if reads:
+                self._empty(used, snapshot, origin)
             self._flush()
             # The slot keeps the changes from here on, so from here on nothing may be repeated.
             self._output.wait()
             for table in order if reads else ():
                 for piece in snapshot.rows(table):
-                    self._publish_rows([change for change, _ in piece], "true")
+                    self._publish_rows([change for change, _ in piece], origin)
                     if not is_outbox(self._settings, table):
                         self._read_to(table.id, piece[-1][1] if piece and table.key else None)
                 self._finish(table.id)
         finally:
             snapshot.close()
 
+    def _used(self, tables: Sequence[Table]) -> list[Table]:
+        """Return the tables whose topics have, or had, events."""
+        prefix = self._settings.topic_prefix
+        return [
+            each
+            for each in tables
+            if not is_outbox(self._settings, each)
+            and self._output.was_written(topic_of(prefix, each))
+        ]
+
+    def _begin_epoch(self, epoch: int) -> None:
+        self._common = self._common._replace(epoch=epoch)
+        self._tables.clear()
+        self._last = None
+
+    def _empty(self, tables: Sequence[Table], snapshot: Snapshot, origin: Origin) -> None:
+        """Publish that the rows of before are gone; those that are still there are read again."""
+        now_ns = self._now_ns()
+        for each in tables:
+            change = Change(each, Op.TRUNCATE, None, None, snapshot.source(each))
+            self._publish(change, origin, now_ns)
+
     def _can_resume(self, table: Table) -> bool:
         return bool(table.key) and not is_outbox(self._settings, table)
 
-    def _publish_rows(self, changes: Sequence[Change], snapshot: str) -> None:
+    def _publish_rows(self, changes: Sequence[Change], origin: Origin) -> None:
         now_ns = self._now_ns()
-        origin = Origin(now_ns // 1000, snapshot)
         for change in changes:
             self._publish(change, origin, now_ns)
 
@@ -294,6 +331,7 @@ class Runner:
             self._report.phase = "following, reading tables"
             first = self._progress.pending[0]
             if self._chunk is None:
+                self._read_at_us = self._now_ns() // 1000
                 self._chunk = self._source.read(first.table, first.after, _CHUNK_ROWS)
                 self._touched = set()
             if self._chunk is None or position.at < self._chunk.holds_at.at:
@@ -310,7 +348,7 @@ class Runner:
             assert change.after is not None
             if touched is not None and known.encoder.key(change.after) not in touched:
                 rows.append(change)
-        self._publish_rows(rows, "incremental")
+        self._publish_rows(rows, Origin(self._read_at_us, "incremental"))
         if chunk.is_last:
             self._finish(pending.table)
         else:

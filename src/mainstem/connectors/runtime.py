@@ -143,7 +143,11 @@ class Connectors:
 
     def restart(self, name: str, *, snapshot: bool = False) -> None:
         """Stop and start; ``snapshot``: forget the position, and read all tables again."""
-        self._change(name, {(PROGRESS, name): None} if snapshot else {})
+        changes: dict[tuple[str, str], bytes | None] = {}
+        if snapshot:
+            known = decode_progress(self._definitions.get(PROGRESS, name))
+            changes[PROGRESS, name] = msgspec.json.encode(Progress(epoch=known.epoch))
+        self._change(name, changes)
 
     def snapshot(self, name: str, tables: Sequence[str]) -> None:
         """Read tables again while following; without names, all that the connector captures."""

@@ -13,6 +13,8 @@ from tests.connectors.writer import Writer
 from tests.long_runs import seeds
 from tests.processes import wait_until
 
+from mainstem.pipelines.planning.change_values import OPERATIONS, position_of
+
 
 @pytest.fixture(scope="module")
 def db() -> Iterator[MariaDb]:
@@ -304,3 +306,18 @@ def test_a_binlog_that_began_anew_is_recognised_though_it_has_the_same_positions
     at.connectors.resume("shop")
 
     assert "or the binlog began anew" in at.wait_for("failed").error
+    db.execute("DELETE FROM t WHERE id = 1")
+    at.connectors.restart("shop", snapshot=True)
+    at.wait_for("following")
+    db.execute("INSERT INTO t VALUES (3)")
+    at.wait_past(db.last())
+
+    # What the advice leads to: the row is gone, and what is new sorts after what was before.
+    assert at.table("shop.shop.t").keys() == {b'{"id":2}', b'{"id":3}'}
+    values = at.values("shop.shop.t")
+    assert [each["op"] for each in values][-3:] == ["t", "r", "c"]
+    positions = [
+        position_of(each["source"], offset, OPERATIONS[each["op"]])
+        for offset, each in enumerate(values)
+    ]
+    assert positions == sorted(positions)

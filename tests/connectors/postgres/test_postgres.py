@@ -453,17 +453,20 @@ def stopped_while_paused(desk: Desk, *statements: str) -> str:
     create(desk.db, "t")
     desk.add("public.t", **FAST)
     desk.wait_for("following")
-    desk.db.execute("INSERT INTO t VALUES (1, 1)")
+    desk.db.execute("INSERT INTO t VALUES (1, 1), (2, 1)")
     desk.catch_up()
     desk.connectors.pause("shop")
-    desk.db.execute("UPDATE t SET v = 2", *statements)
+    desk.db.execute("DELETE FROM t WHERE id = 2", "UPDATE t SET v = 2", *statements)
     desk.connectors.resume("shop")
     error = desk.wait_for("failed").error
     # What it says to do helps.
     desk.connectors.restart("shop", snapshot=True)
     desk.catch_up()
-    assert desk.values("shop.public.t")[-1]["op"] == "r"
-    assert desk.values("shop.public.t")[-1]["after"]["v"] == 2
+    emptied, read = desk.values("shop.public.t")[-2:]
+    assert (emptied["op"], emptied["source"]["snapshot"]) == ("t", "true")
+    assert (read["op"], read["after"]["id"], read["after"]["v"]) == ("r", 1, 2)
+    # Whoever follows the events has lost the row that was deleted meanwhile.
+    assert Mirror().apply_all(desk.events("shop.public.t")).rows.keys() == {b'{"id":1}'}
     return error
 
 

@@ -1,5 +1,6 @@
 """A real SQLite database and a server: topics equal tables, and what cannot be is refused."""
 
+import json
 import math
 import re
 import sqlite3
@@ -8,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.broker.brokers import read_all
 from tests.connectors.desk import Desk, desk
+from tests.connectors.mirror import Mirror
 from tests.connectors.postgres.equality import assert_equal
 from tests.connectors.sqlite.databases import TABLE, SqliteFile
 from tests.connectors.writer import Writer
@@ -382,6 +385,53 @@ def test_what_would_lose_changes_stops_the_connector_and_says_what_to_do(
     at.connectors.remove("shop", keep=True)
     SqliteFile(db.path)
     _clean(db)
+
+
+def test_after_lost_changes_the_topic_is_emptied_in_every_partition_and_read_again(
+    db: SqliteFile, at: Desk
+) -> None:
+    rows = ", ".join(f"({number}, 1, '', '')" for number in range(40))
+    db.execute(TABLE.format(t="t"), f"INSERT INTO t VALUES {rows}")
+    at.add("t", partitions=3)
+    db.execute("UPDATE t SET v = 2")
+    at.wait_past(db.last())
+    at.connectors.pause("shop")
+    _another(db)
+    db.execute("DELETE FROM t WHERE id < 30")
+    at.connectors.resume("shop")
+    at.wait_for("failed")
+
+    at.connectors.restart("shop", snapshot=True)
+    at.wait_for("following")
+    db.execute("UPDATE t SET v = 3 WHERE id = 30")
+    at.wait_past(db.last())
+
+    partitions = [read_all(at.broker, "shop.main.t", each) for each in range(3)]
+    found: dict[bytes, Any] = {}
+    for events in partitions:
+        values = [json.loads(each.value or b"") for each in events]
+        emptied = [each["op"] for each in values].index("t")
+        # Until then the events are those of Debezium, which knows no epoch.
+        assert not any("epoch" in each["source"] for each in values[:emptied])
+        assert len({each["source"]["epoch"] for each in values[emptied:]}) == 1
+        found |= Mirror().apply_all(events).rows
+    assert found == db.rows("t")
+
+
+def test_a_connector_that_is_added_anew_empties_its_topics_first(db: SqliteFile, at: Desk) -> None:
+    db.execute(TABLE.format(t="t"), "INSERT INTO t VALUES (1, 1, '', ''), (2, 1, '', '')")
+    at.add("t")
+    at.connectors.remove("shop")
+    db.execute("DELETE FROM t WHERE id = 1")
+
+    at.add("t")
+    at.connectors.restart("shop", snapshot=True)
+    at.wait_for("following")
+
+    assert at.table("shop.main.t") == db.rows("t")
+    epochs = [each["source"].get("epoch", 0) for each in at.values("shop.main.t")]
+    assert epochs == sorted(epochs)
+    assert len(set(epochs)) == 3
 
 
 def _clean(db: SqliteFile) -> None:

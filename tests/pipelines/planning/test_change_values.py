@@ -116,15 +116,79 @@ def test_values_that_were_not_logged_are_named() -> None:
 
 def test_positions_sort_as_the_changes_in_the_log_of_the_database() -> None:
     def binlog(file: int, pos: int, row: int) -> str:
-        return position_of({"file": f"mysql-bin.{file:06}", "pos": pos, "row": row}, 0)
+        return position_of({"file": f"mysql-bin.{file:06}", "pos": pos, "row": row}, 0, "insert")
 
-    assert position_of({"lsn": 9}, 0) < position_of({"lsn": 10}, 0)
+    assert changed({"lsn": 9}) < changed({"lsn": 10})
     # The first change after a snapshot may have its LSN.
-    assert position_of({"lsn": 10}, 1, is_read=True) < position_of({"lsn": 10}, 0)
-    assert position_of({"lsn": 9}, 0) <= position_of({"lsn": 10}, 1, is_read=True)
+    assert changed({"lsn": 9}) < was_read({"lsn": 10}) < changed({"lsn": 10})
     ordered = [binlog(9, 500, 0), binlog(9, 500, 1), binlog(9, 1000, 0), binlog(1_000_000, 4, 0)]
     assert ordered == sorted(ordered)
-    assert position_of({}, 99) < position_of({}, 100)
+    assert position_of({}, 99, "insert") < position_of({}, 100, "insert")
+
+
+def changed(source: Value, offset: int = 0) -> str:
+    return position_of(source, offset, "update")
+
+
+def was_read(source: Value, offset: int = 0) -> str:
+    return position_of(source, offset, "read")
+
+
+def committed(after_lsn: int | None, lsn: int) -> Value:
+    """Return what PostgreSQL's events say of their place: the commit before, and the change."""
+    before = "null" if after_lsn is None else f'"{after_lsn}"'
+    return {"lsn": lsn, "sequence": f'[{before},"{lsn}"]'}
+
+
+def test_changes_of_postgresql_sort_by_commits_though_transactions_write_in_turn() -> None:
+    ordered = [
+        was_read(committed(None, 10)),
+        changed(committed(None, 50)),
+        changed(committed(90, 40)),
+        changed(committed(90, 41)),
+        was_read(committed(None, 120)),
+        changed(committed(120, 30)),
+    ]
+    assert ordered == sorted(ordered)
+    # As positions were written before.
+    assert f"{120:020}" < changed(committed(120, 30))
+
+
+def test_changes_of_sqlite_sort_by_their_number_also_in_several_partitions() -> None:
+    emptied = [position_of({"seq": 12}, offset, "truncate") for offset in (5, 900)]
+
+    assert emptied[0] == emptied[1]
+    assert changed({"seq": 11}, offset=901) < emptied[0] < was_read({"seq": 13}, offset=6)
+
+
+@pytest.mark.parametrize(
+    ("before", "later"),
+    [
+        (committed(900, 950), committed(None, 10)),
+        ({"file": "bin.000009", "pos": 900, "row": 1}, {"file": "bin.000001", "pos": 4, "row": 0}),
+        ({"seq": 900}, {"seq": 1}),
+    ],
+)
+def test_what_follows_a_new_snapshot_sorts_after_what_was_before_though_positions_begin_anew(
+    before: Value, later: Value
+) -> None:
+    def of(epoch: int, source: Value) -> Value:
+        return {**source, "epoch": epoch}
+
+    def emptied(source: Value) -> str:
+        return position_of({**source, "snapshot": "true"}, 0, "truncate")
+
+    ordered = [
+        changed(before),
+        emptied(of(99, later)),
+        was_read(of(99, later)),
+        changed(of(99, before)),
+        emptied(of(100, later)),
+        was_read(of(100, later)),
+    ]
+
+    assert ordered == sorted(ordered)
+    assert len(set(ordered)) == len(ordered)
 
 
 @pytest.mark.parametrize(

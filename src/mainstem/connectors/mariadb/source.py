@@ -314,10 +314,13 @@ class _MariaDbSnapshot:
         self._server = server
         self.position = position
 
+    def source(self, table: Table) -> Mapping[str, object]:
+        """Return the ``source`` of a table's rows."""
+        return _read_source(self._tables[table.id], self._server, *self.position.at[:2])
+
     def rows(self, table: Table) -> Iterator[Sequence[tuple[Change, Key]]]:
         """Return the rows of a table in the order of its key."""
-        captured = self._tables[table.id]
-        source = _read_source(captured, self._server, *self.position.at[:2])
+        captured, source = self._tables[table.id], self.source(table)
         with translated(), self._reader.cursor(SSCursor) as cursor:
             cursor.execute(captured.query(None, None))
             while rows := cursor.fetchmany(_ROWS_AT_ONCE):

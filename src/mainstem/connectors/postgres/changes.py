@@ -33,7 +33,14 @@ Describe = Callable[[Relation], Captured]
 class Changes:
     """One stream of messages, from a position on."""
 
-    def __init__(self, position: Position, describe: Describe, selection: Selection) -> None:
+    def __init__(
+        self,
+        position: Position,
+        describe: Describe,
+        selection: Selection,
+        oldest_lsn: int | None = None,
+    ) -> None:
+        """``oldest_lsn``: set if nothing was followed before: where the oldest changes are."""
         self._position = position
         self._describe = describe
         self._selection = selection
@@ -41,7 +48,15 @@ class Changes:
         """The captured tables by their object id; None for tables that are not captured."""
         self._begin: BeginMessage | None = None
         self._skips = False
-        self._last_commit: str | None = None
+        self._last_commit = position.at[0] if oldest_lsn is None else None
+        self._oldest_lsn = oldest_lsn
+
+    @property
+    def begin_lsn(self) -> int:
+        """The end of the last commit, or what is before the changes of the first transaction."""
+        found = self._oldest_lsn if self._last_commit is None else self._last_commit
+        assert found is not None
+        return found
 
     def begins(self, data: bytes) -> int | None:
         """Return the id of the transaction if a message begins one."""
@@ -86,7 +101,7 @@ class Changes:
         self._begin = None
         if self._skips:
             return
-        self._last_commit = str(message.end_lsn)
+        self._last_commit = message.end_lsn
         self._position = Position((message.end_lsn,), self._position.of)
         yield Commit(self._position)
 
@@ -129,7 +144,7 @@ class Changes:
 
     def _source(self, captured: Captured, lsn: int) -> dict[str, object]:
         last = self._last_commit
-        sequence = f'["{last}","{lsn}"]' if last else f'[null,"{lsn}"]'
+        sequence = f'[null,"{lsn}"]' if last is None else f'["{last}","{lsn}"]'
         begin = self._begin
         return {
             "sequence": sequence,

@@ -150,6 +150,16 @@ def watch_slot(connection: psycopg.Connection, slot: str, max_bytes: int) -> Wat
     return Watch(lag)
 
 
+def oldest_change(connection: psycopg.Connection, slot: str) -> int:
+    """Return the position from which a slot decodes: before every change that it returns."""
+    row = connection.execute(
+        "SELECT restart_lsn::text FROM pg_replication_slots WHERE slot_name = %s", (slot,)
+    ).fetchone()
+    if row is None or row[0] is None:
+        raise SourceFailed(f"replication slot {slot} is gone: somebody else has dropped it")
+    return parse_lsn(row[0])
+
+
 def drop_slot(connection: psycopg.Connection, slot: str) -> None:
     """Drop a slot, and end the connection that uses it."""
     connection.execute(

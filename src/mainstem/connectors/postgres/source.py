@@ -8,11 +8,16 @@ A table can also be read while its changes are followed (``read``): by a query i
 its own, which says which transactions it sees. Rows are returned only if it sees every transaction
 that was followed before; otherwise an older row could overwrite a newer change. They hold at the
 WAL position that is reached after the query.
+
+Changes are ordered by commits: by ``sequence``, which has the end of the commit before them and
+their own place in the WAL. A transaction may have written before another one committed, so the
+place alone is no order. Rows that were read have the end of the last commit that was followed;
+those of a snapshot have the place from which the slot decodes, before all changes that it returns.
 """
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import psycopg
 from psycopg import sql
@@ -67,6 +72,9 @@ class PostgresSource:
         self._confirmed = 0
         self._status_at = 0.0
         self._reached = 0
+        self._begun = (Position((-1,), ""), 0)
+        """Where the last slot began, and where the oldest changes are that it returns."""
+        self._changes: Changes | None = None
         self._awaited = 0
         """Where a chunk holds: the server is asked until it has decoded so far."""
         self._recent: deque[int] = deque(maxlen=_RECENT)
@@ -118,7 +126,9 @@ class PostgresSource:
                 # The snapshot lives on in the transaction that has imported it.
                 stream.close()
             position = Position((lsn,), self.identity())
-            return _PostgresSnapshot(reader, self._captured(reader), position)
+            oldest = publication.oldest_change(self._query(), self.slot)
+            self._begun = position, oldest
+            return _PostgresSnapshot(reader, self._captured(reader), position, oldest)
 
     def identity(self) -> str:
         """Return what tells this database from every other."""
@@ -140,7 +150,8 @@ class PostgresSource:
                 found = captured.get(table)
                 if found is None:
                     raise SourceRefused(f"there is no table {table} to read")
-                rows = list(_copied(connection, found, after, limit, self._reached))
+                lsn = 0 if self._changes is None else self._changes.begin_lsn
+                rows = list(_copied(connection, found, after, limit, lsn))
             # A transaction of its own: its end is decoded even if nobody else writes.
             row = connection.execute(
                 "SELECT pg_logical_emit_message(true, 'mainstem', 'chunk')::text"
@@ -162,9 +173,16 @@ class PostgresSource:
             )
             self._confirmed = self._reached = position.at[0]
             self._recent.clear()
+            begun, oldest = self._begun
+            changes = self._changes = Changes(
+                position,
+                self._describe,
+                self._selection,
+                oldest_lsn=oldest if position == begun else None,
+            )
             stream = self._stream = ReplicationConnection(self._connections.conninfo)
             stream.start(self.slot, self.publication, position.at[0])
-            yield from self._follow(stream, Changes(position, self._describe, self._selection))
+            yield from self._follow(stream, changes)
 
     def _follow(self, stream: ReplicationConnection, changes: Changes) -> Iterator[Item | None]:
         receive, decode = stream.receive, changes.decode
@@ -271,19 +289,26 @@ class _PostgresSnapshot:
     """The tables as they were when the slot was created."""
 
     def __init__(
-        self, reader: psycopg.Connection, tables: Sequence[Captured], position: Position
+        self,
+        reader: psycopg.Connection,
+        tables: Sequence[Captured],
+        position: Position,
+        lsn: int,
     ) -> None:
         self._reader = reader
         self._tables = {each.table.id: each for each in tables}
         self.position = position
+        self._lsn = lsn
+
+    def source(self, table: Table) -> Mapping[str, object]:
+        """Return the ``source`` of a table's rows."""
+        return _source(table, self._lsn)
 
     def rows(self, table: Table) -> Iterator[Sequence[tuple[Change, Key]]]:
         """Return the rows of a table in the order of its key."""
         with translated():
             piece: list[tuple[Change, Key]] = []
-            for each in _copied(
-                self._reader, self._tables[table.id], None, None, self.position.at[0]
-            ):
+            for each in _copied(self._reader, self._tables[table.id], None, None, self._lsn):
                 piece.append(each)
                 if len(piece) >= _ROWS_AT_ONCE:
                     yield piece
@@ -333,7 +358,19 @@ def _copied(
         query += sql.SQL(" ORDER BY {}").format(key)
     if limit is not None:
         query += sql.SQL(" LIMIT {}").format(sql.Literal(limit))
-    source = {
+    source = _source(table, lsn)
+    convert, key_of, read = captured.whole_row, captured.key, Op.READ
+    with (
+        connection.cursor() as cursor,
+        cursor.copy(sql.SQL("COPY ({}) TO STDOUT").format(query)) as copy,
+    ):
+        for values in copy.rows():
+            row = list(values)
+            yield Change(table, read, None, convert(row), source), key_of(row)
+
+
+def _source(table: Table, lsn: int) -> dict[str, object]:
+    return {
         "sequence": f'[null,"{lsn}"]',
         "schema": table.schema,
         "table": table.name,
@@ -343,14 +380,6 @@ def _copied(
         "origin": None,
         "origin_lsn": None,
     }
-    convert, key_of, read = captured.whole_row, captured.key, Op.READ
-    with (
-        connection.cursor() as cursor,
-        cursor.copy(sql.SQL("COPY ({}) TO STDOUT").format(query)) as copy,
-    ):
-        for values in copy.rows():
-            row = list(values)
-            yield Change(table, read, None, convert(row), source), key_of(row)
 
 
 def _visible_in(snapshot: str) -> Callable[[int], bool]:

@@ -9,7 +9,7 @@ database that went back in time is recognised.
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from mainstem.connectors.errors import SourceRefused
@@ -275,6 +275,10 @@ class _SqliteSnapshot:
         # The first read is that moment.
         self.position = recording.last()
         self._tables = recording.current()
+
+    def source(self, table: Table) -> Mapping[str, object]:
+        """Return the ``source`` of a table's rows."""
+        return _source(table, self.position.at[0])
 
     def rows(self, table: Table) -> Iterator[Sequence[tuple[Change, Key]]]:
         """Return the rows of a table in the order of its key."""

@@ -70,12 +70,13 @@ def history(changes: DataFrame, key: tuple[str, ...], latest: str) -> DataFrame:
         F.array_sort(F.collect_set(version)).alias("all")
     )
     complete = F.transform("all", lambda each, at: _completed(each, at, columns))
-    marked = F.transform("all", lambda each, at: F.struct(each.alias("it"), _again(each, at)))
+    marked = F.transform("all", lambda each, at: F.struct(each.alias("it"), *_again(each, at)))
     kept = F.filter("marked", lambda each: ~each.getField("again"))
+    shown = F.filter("marked", lambda each: ~each.getField("twice"))
     found = (
         grouped.select(complete.alias("all"))
         .select(marked.alias("marked"))
-        .select(F.explode("marked").alias("each"), kept.alias("kept"))
+        .select(F.explode(shown).alias("each"), kept.alias("kept"))
         .select("each.it.*", "each.again", F.col("kept"))
     )
     later = F.filter("kept", lambda each: each.getField("it").getField("order") > F.col("order"))
@@ -134,10 +135,13 @@ def _completed(version: Column, at: Column, columns: list[str]) -> Column:
     return version.withField("row", row)
 
 
-def _again(version: Column, at: Column) -> Column:
-    """Tell whether a snapshot has read a row that is as the version before it."""
+def _again(version: Column, at: Column) -> tuple[Column, Column]:
+    """Tell whether a snapshot has read a row that is as the version before it: ``again``.
+
+    ``twice``: also at the same position, so that it is the same version for the sink.
+    """
     before = F.get("all", at - 1)
     same = before.getField("row").eqNullSafe(version.getField("row"))
-    return (version.getField("is_read") & same & ~before.getField(DELETED) & (at > 0)).alias(
-        "again"
-    )
+    again = version.getField("is_read") & same & ~before.getField(DELETED) & (at > 0)
+    twice = again & (before.getField("position") == version.getField("position"))
+    return again.alias("again"), twice.alias("twice")

@@ -41,6 +41,8 @@ _NANOS = "io.debezium.time.NanoTimestamp"
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _FILE_NUMBER = re.compile(r"(\d+)$")
+_SEQUENCE = re.compile(r'\["(\d+)", ?"\d+"\]')
+"""Debezium's ``source.sequence``: the end of the last commit before the change, and its LSN."""
 
 Document = Mapping[str, object]
 
@@ -112,7 +114,7 @@ def _change(
         "op": op,
         **rows,
         "committed_at": _commit_time(origin, document),
-        "position": position_of(origin, offset, is_read=op == "read"),
+        "position": position_of(origin, offset, op),
         "transaction": str(transaction["id"])
         if isinstance(transaction, dict) and "id" in transaction
         else None,
@@ -120,23 +122,36 @@ def _change(
     }
 
 
-def position_of(origin: Document, offset: int, *, is_read: bool = False) -> str:
+def position_of(origin: Document, offset: int, op: str) -> str:
     """Return where a change stands among those of its table, as text that sorts in this order.
 
     That is the position in the database's log, which a change that is sent twice has twice; without
-    one, the offset in the topic.
+    one, the offset in the topic. A connector that has lost changes reads all rows again, and its
+    positions may begin anew: that is another epoch, which begins with a truncate.
     """
+    epoch = origin.get("epoch")
+    prefix = f"e{epoch:015}:" if isinstance(epoch, int) else ""
+    if op == "truncate" and origin.get("snapshot") == "true":
+        return prefix
+    return prefix + _position_in_log(origin, offset, is_read=op == "read")
+
+
+def _position_in_log(origin: Document, offset: int, *, is_read: bool) -> str:
     lsn, file, position = origin.get("lsn"), origin.get("file"), origin.get("pos")
     if isinstance(lsn, int):
-        # A snapshot has what was written before its LSN, which may be that of the next change.
-        return f"{lsn - is_read:020}"
+        # Transactions write their changes in turn, so the order is that of the commits before them.
+        found = _SEQUENCE.fullmatch(str(origin.get("sequence")))
+        last_commit = int(found[1]) if found else lsn
+        # A row that was read is older than the changes that follow the same commit.
+        return f"{last_commit:020}:{0 if is_read else lsn:020}"
     if isinstance(file, str) and isinstance(position, int):
         found = _FILE_NUMBER.search(file)
         row = origin.get("row")
         row = row if isinstance(row, int) else 0
         return f"{int(found[1]) if found else 0:012}:{position:020}:{row:010}"
-    change = origin.get("change_id")
-    return f"{change if isinstance(change, int) else offset:020}"
+    # The number of a change in SQLite, by our own connector.
+    number = origin.get("seq")
+    return f"{number if isinstance(number, int) else offset:020}"
 
 
 def _commit_time(origin: Document, document: Document) -> str | None:
