@@ -181,6 +181,41 @@ def test_what_kafka_produces_is_a_message(
     assert message.properties.timestamp == 1_700_000_000
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param(b"amqp091\0", id="a prefix"),
+        pytest.param(b"amqp091\0\0\1q\xff\xff\xff", id="malformed properties"),
+        pytest.param(b"amqp091\0" + bytes(13) + b"\1e\1k\0\0", id="an unsigned message"),
+        pytest.param(b"amqp091\0" + b"x" * 500_000, id="more than a frame holds"),
+    ],
+)
+def test_what_kafka_forges_is_delivered_rejected_and_expires_as_other_messages(
+    running: Running, channel: BlockingChannel, name: str, forged: bytes
+) -> None:
+    dead = f"{name}-dead"
+    to_dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    channel.queue_declare(dead, durable=True)
+    channel.queue_declare(name, durable=True, arguments=to_dead)
+    mortal = f"{name}-mortal"
+    channel.queue_declare(mortal, durable=True, arguments=to_dead | {"x-message-ttl": 1})
+    inbox = Inbox(channel, name)
+    producer = Producer({"bootstrap.servers": str(running.kafka)})
+    for to in (name, mortal):
+        for body in (b"before", b"forged", b"after"):
+            claims = [(NATIVE_HEADER, forged), ("amqp-dead-letter", b"true")]
+            producer.produce(to, body, headers=[*claims] if body == b"forged" else [])
+    assert producer.flush(PATIENCE_S) == 0
+
+    messages = inbox.take(3)
+    channel.basic_nack(messages[-1].method.delivery_tag, multiple=True, requeue=False)
+
+    assert bodies(messages) == [b"before", b"forged", b"after"]
+    assert {each.method.routing_key for each in messages} == {name}
+    found = sorted(bodies(Inbox(channel, dead).take(6)))
+    assert found == [b"after", b"after", b"before", b"before", b"forged", b"forged"]
+
+
 def test_a_transaction_of_kafka_is_consumed_when_it_commits(
     running: Running, channel: BlockingChannel, name: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from tests.heads.contexts import context_on
 from tests.heads.fake_outbox import FakeOutbox
 
@@ -145,3 +146,30 @@ async def test_who_consumes_a_queue_that_is_deleted_is_told() -> None:
 
     assert [type(each) for each in peer.over] == [UnknownQueue]
     assert peer.consumer.lock_ms() is None
+
+
+@pytest.mark.parametrize("auto_ack", [False, True])
+async def test_what_cannot_be_sent_goes_to_another(auto_ack: bool) -> None:
+    world = World()
+    world.publish("1", "2")
+    over: list[MainstemError] = []
+
+    def fail(taken: list[Delivery]) -> None:
+        raise IndexError(f"a bug with {len(taken)} events")
+
+    QueueConsumer(
+        world.context,
+        world.broker,
+        FakeOutbox(),
+        ("orders", "work"),
+        "unlucky",
+        fail,
+        over.append,
+        auto_ack=auto_ack,
+        locked=False,
+    )
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+    assert len(over) == 1
+    assert await Peer(world).rest() == ["1", "2"]

@@ -106,6 +106,35 @@ def test_after_a_pause_there_is_time_to_read_what_was_said_meanwhile(
     assert loop.run_until_complete(main()) == (True, True, False)
 
 
+def test_an_error_of_the_broker_does_not_stop_the_clock(
+    loop: asyncio.AbstractEventLoop, clock: Clock
+) -> None:
+    class Failing(Broker):
+        """A broker that fails once."""
+
+        fails = True
+
+        def tick(self) -> None:
+            """Fail the first time."""
+            if self.fails:
+                self.fails = False
+                raise IndexError("a bug")
+            super().tick()
+
+    async def main() -> bool:
+        broker = Failing(MemoryLog(now_ms=clock.now_ms), clock.now_ms)
+        ticking = BrokerClock(broker)
+        member(broker)
+        await turns()
+        with pytest.raises(IndexError):
+            ticking.catch_up()
+        clock.seconds += SESSION_MS / 1000 + 0.1
+        await turns()
+        return has_member(broker)
+
+    assert not loop.run_until_complete(main())
+
+
 def broker_on(clock: Clock) -> tuple[BrokerClock, Broker]:
     broker = Broker(MemoryLog(now_ms=clock.now_ms), clock.now_ms)
     return BrokerClock(broker), broker

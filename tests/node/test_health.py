@@ -23,3 +23,12 @@ def test_a_server_that_is_ready_is_so_until_its_log_stops() -> None:
     health.stopped = lambda: "the disk failed"
 
     assert health.not_ready() == "stopped: the disk failed"
+
+
+def test_a_server_whose_timers_fail_is_not_ready_and_says_why() -> None:
+    health = Health()
+    health.phase = Phase.READY
+
+    health.failing = lambda: "queues: IndexError: a bug"
+
+    assert health.not_ready() == "failing: queues: IndexError: a bug"

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mainstem.broker.callbacks import Callback, make
 from mainstem.broker.clocks import Clocks
-from mainstem.broker.deadlines import first_wait_ms
 from mainstem.broker.definitions import Definitions, HeadChanges
 from mainstem.broker.delays.delays import DelayedEvent, Delays
 from mainstem.broker.duties import Duties
@@ -39,6 +38,7 @@ from mainstem.broker.queues.queues import Queues, QueueSettlements
 from mainstem.broker.reading.feed import Feed
 from mainstem.broker.reading.timestamps import time_at
 from mainstem.broker.state import OpenTopic, State
+from mainstem.broker.timers import Timer, Timers, timer
 from mainstem.broker.topics.catalog import Topic, TopicPartition
 from mainstem.broker.topics.topics import TopicChanges, TopicDone
 from mainstem.broker.transactions.transactions import Transactions
@@ -117,6 +117,7 @@ class Broker:
         self.delays = Delays(state)
         self._atomic = AtomicPublish(state, self.queues, self.delays, self.definitions, self._open)
         self.share = ShareGroups(state, self.queues, self.group_configs, limits.groups)
+        self.timers = Timers(self._timers(), self._monotonic_ms)
 
     def close(self) -> None:
         """Record in the log that the process stops, before the log is closed."""
@@ -423,20 +424,16 @@ class Broker:
         return durable
 
     def tick(self) -> None:
-        """Act on passed deadlines: sessions, transactions, queue locks, delayed events, offsets."""
+        """Act on passed deadlines: sessions, transactions, queue locks, delayed events, offsets.
+
+        An error of one part is logged, and does not keep the others from acting; see ``timers``.
+        """
+        self.timers.tick()
+
+    def _tick_local_groups(self) -> None:
         with self._state.lock:
             calls = self._state.groups.tick(self._now_ms())
         make(calls)
-        self.consumers.tick()
-        self.classic.tick()
-        self.producers.tick()
-        self.transactions.tick()
-        self.queues.tick()
-        self.share.tick()
-        self.delays.tick()
-        self._cursor_expiry.tick()
-        self._acked_events.tick()
-        self._catch_up()
 
     def when_due_earlier(self, call: Callback) -> None:
         """Set a function to call when ``wait_ms`` may have become shorter.
@@ -447,23 +444,26 @@ class Broker:
 
     def wait_ms(self) -> int | None:
         """Return the time in ms until ``tick`` is next due; None if there is no deadline."""
-        found = [
-            first_wait_ms(
-                (
-                    (self.consumers.next_deadline(), self._monotonic_ms),
-                    (self.classic.next_deadline(), self._monotonic_ms),
-                    (self.producers.next_deadline(), self._monotonic_ms),
-                    (self.transactions.next_deadline(), self._now_ms),
-                    (self.share.next_deadline(), self._monotonic_ms),
-                    (self._cursor_expiry.next_deadline(), self._monotonic_ms),
-                    (self._acked_events.next_deadline(), self._monotonic_ms),
-                    (self.delays.next_deadline(), self._now_ms),
-                )
-            ),
-            self.queues.next_wait_ms(),
-            _TRY_AGAIN_MS if self._state.is_behind else None,
+        return self.timers.wait_ms()
+
+    def _timers(self) -> list[Timer]:
+        now_ms, monotonic_ms = self._now_ms, self._monotonic_ms
+        return [
+            Timer("local groups", self._tick_local_groups, lambda: None),
+            timer("consumer groups", self.consumers, monotonic_ms),
+            timer("classic groups", self.classic, monotonic_ms),
+            timer("producers", self.producers, monotonic_ms),
+            timer("transactions", self.transactions, now_ms),
+            Timer("queues", self.queues.tick, self.queues.next_wait_ms),
+            timer("share groups", self.share, monotonic_ms),
+            timer("delayed events", self.delays, now_ms),
+            timer("cursor expiry", self._cursor_expiry, monotonic_ms),
+            timer("acked events", self._acked_events, monotonic_ms),
+            Timer("topic changes", self._catch_up, self._catch_up_ms),
         ]
-        return min((each for each in found if each is not None), default=None)
+
+    def _catch_up_ms(self) -> int | None:
+        return _TRY_AGAIN_MS if self._state.is_behind else None
 
     def _catch_up(self) -> None:
         """Continue changes to topics that a full disk has interrupted."""

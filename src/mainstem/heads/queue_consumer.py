@@ -106,7 +106,13 @@ class QueueConsumer:
         )
         if not taken:
             return 0
-        self._send(taken)
+        try:
+            self._send(taken)
+        except BaseException:
+            # Unless they have a lock, nothing else would return them while the peer is connected.
+            back = [settlement(each, Outcome.NACK) for each in taken]
+            self._queues.settle(*self.queue, self.owner, back)
+            raise
         if self._auto_ack:
             said = [settlement(each) for each in taken]
             self._settlements.add(self._door, self.queue, self.owner, said, self._gone)

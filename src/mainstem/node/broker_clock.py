@@ -63,8 +63,11 @@ class BrokerClock:
     def catch_up(self) -> None:
         """Call the broker's ``tick`` now, and set the timer to the next deadline."""
         self._cancel()
-        self._broker.tick()
-        self.look()
+        try:
+            self._broker.tick()
+        finally:
+            # Whatever happens, the next deadline must not be missed.
+            self.look()
 
     def stop(self) -> None:
         """Cancel the timer, and never call the broker again."""

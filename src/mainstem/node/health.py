@@ -13,7 +13,7 @@ class Phase(StrEnum):
 
 
 class Health:
-    """The phase of a server, and whether its log accepts events."""
+    """The phase of a server, whether its log accepts events, and whether its timers work."""
 
     def __init__(self) -> None:
         self.phase = Phase.RECOVERING
@@ -21,6 +21,8 @@ class Health:
         """Returns why the log has stopped; None while it works."""
         self.full: Callable[[], str | None] = lambda: None
         """Returns why the log is full; None while there is space."""
+        self.failing: Callable[[], str | None] = lambda: None
+        """Returns the broker's timers that fail, with their errors; None while all work."""
 
     def not_ready(self) -> str | None:
         """Return why the server is not ready; None if it is ready."""
@@ -30,4 +32,7 @@ class Health:
         if why is not None:
             return f"stopped: {why}"
         why = self.full()
-        return None if why is None else f"full: {why}"
+        if why is not None:
+            return f"full: {why}"
+        why = self.failing()
+        return None if why is None else f"failing: {why}"

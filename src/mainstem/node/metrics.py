@@ -100,6 +100,11 @@ QUEUE_AGAIN = counter(
 QUEUE_DEAD = counter(
     "mainstem_queue_dead_total", "Events that became dead letters.", "topic", "queue"
 )
+TIMER_FAILURES = counter(
+    "mainstem_timer_failures_total",
+    "Failures of a timer of the broker: a bug, which the log describes. Other timers go on.",
+    "timer",
+)
 DELAYED = gauge("mainstem_delayed_events", "Delayed events that are stored and not yet published.")
 DELAYED_NEXT = gauge(
     "mainstem_delayed_next_due_timestamp_seconds",
@@ -108,6 +113,11 @@ DELAYED_NEXT = gauge(
 DELAYED_DROPPED = counter(
     "mainstem_delayed_dropped_events_total",
     "Delayed events that were dropped when due: their topic is deleted, or refuses them.",
+)
+DELAYED_FAILED = counter(
+    "mainstem_delayed_failed_events_total",
+    "Delayed events that could not be routed when due, because of a bug, which the log describes. "
+    "They stay stored, and are tried again when the server starts.",
 )
 CONNECTOR_STATE = gauge(
     "mainstem_connector_state",

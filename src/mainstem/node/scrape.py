@@ -81,6 +81,8 @@ class Scrape:
             self._add_groups(found, node)
             self._add_queues(found, node.broker)
             _add_delayed(found, node.broker)
+            for name, count in node.broker.timers.failures.items():
+                found[metrics.TIMER_FAILURES].append(((name,), count))
         if self.connectors is not None:
             for metric, sample in self.connectors.samples():
                 found[metric].append(sample)
@@ -211,6 +213,7 @@ def _add_delayed(found: _Samples, broker: Broker) -> None:
     found[metrics.DELAYED].append(((), waiting.events))
     found[metrics.DELAYED_NEXT].append(((), (waiting.next_due_ms or 0) / 1000))
     found[metrics.DELAYED_DROPPED].append(((), waiting.dropped))
+    found[metrics.DELAYED_FAILED].append(((), waiting.failed))
 
 
 def _add_process(found: _Samples) -> None:

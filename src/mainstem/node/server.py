@@ -142,6 +142,7 @@ async def running(
         operations.node = node
         health.stopped = lambda: node.stopped
         health.full = lambda: node.full
+        health.failing = node.broker.timers.failing
         health.phase = Phase.READY
         try:
             took_ms = int((time.monotonic() - began) * 1000)

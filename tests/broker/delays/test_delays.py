@@ -97,7 +97,7 @@ def test_events_are_published_when_they_are_due_the_earliest_first(
     run(broker)
 
     assert values(read_all(broker, "t")) == [b"a", b"b", b"c", b"d"]
-    assert broker.delays.waiting() == (0, None, 0)
+    assert broker.delays.waiting() == (0, None, 0, 0)
 
 
 def test_the_clock_is_looked_at_every_minute(broker: Broker, clock: Clock) -> None:
@@ -262,7 +262,7 @@ def test_events_of_a_deleted_topic_are_dropped_even_if_there_is_another_of_its_n
 
     assert values(read_all(broker, "t")) == [b"kept"]
     assert broker.bounds("again", 0).end == 0
-    assert broker.delays.waiting() == (0, None, 2)
+    assert broker.delays.waiting() == (0, None, 2, 0)
 
 
 def test_an_event_that_its_topic_no_longer_takes_is_dropped_alone(
@@ -275,7 +275,7 @@ def test_an_event_that_its_topic_no_longer_takes_is_dropped_alone(
     run(broker)
 
     assert values(read_all(broker, "t")) == [b"a", b"b"]
-    assert broker.delays.waiting() == (0, None, 1)
+    assert broker.delays.waiting() == (0, None, 1, 0)
 
 
 def test_routes_are_found_when_events_are_due_and_wait_for_their_head(
@@ -312,7 +312,7 @@ def test_an_event_whose_record_is_gone_holds_up_no_other(broker: Broker, clock: 
     run(broker)
 
     assert values(read_all(broker, "t")) == [b"b", b"c"]
-    assert broker.delays.waiting() == (0, None, 1)
+    assert broker.delays.waiting() == (0, None, 1, 0)
 
 
 def test_what_was_moved_frees_disk_and_what_waits_long_is_written_anew(

@@ -76,9 +76,10 @@ class UnseenLog(LateLog):
 class World:
     """A broker and what its AMQP clients share, inside a running loop; time stands still."""
 
-    def __init__(self, settings: AmqpSettings = SETTINGS) -> None:
+    def __init__(self, settings: AmqpSettings = SETTINGS, log: UnseenLog | None = None) -> None:
+        """``log``: the log of a world before this one, as after a restart."""
         self.now_ms = 1_000_000
-        self.log = UnseenLog()
+        self.log = UnseenLog() if log is None else log
         self.broker = Broker(self.log, self._now, monotonic_ms=self._now)
         self.service = Service(context_on(self.broker, self._now), settings, self._now)
 

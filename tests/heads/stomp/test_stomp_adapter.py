@@ -82,6 +82,8 @@ async def test_an_event_has_the_headers_and_the_key_of_its_send(
         receipt="7",
         content_type="text/plain",
         mainstem_key="k1",
+        mainstem_position="7:7",
+        mainstem_native="forged",
         correlation_id="c:1",
     )
 
@@ -96,7 +98,8 @@ async def test_a_message_has_the_headers_of_its_event_and_says_where_it_stands(
 ) -> None:
     await client.asks("SUBSCRIBE", id="s1", destination="/queue/orders", ack="client")
 
-    headers = (("colour", b"red"), ("subscription", b"mine"), ("nothing", None))
+    forged = (("mainstem-key", b"forged"), ("mainstem-native", b"amqp091\0"))
+    headers = (*forged, ("colour", b"red"), ("subscription", b"mine"), ("nothing", None))
     world.broker.publish("orders", [Event(b"x", b"k1", headers, timestamp_ms=5)])
     message = only(await client.rest(), "MESSAGE")
 

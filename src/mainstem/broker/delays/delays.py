@@ -8,13 +8,15 @@ durable: a million events due together are published in many small appends, with
 between.
 
 Events for a head's route (an AMQP exchange) are routed when they are due, by the router that the
-head has registered; until then they wait. An event whose topic was deleted is dropped.
+head has registered; until then they wait. An event whose topic was deleted is dropped. An event
+that its head cannot route, because of a bug, stays stored until the head starts again.
 
 The topic is trimmed up to the first event that is still delayed. If few of the events after that
 are still delayed, they are copied to the end of the topic, so that an event due next year does not
 keep the disk space of all later events.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -58,6 +60,8 @@ _NEAR = 64
 """Offsets at most this far apart are read together."""
 _AT = PartitionId(IDS[DELAYED], 0)
 
+_logger = logging.getLogger("mainstem.broker")
+
 Router = Callable[[str, Event], Sequence[RoutedEvent]]
 """Maps a route and a due event to events for topics; an empty result drops it. Must not block."""
 
@@ -83,6 +87,8 @@ class Waiting(NamedTuple):
     next_due_ms: int | None
     dropped: int
     """Due events that were dropped since the start because their topic was deleted."""
+    failed: int
+    """Due events that their head could not route since the start; they stay stored."""
 
 
 class Delays:
@@ -95,13 +101,16 @@ class Delays:
         self._lock = threading.Lock()
         self._routers: dict[str, Router] = {}
         self._unrouted: dict[str, list[Entry]] = {}
-        """Due entries that wait for their head to register a router, by head."""
+        """Due entries that wait for their head to register a router, by head.
+
+        Also those that it could not route: after the next start it may, so they are not lost.
+        """
         self._blocked = False
         """Whether publishing waits: for an append, or for a due event, to become durable."""
         self._retry_ms = 0
         self._tidy_ms = 0
         self._moved_some = False
-        self._dropped = 0
+        self._dropped = self._failed = 0
         self._log.ensure(_AT, DELAYED, SETTINGS_OF[DELAYED])
         self.index = DueIndex()
         self._replay_into(self.index)
@@ -137,7 +146,7 @@ class Delays:
     def waiting(self) -> Waiting:
         """Return how many events are delayed, and when the next one is due."""
         with self._lock:
-            return Waiting(len(self.index), self.index.next_due_ms(), self._dropped)
+            return Waiting(len(self.index), self.index.next_due_ms(), self._dropped, self._failed)
 
     def _target(self, delayed: DelayedEvent) -> ToTopic | ToRoute:
         if delayed.head:
@@ -191,12 +200,10 @@ class Delays:
             for entry in entries:
                 if entry[1] in found and not slice_.is_full:
                     record, said = found[entry[1]]
-                    head = said.target.head if isinstance(said.target, ToRoute) else ""
-                    if head and head not in self._routers:
+                    if not self._send(slice_, entry[1], original(record, said), said.target):
+                        head = said.target.head if isinstance(said.target, ToRoute) else ""
                         self._unrouted.setdefault(head, []).append(entry)
                         del left[entry]
-                    else:
-                        self._send(slice_, entry[1], original(record, said), said.target)
             if slice_.moved:
                 moved = Moved(ranges_of(slice_.moved))
                 mark = build_one(moved_record(moved), now_ms)
@@ -218,16 +225,31 @@ class Delays:
             self.index.remove([(offset, offset)])
             self._dropped += 1
 
-    def _send(self, slice_: "_Slice", offset: int, event: Event, target: ToTopic | ToRoute) -> None:
-        """Add a due event to ``slice_``, once for each topic that its target resolves to."""
-        slice_.moved.append(offset)
+    def _send(self, slice_: "_Slice", offset: int, event: Event, target: ToTopic | ToRoute) -> bool:
+        """Add a due event to ``slice_``, once for each topic that its target resolves to.
+
+        Returns False if it cannot be routed now.
+        """
         if isinstance(target, ToRoute):
-            for routed in self._routers[target.head](target.route, event):
+            router = self._routers.get(target.head)
+            if router is None:
+                return False
+            try:
+                found = router(target.route, event)
+            except Exception as error:
+                # The events behind this one must not suffer from a bug in a head.
+                self._failed += 1
+                _logger.error("a delayed event cannot be routed: %s", target, exc_info=error)
+                return False
+            slice_.moved.append(offset)
+            for routed in found:
                 slice_.add(self._state.opened.get(routed.topic), routed.partition, routed.event)
-            return
+            return True
+        slice_.moved.append(offset)
         topic = self._state.topics.by_id(target.topic_id)
         opened = None if topic is None else self._state.opened.get(topic.name)
         slice_.add(opened, target.partition, event)
+        return True
 
     def _block_until(self, appended: Appended) -> None:
         self._blocked = True

@@ -2,9 +2,11 @@
 
 If a queue has a ``dead_letter_route``, its dead letters go elsewhere: a router, which a head
 registers, maps that route (in AMQP an exchange and routing key) to topics. Without a router, such
-dead letters wait.
+dead letters wait. A dead letter that cannot be routed, as a topic refuses it, goes to
+``<topic>.dead`` after all.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -21,6 +23,8 @@ from mainstem.core.partitioner import partition_for
 from mainstem.core.records import build
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.port import PartitionId, WritableBatch
+
+_logger = logging.getLogger("mainstem.broker")
 
 CreateTopic = Callable[[str, TopicSettings], object]
 
@@ -98,20 +102,28 @@ class DeadLetters:
         deliveries = 0 if entry is None else entry.deliveries
         if route := live.settings.dead_letter_route:
             dead = DeadEvent(live.topic.name, live.key.name, event, death.cause, deliveries)
-            return self._routed(route, dead)
+            if self.router is None:
+                raise MainstemError(
+                    f"dead letters of queue {dead.queue!r} go to {route!r}, which only the "
+                    "protocol that declared the queue knows, and it is not served: switch it on "
+                    "(--amqp)"
+                )
+            try:
+                return self._routed(self.router(route, dead))
+            except Exception as error:
+                # Events that are settled with this one must not suffer from a bug in a head, or
+                # from a topic that refuses the letter.
+                _logger.error("%r: a dead letter cannot be routed", dead.queue, exc_info=error)
+                problem = f"it cannot be routed to {route!r}: {error}"
+                death = death._replace(reason=f"{death.reason}; {problem}")
         letter = buried(event, live.key.name, deliveries, death.reason)
         partitions = self._topic(live.topic).partitions
         at = 0 if letter.key is None else partition_for(letter.key, len(partitions))
         return [(partitions[at], build((letter,), now_ms=self._now_ms()))]
 
-    def _routed(self, route: str, dead: DeadEvent) -> list[tuple[PartitionId, WritableBatch]]:
-        if self.router is None:
-            raise MainstemError(
-                f"dead letters of queue {dead.queue!r} go to {route!r}, which only the protocol "
-                "that declared the queue knows, and it is not served: switch it on (--amqp)"
-            )
+    def _routed(self, routed: Sequence[RoutedEvent]) -> list[tuple[PartitionId, WritableBatch]]:
         batches: list[tuple[PartitionId, WritableBatch]] = []
-        for name, partition, event in self.router(route, dead):
+        for name, partition, event in routed:
             opened = self._state.opened.get(name)
             if opened is not None:
                 made = runs(opened.topic, (event,), partition, opened.turns, self._now_ms())

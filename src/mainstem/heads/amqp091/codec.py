@@ -27,6 +27,8 @@ METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_END = 0xCE
 FRAME_OVERHEAD = 8
 """Bytes of a frame besides its payload."""
+HEADER_BYTES = FRAME_OVERHEAD + 12
+"""Bytes of a content header frame besides its properties."""
 MIN_FRAME_MAX = 4096
 """The largest frame size that every peer must accept [1.1, frame-min-size]."""
 HEARTBEAT_FRAME = b"\x08\0\0\0\0\0\0\xce"

@@ -217,6 +217,10 @@ class AmqpConversation:
             self.refuse(error.about(*ids), number)
         except MainstemError as error:
             self.refuse(refusal(error, ids), number)
+        except Exception as error:
+            # Also called by timers, where nobody else would end the client's wait.
+            _logger.error("%s: a request failed", self.outbox.peer, exc_info=error)
+            self.refuse(AmqpError(ReplyCode.INTERNAL_ERROR, "internal error", *ids), number)
 
     def hold(self) -> Callable[[], None]:
         """Make further requests wait until the returned function is called."""

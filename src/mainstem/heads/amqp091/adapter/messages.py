@@ -11,13 +11,19 @@
 AMQP consumers get the exchange, routing key and properties of ``mainstem-native``; all other
 readers use the other headers. An event published over another protocol has no such header: its AMQP
 properties are derived from its headers.
+
+Producers of other protocols may write any header. So the server signs ``mainstem-native`` with a
+secret of its own, and reads no message from one that it did not sign: such bytes could be
+malformed, too long for a frame, or claim to be a dead letter.
 """
 
 from functools import lru_cache
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import NamedTuple
 
 from mainstem.core.event import NATIVE_HEADER, NO_TIMESTAMP, Event, Headers
 from mainstem.heads.amqp091 import codec, fields
-from mainstem.heads.amqp091.messages import Publish
 from mainstem.heads.amqp091.properties import (
     NO_PROPERTIES,
     Properties,
@@ -27,11 +33,17 @@ from mainstem.heads.amqp091.properties import (
 
 HEADER_EXCHANGE = "amqp-exchange"
 HEADER_ROUTING_KEY = "amqp-routing-key"
-DEAD_LETTER = ("amqp-dead-letter", b"true")
-"""The event header of messages that the server dead-lettered, so that their ``x-death`` is valid.
-"""
+HEADER_DEAD_LETTER = "amqp-dead-letter"
+HEADER_KEY = "mainstem-key"
+SECRET_BYTES = 32
+MAX_FOREIGN_BYTES = 64 * 1024
+"""Maximum size of properties that are derived from an event; headers beyond it are left out."""
 
 _NATIVE = b"amqp091\0"
+_SIGNATURE_BYTES = 12
+_SIGNED_AT = len(_NATIVE) + _SIGNATURE_BYTES
+_PUBLISHED, _DEAD = b"\0", b"\1"
+"""The first signed byte: whether a client published the message, or a queue dead-lettered it."""
 _CACHED_BYTES = 128
 _TEXTS = {
     "content-type": "content_type",
@@ -46,46 +58,104 @@ _TEXTS = {
 }
 """Maps event headers to the text properties of a message that they carry."""
 _NUMBERS = {"delivery-mode": "delivery_mode", "priority": "priority", "timestamp": "timestamp"}
+_RESERVED = frozenset(
+    (
+        NATIVE_HEADER,
+        HEADER_EXCHANGE,
+        HEADER_ROUTING_KEY,
+        HEADER_DEAD_LETTER,
+        HEADER_KEY,
+        # Only the property expires a message.
+        "expiration",
+    )
+)
+"""Event headers with a meaning: a publisher's own headers of these names are for AMQP only."""
 _SHORT_BYTES = fields.MAX_SHORT_BYTES
+_VALUE_BYTES = 6
+"""Bytes of a table's entry in addition to its name and value."""
 
 
-Content = tuple[bytes, bytes]
-"""The route (exchange and routing key) and the properties of a message, encoded as in frames."""
+class Content(NamedTuple):
+    """A message but for its body: route (exchange and routing key) and properties, encoded."""
+
+    route: bytes
+    properties: bytes
+    is_dead_letter: bool = False
+    """Whether a queue dead-lettered the message, so that its ``x-death`` is the server's."""
 
 
-def event_of(message: Publish) -> Event:
-    """Return the event for a message; raises AmqpError if its properties are malformed."""
-    return Event(message.body, None, headers_of(message.target.route, message.properties))
+class MessageFormat:
+    """Converts messages to event headers, and back if it has signed them itself."""
 
+    def __init__(self, secret: bytes) -> None:
+        """``secret``: SECRET_BYTES random bytes, the same in every process of a data directory."""
+        self._mac = blake2b(key=secret, digest_size=_SIGNATURE_BYTES)
+        self._cached_headers = lru_cache(4096)(self._headers)
+        self._cached_content = lru_cache(4096)(self._content)
 
-def headers_of(route: bytes, properties: bytes) -> Headers:
-    """Return the event headers for a message with this encoded route and properties."""
-    if len(properties) <= _CACHED_BYTES:
-        return _cached_headers(route, properties)
-    return _headers(route, properties)
+    def headers_of(
+        self, route: bytes, properties: bytes, *, is_dead_letter: bool = False
+    ) -> Headers:
+        """Return the event headers for a message with this encoded route and properties."""
+        if len(properties) <= _CACHED_BYTES:
+            return self._cached_headers(route, properties, is_dead_letter)
+        return self._headers(route, properties, is_dead_letter)
 
+    def signed_content(self, headers: Headers) -> Content | None:
+        """Return the route and properties that this server has signed, None if there are none."""
+        for name, value in headers:
+            if name == NATIVE_HEADER and value is not None and value.startswith(_NATIVE):
+                small = len(value) <= 2 * _CACHED_BYTES
+                found = self._cached_content(value) if small else self._content(value)
+                if found is not None:
+                    return found
+        return None
 
-def _headers(route: bytes, properties: bytes) -> Headers:
-    native = (NATIVE_HEADER, _NATIVE + route + properties)
-    found: dict[str, bytes] = {}
-    if route[0]:
-        end = 1 + route[0]
-        found[HEADER_EXCHANGE], found[HEADER_ROUTING_KEY] = route[1:end], route[end + 1 :]
-    if properties == NO_PROPERTIES:
-        return (*found.items(), native)
-    said = decode_properties(properties)
-    for name, field in (*_TEXTS.items(), *_NUMBERS.items()):
-        value = getattr(said, field)
-        if value is not None:
-            found[name] = str(value).encode()
-    for name, value in (said.headers or {}).items():
-        text = _text(value)
-        if text is not None:
-            found.setdefault(name, text)
-    return (*found.items(), native)
+    def content_of(self, event: Event, queue: str, most: int = MAX_FOREIGN_BYTES) -> Content:
+        """Return the route and properties of an event.
 
+        If this server did not sign them, the properties are derived from the event's headers, as
+        far as ``most`` bytes permit, and the routing key is ``queue``.
+        """
+        found = self.signed_content(event.headers)
+        if found is not None:
+            return found
+        return Content(codec.route_of("", queue), _foreign_properties(event, most))
 
-_cached_headers = lru_cache(4096)(_headers)
+    def _headers(self, route: bytes, properties: bytes, is_dead_letter: bool) -> Headers:
+        signed = (_DEAD if is_dead_letter else _PUBLISHED) + route + properties
+        end: Headers = ((NATIVE_HEADER, _NATIVE + self._signature(signed) + signed),)
+        if is_dead_letter:
+            end = (*end, (HEADER_DEAD_LETTER, b"true"))
+        found: dict[str, bytes] = {}
+        if route[0]:
+            at = 1 + route[0]
+            found[HEADER_EXCHANGE], found[HEADER_ROUTING_KEY] = route[1:at], route[at + 1 :]
+        if properties == NO_PROPERTIES:
+            return (*found.items(), *end)
+        said = decode_properties(properties)
+        for name, field in (*_TEXTS.items(), *_NUMBERS.items()):
+            value = getattr(said, field)
+            if value is not None:
+                found[name] = str(value).encode()
+        for name, value in (said.headers or {}).items():
+            text = None if name in _RESERVED else _text(value)
+            if text is not None:
+                found.setdefault(name, text)
+        return (*found.items(), *end)
+
+    def _content(self, value: bytes) -> Content | None:
+        signed = value[_SIGNED_AT:]
+        if not compare_digest(value[len(_NATIVE) : _SIGNED_AT], self._signature(signed)):
+            return None
+        end = 2 + signed[1]
+        end += 1 + signed[end]
+        return Content(signed[1:end], signed[end:], signed[:1] == _DEAD)
+
+    def _signature(self, signed: bytes) -> bytes:
+        mac = self._mac.copy()
+        mac.update(signed)
+        return mac.digest()
 
 
 def _text(value: object) -> bytes | None:
@@ -101,47 +171,35 @@ def _text(value: object) -> bytes | None:
             return None
 
 
-def is_dead_letter(event: Event) -> bool:
-    """Return whether a queue dead-lettered the event, so that its ``x-death`` is the server's."""
-    return DEAD_LETTER in event.headers
-
-
-def native_content(headers: Headers) -> Content | None:
-    """Return the route and properties that an AMQP client published; None if no AMQP client did."""
-    for name, value in headers:
-        if name == NATIVE_HEADER and value is not None and value.startswith(_NATIVE):
-            at = len(_NATIVE)
-            end = at + 1 + value[at]
-            end += 1 + value[end]
-            return value[at:end], value[end:]
-    return None
-
-
-def content_of(event: Event, queue: str) -> Content:
-    """Return the route and properties of an event; without a stored route, the key is ``queue``."""
-    found = native_content(event.headers)
-    if found is not None:
-        return found
-    return codec.route_of("", queue), encode_properties(_foreign_properties(event))
-
-
-def _foreign_properties(event: Event) -> Properties:
+def _foreign_properties(event: Event, most: int) -> bytes:
     """Derive AMQP properties from an event of another protocol."""
     known: dict[str, object] = {}
-    table: dict[str, fields.Value] = {}
+    table: dict[str, str | bytes] = {}
+    if event.key is not None:
+        table[HEADER_KEY] = _decoded(event.key)
     for name, value in event.headers:
         text = _decoded(value or b"")
         if isinstance(text, str) and name in _TEXTS and len(value or b"") <= _SHORT_BYTES:
             known[_TEXTS[name]] = text
         elif isinstance(text, str) and name in _NUMBERS and _fits(name, text):
             known[_NUMBERS[name]] = int(text)
-        elif len(name.encode()) <= _SHORT_BYTES:
+        elif name not in (NATIVE_HEADER, HEADER_KEY) and len(name.encode()) <= _SHORT_BYTES:
             table[name] = text
-    if event.key is not None:
-        table["mainstem-key"] = _decoded(event.key)
     if "timestamp" not in known and event.timestamp_ms != NO_TIMESTAMP:
         known["timestamp"] = max(0, event.timestamp_ms // 1000)
-    return Properties(headers=table or None, **known)  # type: ignore[arg-type]
+    said = Properties(headers=table or None, **known)  # type: ignore[arg-type]
+    raw = encode_properties(said)
+    if len(raw) <= most:
+        return raw
+    room = most - len(encode_properties(Properties(headers={}, **known)))  # type: ignore[arg-type]
+    fitting: dict[str, str | bytes] = {}
+    for name, carried in table.items():
+        encoded = carried.encode() if isinstance(carried, str) else carried
+        size = _VALUE_BYTES + len(name.encode()) + len(encoded)
+        if size <= room:
+            fitting[name] = carried
+            room -= size
+    return encode_properties(Properties(headers=fitting or None, **known))  # type: ignore[arg-type]
 
 
 def _decoded(value: bytes) -> str | bytes:

@@ -1,10 +1,13 @@
 """What all AMQP connections share: the topology, the queues, and the list of connections."""
 
 from collections.abc import Callable
+from functools import partial
 from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING
 
 import mainstem
+from mainstem.core.errors import StorageFull
+from mainstem.heads.amqp091.adapter.messages import SECRET_BYTES, MessageFormat
 from mainstem.heads.amqp091.adapter.publishing import incomplete_messages
 from mainstem.heads.amqp091.adapter.publishing.delayed_messages import HEAD, DelayedRouter
 from mainstem.heads.amqp091.adapter.publishing.queue_overflow import FullQueues
@@ -16,6 +19,7 @@ from mainstem.heads.amqp091.fields import Table
 from mainstem.heads.amqp091.metrics import Counts
 from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.heads.context import HeadContext
+from mainstem.heads.settlements import RETRY_MS
 from mainstem.heads.transport.receive_budget import ReceiveBudget
 
 if TYPE_CHECKING:
@@ -41,6 +45,9 @@ SERVER_PROPERTIES: Table = {
 }
 
 
+_SECRET = "secret", "messages"
+
+
 class Service:
     """The state that all AMQP connections share."""
 
@@ -58,6 +65,7 @@ class Service:
         self.unfinished = ReceiveBudget(incomplete_messages.MAX_BYTES)
         """Memory limit on the incomplete messages of all connections together."""
         self.definitions = context.broker.definitions.open("amqp")
+        self.messages = MessageFormat(self._secret())
         self.topology = Topology(self.definitions, token_bytes)
         self.queues = DeclaredQueues(self)
         self.full_queues = FullQueues()
@@ -65,6 +73,21 @@ class Service:
         context.broker.queues.route_dead_letters(self.dead_letters)
         context.broker.delays.route_delayed(HEAD, DelayedRouter(self))
         self._ids = 0
+
+    def _secret(self) -> bytes:
+        """Return the secret that signs stored messages; create it in a new data directory."""
+        secret = self.definitions.get(*_SECRET)
+        if secret is None:
+            secret = token_bytes(SECRET_BYTES)
+            self._store(secret)
+        return secret
+
+    def _store(self, secret: bytes) -> None:
+        try:
+            self.definitions.set(*_SECRET, secret)
+        except StorageFull:
+            # A full disk must not prevent the start. Nothing can be published meanwhile, either.
+            self.context.after(RETRY_MS, partial(self._store, secret))
 
     def new_connection_id(self) -> str:
         """Return an id for a new connection, unique also across restarts of the server."""

@@ -11,7 +11,19 @@ POSITION = "mainstem-position"
 
 DELAY = "AMQ_SCHEDULED_DELAY"
 
-_NOT_CARRIED = frozenset(("destination", "receipt", "transaction", "content-length", KEY, DELAY))
+_NOT_CARRIED = frozenset(
+    (
+        "destination",
+        "receipt",
+        "transaction",
+        "content-length",
+        KEY,
+        POSITION,
+        NATIVE_HEADER,
+        DELAY,
+    )
+)
+"""Headers of SEND that are not headers of the event, or that only the server may set."""
 _DELAY_DIGITS = 12
 _OWN = frozenset(
     (
@@ -21,6 +33,7 @@ _OWN = frozenset(
         "ack",
         "redelivered",
         "content-length",
+        KEY,
         POSITION,
         NATIVE_HEADER,
     )

@@ -16,7 +16,7 @@ from mainstem.heads.admin_operations import OperationFailed, operation
 from mainstem.heads.amqp091.adapter.channel import SEEN_MS, AmqpChannel
 from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
 from mainstem.heads.amqp091.adapter.management.access import Access, plain, table_of
-from mainstem.heads.amqp091.adapter.messages import content_of
+from mainstem.heads.amqp091.adapter.messages import Content
 from mainstem.heads.amqp091.codec import route_of
 from mainstem.heads.amqp091.errors import AmqpError
 from mainstem.heads.amqp091.fields import read_short_string
@@ -175,7 +175,8 @@ class MessageOperations:
                     break
                 taken += more
                 size += len(more[0].event.value or b"")
-                found.append(_described(more[0], queue, queue.ready(door)))
+                content = self._service.messages.content_of(more[0].event, queue.name)
+                found.append(_described(more[0], content, queue.ready(door)))
             said = [settlement(each, outcome) for each in taken]
             door.queues.settle(*queue.place, owner, said).durable.wait()
         finally:
@@ -205,8 +206,8 @@ def _message(asked: PublishMessage) -> Publish:
     return Publish(Target(asked.exchange, asked.routing_key, False, route), properties, body)
 
 
-def _described(delivery: Delivery, queue: "DeclaredQueue", left: int) -> AmqpMessage:
-    route, raw = content_of(delivery.event, queue.name)
+def _described(delivery: Delivery, content: Content, left: int) -> AmqpMessage:
+    route, raw, _ = content
     exchange, at = read_short_string(route, 0, len(route))
     key, _ = read_short_string(route, at, len(route))
     said = decode_properties(raw)

@@ -13,7 +13,6 @@ import msgspec
 from mainstem.broker.door import DelayedEvent, RoutedEvent
 from mainstem.core.event import Event
 from mainstem.heads.amqp091 import fields
-from mainstem.heads.amqp091.adapter.messages import content_of, headers_of
 from mainstem.heads.amqp091.adapter.topology.routing import copy_keys, without_bcc
 from mainstem.heads.amqp091.fields import read_short_string
 from mainstem.heads.amqp091.properties import decode_properties, encode_properties
@@ -55,7 +54,7 @@ class DelayedRouter:
         """Return one event per queue that a delayed message is routed to, now that it is due."""
         service = self._service
         vhost, exchange = _decode_route(route)
-        content, raw = content_of(event, "")
+        content, raw, _ = service.messages.content_of(event, "")
         _, at = read_short_string(content, 0, len(content))
         key, _ = read_short_string(content, at, len(content))
         said = decode_properties(raw)
@@ -65,7 +64,7 @@ class DelayedRouter:
         if not names:
             service.counts.unroutable += 1
         properties = msgspec.structs.replace(said, headers=without_bcc(headers))
-        told = headers_of(content, encode_properties(properties))
+        told = service.messages.headers_of(content, encode_properties(properties))
         due = Event(event.value, event.key, told)
         return service.queues.copies(vhost, names, due, said.priority)
 

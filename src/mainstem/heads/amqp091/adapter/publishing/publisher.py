@@ -28,7 +28,6 @@ from mainstem.core.errors import Failure, MainstemError, StorageFull
 from mainstem.core.event import Event, Headers
 from mainstem.heads.amqp091 import codec
 from mainstem.heads.amqp091.adapter.failures import refusal
-from mainstem.heads.amqp091.adapter.messages import headers_of
 from mainstem.heads.amqp091.adapter.publishing.delayed_messages import (
     DELAY,
     HEAD,
@@ -165,7 +164,8 @@ class Publisher:
         if said.headers is not None and BCC in said.headers:
             said = msgspec.structs.replace(said, headers=without_bcc(said.headers))
             properties = encode_properties(said)
-        event = Event(message.body, None, headers_of(target.route, properties))
+        headers = connection.service.messages.headers_of(target.route, properties)
+        event = Event(message.body, None, headers)
         if any(each.refuses for each in queues) and (full := self._full(queues, event)):
             return self._reject(channel, number, full, event)
         level = said.priority or 0
@@ -221,7 +221,7 @@ class Publisher:
             vhost, target.exchange, target.routing_key, headers
         )
         queues = [service.queues.get(vhost, name) for name in names]
-        event = Event(message.body, None, headers_of(target.route, properties))
+        event = Event(message.body, None, service.messages.headers_of(target.route, properties))
         due_ms = service.context.now_ms() + delay_ms
         return [each for each in queues if each is not None], [
             delayed_event(vhost, exchange, event, due_ms) for exchange in exchanges

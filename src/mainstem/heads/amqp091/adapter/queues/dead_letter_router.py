@@ -9,12 +9,6 @@ from typing import TYPE_CHECKING
 
 from mainstem.broker.door import DeadEvent, RoutedEvent
 from mainstem.core.event import Event
-from mainstem.heads.amqp091.adapter.messages import (
-    DEAD_LETTER,
-    content_of,
-    headers_of,
-    is_dead_letter,
-)
 from mainstem.heads.amqp091.adapter.queues.dead_lettering import (
     dead_letter,
     without_cycles,
@@ -40,12 +34,12 @@ class DeadLetterRouter:
         queue = service.queues.at(dead.topic, dead.queue)
         if queue is None:
             return ()
-        content, raw = content_of(dead.event, queue.name)
+        content, raw, is_dead_letter = service.messages.content_of(dead.event, queue.name)
         exchange, at = read_short_string(content, 0, len(content))
         key, _ = read_short_string(content, at, len(content))
         reason, vhost = dead.cause, queue.record.vhost
         properties = decode_properties(raw)
-        if not is_dead_letter(dead.event):
+        if not is_dead_letter:
             properties = without_deaths(properties)
         letter = dead_letter(
             queue.record, exchange, key, properties, reason, service.context.now_ms()
@@ -55,7 +49,8 @@ class DeadLetterRouter:
         headers = letter.properties.headers or {}
         names = service.topology.route_again(vhost, letter.exchange, letter.routing_keys, headers)
         raw = encode_properties(letter.properties)
-        told = headers_of(route_of(letter.exchange, letter.routing_keys[0]), raw)
-        event = Event(dead.event.value, dead.event.key, (*told, DEAD_LETTER))
+        route_ = route_of(letter.exchange, letter.routing_keys[0])
+        told = service.messages.headers_of(route_, raw, is_dead_letter=True)
+        event = Event(dead.event.value, dead.event.key, told)
         names = without_cycles(names, letter, reason)
         return service.queues.copies(vhost, names, event, letter.properties.priority)

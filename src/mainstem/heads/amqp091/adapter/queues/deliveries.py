@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mainstem.broker.door import Delivery, Outcome, QueueSettlements, Settlement
 from mainstem.core.errors import MainstemError, UnknownQueue, UnknownTopic
+from mainstem.core.event import Event
 from mainstem.heads.amqp091 import codec
-from mainstem.heads.amqp091.adapter.messages import content_of, native_content
+from mainstem.heads.amqp091.adapter.messages import MAX_FOREIGN_BYTES, Content
 from mainstem.heads.amqp091.adapter.topology.declared import NO_ARGUMENTS
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.heads.amqp091.fields import Table, short_string
@@ -92,17 +93,18 @@ class Deliveries:
         """Send the deliveries that a consumer acquired from its queue."""
         connection = self._connection
         frame_max, channel, queue = connection.session.frame_max, self._channel, consumer.queue
-        tag, unacked = self._last_tag, None if consumer.no_ack else self._unacked
+        messages, tag = connection.service.messages, self._last_tag
+        unacked: dict[int, Unacked] = {}
         frames: list[Piece] = []
-        last, native = None, None
+        last, content = None, None
         for each in deliveries:
             tag += 1
             event = each.event
             if event.headers is not last:
                 # Messages of one publisher often have the same route and properties.
-                last, native = event.headers, native_content(event.headers)
-            route, properties = native or content_of(event, queue.name)
-            if unacked is not None:
+                last, content = event.headers, messages.signed_content(event.headers)
+            route, properties, _ = content or self._derived(event, queue)
+            if not consumer.no_ack:
                 unacked[tag] = Unacked(tag, queue, settlement(each), consumer)
             frames += codec.deliver_frames(
                 channel,
@@ -114,14 +116,22 @@ class Deliveries:
                 event.value or b"",
                 frame_max,
             )
+        # Only now, so that an error leaves no trace: the caller then gives back all deliveries.
         self._last_tag = tag
-        if unacked is not None:
+        if unacked:
+            self._unacked |= unacked
             self.used[queue] = None
         else:
             # Deliveries without acknowledgement do not count towards the prefetch limit.
             self.session.add_credit(len(deliveries))
         connection.service.counts.delivered += len(deliveries)
         connection.send(frames)
+
+    def _derived(self, event: Event, queue: "DeclaredQueue") -> Content:
+        """Return the route and properties of an event that is no message of an AMQP client."""
+        connection = self._connection
+        most = min(MAX_FOREIGN_BYTES, connection.session.frame_max - codec.HEADER_BYTES)
+        return connection.service.messages.content_of(event, queue.name, most)
 
     def send_reply(self, tag: bytes, message: Publish) -> None:
         """Send a direct reply; disconnect a client that leaves too many unread."""
@@ -158,28 +168,35 @@ class Deliveries:
         if not taken:
             return None
         (delivery,) = taken
-        self._last_tag += 1
-        event = delivery.event
-        route, properties = content_of(event, queue.name)
+        tag = self._last_tag + 1
+        try:
+            event = delivery.event
+            route, properties, _ = self._derived(event, queue)
+            frames: list[Piece] = [
+                *codec.get_ok_frames(
+                    self._channel,
+                    tag,
+                    delivery.redelivered,
+                    route,
+                    queue.ready(connection.door),
+                    properties,
+                    event.value or b"",
+                    connection.session.frame_max,
+                )
+            ]
+        except BaseException:
+            # Without a lock nothing else would return it.
+            said = settlement(delivery, Outcome.NACK)
+            connection.door.queues.settle(*queue.place, self.owner, (said,))
+            raise
+        self._last_tag = tag
         if no_ack:
             self._settle(queue, settlement(delivery))
         else:
-            tag = self._last_tag
             self._unacked[tag] = Unacked(tag, queue, settlement(delivery), None)
             self.used[queue] = None
         connection.service.counts.delivered += 1
-        return [
-            *codec.get_ok_frames(
-                self._channel,
-                self._last_tag,
-                delivery.redelivered,
-                route,
-                queue.ready(connection.door),
-                properties,
-                event.value or b"",
-                connection.session.frame_max,
-            )
-        ]
+        return frames
 
     # Settling
 
