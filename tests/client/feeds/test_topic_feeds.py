@@ -31,6 +31,7 @@ def words(first: int, end: int) -> list[bytes]:
 
 FEEDS: dict[str, type[ZmqFeed] | type[NngFeed]] = {"zmq": ZmqFeed, "nng": NngFeed}
 both = pytest.mark.parametrize("style", FEEDS)
+ONE_FRAME: dict[str, object] = {"zmq__publish_frames": "one"}
 
 
 def settings(style: str = "zmq", **more: object) -> dict[str, object]:
@@ -64,11 +65,15 @@ def take(feed: ZmqFeed | NngFeed, count: int) -> list[bytes | None]:
     return found
 
 
-@both
+@pytest.mark.parametrize(
+    ("style", "more"),
+    [("zmq", {}), ("zmq", ONE_FRAME), ("nng", {})],
+    ids=["zmq", "zmq, one frame", "nng"],
+)
 def test_a_subscriber_that_was_away_catches_up_though_the_server_is_killed(
-    data: Path, style: str
+    data: Path, style: str, more: dict[str, object]
 ) -> None:
-    asked, feed_to = settings(style), FEEDS[style]
+    asked, feed_to = settings(style, **more), FEEDS[style]
     third = COUNT // 3
     url = f"tcp://{asked[style + '__listen']}"
     with (

@@ -15,7 +15,13 @@ from tests.heads.zmq.zmq_head import (
 )
 
 from mainstem.core.event import Event
-from mainstem.heads.brokerless.codec import Events, Refusal, TopicBounds, decode_answer
+from mainstem.heads.brokerless.codec import (
+    Events,
+    Refusal,
+    TopicBounds,
+    decode_answer,
+    decode_whole,
+)
 from mainstem.heads.zmq.metrics import REPLAYED, REQUESTS, SUBSCRIPTIONS
 
 
@@ -41,6 +47,27 @@ async def test_a_subscription_to_a_prefix_of_keys_receives_those_events_only() -
         await served.publish(Event(b"us", b"us-1"), Event(b"eu", b"eu-1"))
 
         assert (await received(subscriber))[1] == b"eu"
+
+
+async def test_an_event_has_one_frame_if_the_setting_says_so() -> None:
+    async with serving(publish_frames="one") as served:
+        subscriber = await served.subscriber(b"orders/eu-")
+
+        await served.publish(
+            Event(b"us", b"us-1"),
+            Event(b"eu", b"eu-\0", (("h", b"v"), ("n", None))),
+            Event(None, b"eu-2"),
+        )
+
+        first, second = [await received(subscriber) for _ in range(2)]
+        assert (len(first), len(second)) == (1, 1)
+        assert first[0].startswith(b"orders/eu-\xc0\x80\0")
+        found = decode_whole(first[0]).event
+        assert (found.key, found.value) == (b"eu-\0", b"eu")
+        assert found.headers == (("h", b"v"), ("n", None))
+        last = decode_whole(second[0])
+        assert (last.event.key, last.event.value) == (b"eu-2", None)
+        assert (last.event.offset, last.after) == (2, 2)
 
 
 async def test_a_subscription_to_everything_receives_topics_that_are_created_later() -> None:

@@ -13,6 +13,7 @@ from mainstem.heads.brokerless.codec import (
     Request,
     decode_answer,
     decode_event,
+    decode_whole,
     encode_request,
 )
 
@@ -105,7 +106,7 @@ class _ZmqLink:
             if found is self._log:
                 yield from _messages(self._log, decode_answer)
             else:
-                yield from _messages(self._live, decode_event)
+                yield from _messages(self._live, _published)
 
     def close(self) -> None:
         """Close the connections."""
@@ -127,6 +128,11 @@ class _ZmqLink:
             found.setsockopt(zmq.CURVE_PUBLICKEY, login.public_key)
             found.setsockopt(zmq.CURVE_SECRETKEY, login.secret_key)
         return found
+
+
+def _published(frames: list[bytes]) -> Published:
+    # As the server's zmq.publish_frames says.
+    return decode_whole(frames[0]) if len(frames) == 1 else decode_event(frames)
 
 
 def _messages(

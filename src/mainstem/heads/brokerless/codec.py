@@ -22,6 +22,8 @@ from mainstem.core.event import Event, Headers
 REPLAY, BOUNDS, EVENTS, ERROR = b"REPLAY", b"BOUNDS", b"EVENTS", b"ERROR"
 FRAMES_PER_EVENT = 3
 _DETAILS = struct.Struct(">IQQqB")
+_WHOLE = struct.Struct(">xIIQQqBI")
+"""A NUL, details without headers after their length, and the length of the value."""
 _NAME = struct.Struct(">H")
 _VALUE = struct.Struct(">I")
 _NO_KEY, _NO_VALUE = 1, 2
@@ -259,8 +261,21 @@ def encode_whole(event: Event, after: int) -> bytes:
 
     The subject (a NUL in the key becomes C0 80), a NUL, and the frames of details and value.
     """
-    subject, value, details = encode_event(event, after)
-    return subject.replace(b"\0", _NUL) + b"\0" + joined((details, value))
+    return encode_after(f"{event.topic}/".encode(), event, after)
+
+
+def encode_after(topic: bytes, event: Event, after: int) -> bytes:
+    """Return an event as one message; ``topic``: what its subject begins with."""
+    key, value = event.key, event.value
+    subject = topic
+    if key:
+        subject += key.replace(b"\0", _NUL) if b"\0" in key else key
+    if event.headers:
+        return subject + b"\0" + joined((details_of(event, after), value or b""))
+    flags = (_NO_KEY if key is None else 0) | (_NO_VALUE if value is None else 0)
+    value = value or b""
+    details = event.partition, event.offset, after, event.timestamp_ms, flags
+    return subject + _WHOLE.pack(_DETAILS.size, *details, len(value)) + value
 
 
 def decode_whole(data: bytes) -> Published:

@@ -3,7 +3,7 @@
 | theirs | ours |
 |---|---|
 | a subscription of SUB | topics that are read at their tails, while anybody is subscribed |
-| a message of PUB | an event: subject (topic, ``/``, key), value, details |
+| a message of PUB | an event: subject (topic, ``/``, key), value, details; or all in one frame |
 | a request to ROUTER | a read of the log |
 | a message that PULL or SUB receives | an event: the first frame is its key, the last its value |
 | a message of PUSH | an event of a queue, acknowledged when libzmq takes it |
@@ -31,6 +31,7 @@ from mainstem.heads.brokerless.codec import (
     Refusal,
     decode_request,
     details_of,
+    encode_after,
     encode_answer,
     envelope_of,
     subject_of,
@@ -48,7 +49,7 @@ from mainstem.heads.transport.zmq_socket import Received, ZmqSocket, ZmqTranspor
 from mainstem.heads.zmq import metrics
 from mainstem.heads.zmq.login import ADDRESS, Logins
 from mainstem.heads.zmq.security import options_of
-from mainstem.heads.zmq.settings import ZmqSettings
+from mainstem.heads.zmq.settings import Frames, ZmqSettings
 from mainstem.heads.zmq.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
@@ -175,7 +176,8 @@ class ZmqHead:
         for name in self._tails.keys() - wanted:
             self._stop(name)
         for name in wanted - self._tails.keys():
-            outlet = _Publisher(self._publisher, name)
+            kind = _WholePublisher if self._settings.publish_frames is Frames.ONE else _Publisher
+            outlet = kind(self._publisher, name)
             self._tails[name] = LiveTail(self._context, name, outlet, self._gone(name))
 
     def _gone(self, name: str) -> Callable[[MainstemError], None]:
@@ -345,6 +347,31 @@ class ZmqHead:
         await self._transport.close(linger_ms)
 
 
+class _WholePublisher:
+    """The PUB socket, for events that have one frame."""
+
+    def __init__(self, opened: ZmqSocket, topic: str) -> None:
+        self._socket = opened
+        self._send = super(zmq.Socket, opened.raw).send
+        self._subject = f"{topic}/".encode()
+
+    def publish(self, event: Event, after: int) -> bool:
+        """Publish an event; False if a subscriber that wants it can take no more."""
+        data = encode_after(self._subject, event, after)
+        try:
+            self._send(data, zmq.DONTWAIT)
+        except zmq.Again:
+            self._socket.check()
+            return False
+        self._socket.traffic.bytes_out += len(data)
+        self._socket.check()
+        return True
+
+    def publish_anyway(self, event: Event, after: int) -> None:
+        """Publish an event to the subscribers that can take it."""
+        _drop_for_slow_ones(self._socket, lambda: self.publish(event, after))
+
+
 class _Publisher:
     """The PUB socket, for one topic."""
 
@@ -370,9 +397,13 @@ class _Publisher:
 
     def publish_anyway(self, event: Event, after: int) -> None:
         """Publish an event to the subscribers that can take it."""
-        self._socket.raw.setsockopt(zmq.XPUB_NODROP, 0)
-        self.publish(event, after)
-        self._socket.raw.setsockopt(zmq.XPUB_NODROP, 1)
+        _drop_for_slow_ones(self._socket, lambda: self.publish(event, after))
+
+
+def _drop_for_slow_ones(opened: ZmqSocket, publish: Callable[[], object]) -> None:
+    opened.raw.setsockopt(zmq.XPUB_NODROP, 0)
+    publish()
+    opened.raw.setsockopt(zmq.XPUB_NODROP, 1)
 
 
 class _Pusher:

@@ -17,6 +17,13 @@ class Security(StrEnum):
     CURVE = "curve"
 
 
+class Frames(StrEnum):
+    """In how many frames an event is published."""
+
+    THREE = "three"
+    ONE = "one"
+
+
 class ZmqSettings(BrokerlessSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the ZeroMQ head; its listen address is that of the ROUTER for replays."""
 
@@ -29,6 +36,13 @@ class ZmqSettings(BrokerlessSettings, frozen=True, kw_only=True, forbid_unknown_
             description="File with the server's key pair for curve (zmq.auth writes it); or none."
         ),
     ] = NONE
+    publish_frames: Annotated[
+        Frames,
+        Meta(
+            description="Frames of a published event: three (subject, value, details), or one with "
+            "all of it, which subscribers receive faster."
+        ),
+    ] = Frames.THREE
     high_water_mark: Annotated[
         int, Meta(ge=1, description="Messages that wait for a slow peer, in each direction.")
     ] = 10_000
