@@ -76,11 +76,17 @@ class UnseenLog(LateLog):
 class World:
     """A broker and what its AMQP clients share, inside a running loop; time stands still."""
 
-    def __init__(self, settings: AmqpSettings = SETTINGS, log: UnseenLog | None = None) -> None:
+    def __init__(
+        self,
+        settings: AmqpSettings = SETTINGS,
+        log: UnseenLog | None = None,
+        *,
+        crashed: bool = False,
+    ) -> None:
         """``log``: the log of a world before this one, as after a restart."""
         self.now_ms = 1_000_000
         self.log = UnseenLog() if log is None else log
-        self.broker = Broker(self.log, self._now, monotonic_ms=self._now)
+        self.broker = Broker(self.log, self._now, monotonic_ms=self._now, crashed=crashed)
         self.service = Service(context_on(self.broker, self._now), settings, self._now)
 
     def _now(self) -> int:

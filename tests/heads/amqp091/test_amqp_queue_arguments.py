@@ -1,13 +1,16 @@
 """Arguments of queues: read, refused in RabbitMQ's words, and compared as it does."""
 
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from tests.heads.amqp091.declaring import declare_queue, new_topology, refusal
 
 from mainstem.core.topic_settings import Durability
-from mainstem.heads.amqp091.adapter.topology.queue_arguments import Overflow, QueueType
+from mainstem.heads.amqp091.adapter.topology.queue_arguments import HINTS, Overflow, QueueType
 from mainstem.heads.amqp091.fields import Binary, Timestamp, Value
+
+GUIDE = Path(__file__).parents[3] / "docs/guides/amqp.md"
 
 
 def test_arguments_are_read() -> None:
@@ -155,3 +158,27 @@ def test_arguments_that_mean_the_same_are_equivalent() -> None:
 
     declare_queue(topology, "q", arguments={"x-expires": 10, "x-queue-type": "classic"})
     declare_queue(topology, "q", arguments={"x-expires": 10, "ours": "other"})
+
+
+@pytest.mark.parametrize("name", sorted(HINTS))
+def test_hints_are_accepted_and_the_guide_lists_them(name: str) -> None:
+    declare_queue(new_topology(), "q", arguments={name: "x"})
+
+    assert f"`{name}`" in GUIDE.read_text()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x-consumer-timeout",
+        "x-consumer-disconnected-timeout",
+        "x-delayed-retry-type",
+        "x-delayed-retry-min",
+        "x-delayed-retry-max",
+        "x-unknown",
+    ],
+)
+def test_what_would_have_an_effect_in_rabbitmq_is_not_swallowed(name: str) -> None:
+    text = refusal(lambda: declare_queue(new_topology(), "q", arguments={name: 1}))
+
+    assert f"'{name}'" in text

@@ -22,6 +22,9 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from mainstem.broker.door import Delivery
 from mainstem.core.event import NATIVE_HEADER, NO_TIMESTAMP, Event, Headers
 from mainstem.heads.amqp091 import codec, fields
 from mainstem.heads.amqp091.properties import (
@@ -35,6 +38,7 @@ HEADER_EXCHANGE = "amqp-exchange"
 HEADER_ROUTING_KEY = "amqp-routing-key"
 HEADER_DEAD_LETTER = "amqp-dead-letter"
 HEADER_KEY = "mainstem-key"
+DELIVERY_COUNT = "x-delivery-count"
 SECRET_BYTES = 32
 MAX_FOREIGN_BYTES = 64 * 1024
 """Maximum size of properties that are derived from an event; headers beyond it are left out."""
@@ -82,6 +86,16 @@ class Content(NamedTuple):
     properties: bytes
     is_dead_letter: bool = False
     """Whether a queue dead-lettered the message, so that its ``x-death`` is the server's."""
+
+
+def with_delivery_count(properties: bytes, delivery: Delivery) -> bytes:
+    """Add how often a message was delivered before, as quorum queues do; nothing if never."""
+    count = max(delivery.count - 1, int(delivery.redelivered))
+    if not count:
+        return properties
+    said = decode_properties(properties)
+    headers = {**(said.headers or {}), DELIVERY_COUNT: fields.Long(count)}
+    return encode_properties(replace(said, headers=headers))
 
 
 class MessageFormat:

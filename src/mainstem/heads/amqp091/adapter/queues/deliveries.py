@@ -8,8 +8,13 @@ from mainstem.broker.door import Delivery, Outcome, QueueSettlements, Settlement
 from mainstem.core.errors import MainstemError, UnknownQueue, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.heads.amqp091 import codec
-from mainstem.heads.amqp091.adapter.messages import MAX_FOREIGN_BYTES, Content
+from mainstem.heads.amqp091.adapter.messages import (
+    MAX_FOREIGN_BYTES,
+    Content,
+    with_delivery_count,
+)
 from mainstem.heads.amqp091.adapter.topology.declared import NO_ARGUMENTS
+from mainstem.heads.amqp091.adapter.topology.queue_arguments import QueueType
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.heads.amqp091.fields import Table, short_string
 from mainstem.heads.amqp091.messages import Publish
@@ -94,6 +99,7 @@ class Deliveries:
         connection = self._connection
         frame_max, channel, queue = connection.session.frame_max, self._channel, consumer.queue
         messages, tag = connection.service.messages, self._last_tag
+        counts = queue.record.settings.queue_type is QueueType.QUORUM
         unacked: dict[int, Unacked] = {}
         frames: list[Piece] = []
         last, content = None, None
@@ -104,6 +110,8 @@ class Deliveries:
                 # Messages of one publisher often have the same route and properties.
                 last, content = event.headers, messages.signed_content(event.headers)
             route, properties, _ = content or self._derived(event, queue)
+            if counts:
+                properties = with_delivery_count(properties, each)
             if not consumer.no_ack:
                 unacked[tag] = Unacked(tag, queue, settlement(each), consumer)
             frames += codec.deliver_frames(
@@ -172,6 +180,8 @@ class Deliveries:
         try:
             event = delivery.event
             route, properties, _ = self._derived(event, queue)
+            if queue.record.settings.queue_type is QueueType.QUORUM:
+                properties = with_delivery_count(properties, delivery)
             frames: list[Piece] = [
                 *codec.get_ok_frames(
                     self._channel,

@@ -78,7 +78,7 @@ def parse(what: str, arguments: fields.Table) -> QueueArguments:
                 found[field] = read(value)
             except _Bad as bad:
                 raise _invalid(what, name, str(bad)) from None
-        elif name.startswith("x-") and name not in _HINTS:
+        elif name.startswith("x-") and name not in HINTS:
             raise _invalid(what, name, "there is no such argument")
     if "dead_letter_routing_key" in found and "dead_letter_exchange" not in found:
         raise _invalid(what, "x-dead-letter-routing-key", "routing_key_but_no_dlx_defined")
@@ -217,15 +217,10 @@ _PARSED: dict[str, tuple[str, Callable[[object], object]]] = {
     "x-mainstem-durability": ("durability", _durability),
 }
 
-_HINTS = frozenset(
+HINTS = frozenset(
     {
         "x-cancel-on-ha-failover",
-        "x-consumer-disconnected-timeout",
-        "x-consumer-timeout",
         "x-dead-letter-strategy",
-        "x-delayed-retry-max",
-        "x-delayed-retry-min",
-        "x-delayed-retry-type",
         "x-ha-nodes",
         "x-ha-policy",
         "x-initial-cluster-size",
@@ -241,8 +236,12 @@ _HINTS = frozenset(
         "x-quorum-target-group-size",
     }
 )
+"""Arguments about clusters, mirrors and files: none changes what a client sees on one node.
 
-_COMPARED = (*_PARSED, *sorted(_HINTS))
+An argument that does in RabbitMQ, such as ``x-consumer-timeout``, is refused instead.
+"""
+
+_COMPARED = (*_PARSED, *sorted(HINTS))
 
 
 def _invalid(what: str, name: str, reason: str) -> Exception:
