@@ -1,4 +1,4 @@
-"""The settings of a node that are about all its connectors."""
+"""The settings of a node that apply to all its connectors."""
 
 from typing import Annotated
 

@@ -1,8 +1,8 @@
 """The interface between the runtime of connectors and a database: describe, snapshot, follow.
 
 How this works: a source reads one database with blocking calls, in the thread of its connector. It
-knows no topics and publishes nothing. It returns rows whose values are ready for JSON, each in the
-mapping that its documentation gives for the column's type (bytes become base64).
+knows no topics and publishes nothing. It returns rows whose values are ready for JSON: for each
+type of column, docs/guides/cdc.md says how its values are written (bytes become base64).
 
 A position is a place in the database's own log of changes, between two transactions. ``follow``
 from a position returns every transaction after it, in the order of commits, and returns the same

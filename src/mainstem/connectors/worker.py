@@ -1,4 +1,7 @@
-"""The thread of one connector: runs it, tries again when its database is away, and watches."""
+"""The thread of one connector: runs it, and tries again when its database cannot be reached.
+
+While the connector is paused, the thread watches how much the database keeps for it.
+"""
 
 import logging
 import threading

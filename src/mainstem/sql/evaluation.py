@@ -1,4 +1,4 @@
-"""One worker: starts it, parses and evaluates queries in it, holds it to its limits."""
+"""Controls one worker process: starts it, has it parse and evaluate queries, enforces limits."""
 
 import os
 import signal

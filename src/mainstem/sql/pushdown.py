@@ -2,8 +2,8 @@
 
 How this works: DuckDB gives a scan its filter as an Arrow expression, which cannot be taken apart.
 But Arrow can tell whether an expression can be true of rows of which something is guaranteed: that
-is how it leaves out files of a partitioned dataset. So a file that does not exist is made up for
-each question, and a binary search finds the first and the last offset that can be needed.
+is how it leaves out files of a partitioned dataset. So Arrow is asked about imaginary files with
+ranges of offsets, and a binary search finds the first and the last offset that can be needed.
 """
 
 from collections.abc import Callable

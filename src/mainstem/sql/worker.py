@@ -3,7 +3,7 @@
 How this works: DuckDB runs with all access to files, extensions and settings off; and once it has
 started, the process can open no descriptor any more (RLIMIT_NOFILE), whatever the query makes it
 do. Events come over the socket that it was started with. A table of the query is a view over a
-``Scanned``, which DuckDB treats as an Arrow dataset: it asks it for some columns of the rows for
+``Scanned``, which DuckDB treats as an Arrow dataset: DuckDB asks for some columns of the rows for
 which a filter is true.
 """
 

@@ -1,4 +1,4 @@
-"""A table that is captured: from the rows of queries and of the binlog to rows and keys."""
+"""A captured table: turns what queries and the binlog return into rows and keys."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""From the events of a binlog to transactions, changes and new schemas."""
+"""Turns the events of a binlog into transactions, changes and new schemas."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple

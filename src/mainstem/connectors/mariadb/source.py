@@ -5,8 +5,8 @@ tables are read without any lock, and the binlog is followed from there. MySQL d
 tables are locked for a moment, in which the read begins and the position is asked for.
 
 A table can also be read while its changes are followed (``read``), by another consistent read. The
-binlog can be ahead of what reads see, by transactions that are about to be committed; then it is
-tried again. A position is a file and a place of the binlog, and the last transaction before it: so
+binlog can be ahead of what reads see, by transactions that are about to be committed; then the read
+is repeated. A position is a file and a place of the binlog, and the last transaction before it: so
 a binlog that began anew, with the same file names, is recognised.
 """
 

@@ -1,7 +1,7 @@
 """The binlog as a stream: a connection that the server sends its events to.
 
-PyMySQL connects and authenticates; from the request on, its socket is read here, because a follower
-must be able to wait for a moment only.
+PyMySQL connects and authenticates. After the request for the binlog, this module reads the socket
+itself, because a follower must be able to stop waiting after a moment.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""MariaDB's values: from the binlog and from queries to values for JSON, as Debezium maps them.
+"""Converts MariaDB's values, of the binlog and of queries, for JSON, as Debezium maps them.
 
 How this works: each column has a decoder, which takes its bytes from a row of the binlog, and a
 converter of the text that a query returns. Both give the same value. Dates that do not exist, such

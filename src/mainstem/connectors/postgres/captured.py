@@ -1,4 +1,4 @@
-"""A table that is captured: from PostgreSQL's text values to rows and keys."""
+"""A captured table: turns PostgreSQL's text values into rows and keys."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

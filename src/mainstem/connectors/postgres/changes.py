@@ -1,4 +1,4 @@
-"""From messages of pgoutput to changes: keeps the tables that they are about."""
+"""Turns messages of pgoutput into changes; keeps the descriptions of the tables in them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import cast

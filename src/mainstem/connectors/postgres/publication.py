@@ -1,4 +1,4 @@
-"""The publication and the replication slot of a connector: made, checked, watched, dropped."""
+"""The publication and the replication slot of a connector: created, checked, watched, dropped."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's types: from their text form to values for JSON, in Debezium's default mapping.
+"""Converts PostgreSQL's values from text for JSON, in Debezium's default mapping.
 
 How this works: PostgreSQL sends every value as text. For each type there is a function from that
 text to the value that Debezium's JSON has, and Kafka Connect's schema of it. What Debezium leaves

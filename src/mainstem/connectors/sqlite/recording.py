@@ -1,13 +1,14 @@
 """Makes an SQLite database record its changes, and keeps that up when its tables change.
 
-How this works: a table of changes, which the triggers fill, and a table of versions, which says
-what the values of a change mean. SQLite has one writer at a time, so changes are numbered in the
-order of commits. Both tables, and what is done when a table was altered, are written in one
+How this works: there are two tables. The triggers fill one with changes; the other has versions,
+which say what the values of a change mean. SQLite has one writer at a time, so changes are numbered
+in the order of commits. When tables were altered, everything that has to be written in both is one
 transaction.
 
-When a column was added, its values are missing in the changes since then; the rows that have one
-are recorded again. When triggers are gone, because the table was made anew or somebody has dropped
-them, changes may be missing: the table is recorded as emptied, and then all its rows.
+When a column was added, its values are missing in the changes since then; the rows that have a
+value in it are recorded again. If triggers are missing, because the table was created anew or
+somebody has dropped them, changes may be missing: the table is recorded as emptied, and then all
+its rows.
 """
 
 import secrets

@@ -1,10 +1,9 @@
 """The triggers that record a table's changes, as SQL.
 
 How this works: each change is a row of the table of changes: when, which version of which table,
-what was done, and the values of the row. They are kept in columns without a type, so every value
-stays as it is: ``c0, c1, …`` the row (before a deletion, after everything else), and then the row
-before an update. The triggers run in the programs that write, so they use only what every version
-of SQLite has.
+what was done, and the values of the row. These columns have no type, so every value stays as it is:
+``c0, c1, …`` the row (before a deletion, after everything else), and then the row before an update.
+The triggers run in the programs that write, so they use only what every version of SQLite has.
 
 A REPLACE deletes the rows that conflict with the new one, and fires no trigger for them. The one
 with the same key is replaced in the events, too. For the others, in tables with unique indexes, a

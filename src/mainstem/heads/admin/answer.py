@@ -1,4 +1,4 @@
-"""An answer of the admin port, before it is one of Starlette's."""
+"""A response of the admin port, before it becomes one of Starlette's."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The addresses of the management API, and who answers them."""
+"""The addresses of the management API, and the functions that answer them."""
 
 from collections.abc import Iterator
 

@@ -1,9 +1,9 @@
 """Publishes the new events of a topic through a socket that does not wait for its subscribers.
 
-How this works: the topic is read at its tail by a ``TopicConsumer``. A socket that takes no more,
-because a subscriber is slow, is asked again until the topic's policy says that the others go on
-without that subscriber: with ``overload=backpressure``, when the slow one is ``max_backlog`` events
-behind; otherwise at once. Nothing is lost in the log: subscribers that ask for it catch up.
+How this works: the topic is read at its tail by a ``TopicConsumer``. If a socket takes no more,
+because a subscriber is slow, publishing is retried until the topic's policy says that the others go
+on without that subscriber: with ``overload=backpressure``, when the slow one is ``max_backlog``
+events behind; otherwise at once. Nothing is lost in the log: subscribers that ask for it catch up.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""What Kafka Connect's requests mean here.
+"""Maps Kafka Connect to the connectors of this server.
 
 | Kafka Connect | here |
 |---|---|

@@ -1,7 +1,7 @@
 """Debezium's configuration of a connector, as the settings of ours, and back.
 
-Every name of Debezium's is honoured, has one value that is what we do anyway, or is refused: a
-connector never runs otherwise than its configuration says.
+Each of Debezium's properties has its effect here, or is accepted only with the value that describes
+what we do anyway, or is refused. So a connector always does what its configuration says.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Publishes one partition as a session: reads the log, fills packets, paces them, says heartbeats.
+"""Publishes one partition as a session: reads the log, fills packets, paces them, sends heartbeats.
 
 How this works: ``_turn`` sends what may be sent, then waits for what comes first: new events, the
 pace, or the next heartbeat. After a restart the session goes on at its last stored mark, so that

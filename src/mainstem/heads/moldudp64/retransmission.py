@@ -1,4 +1,4 @@
-"""Reads messages again by their sequence numbers: what a request is answered from.
+"""Reads messages again by their sequence numbers, to answer requests.
 
 Where compaction or ``delete_acked`` has removed a message since, the answer has an empty one.
 """

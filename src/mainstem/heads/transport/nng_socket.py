@@ -1,8 +1,8 @@
 """nng sockets in the node's event loop; only imported by heads that use them.
 
 How this works: nng has threads of its own for TCP. Its file descriptors are readable while a
-message can be received or sent without waiting. What it tells about connections comes in its
-threads, and is passed on to the loop.
+message can be received or sent without waiting. It reports connections in its threads; the reports
+are passed on to the loop.
 """
 
 import asyncio

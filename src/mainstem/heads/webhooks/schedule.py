@@ -1,4 +1,4 @@
-"""What follows from the answer of a receiver: delivered, retried later, given up, or disabled."""
+"""What the answer of a receiver leads to: delivered, retried later, given up, or disabled."""
 
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime

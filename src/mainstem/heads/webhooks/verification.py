@@ -1,6 +1,6 @@
 """Verifies received webhooks: signature, timestamp and token, by the scheme of their source.
 
-A refusal has a reason out of a few words, which is counted and told; it says nothing about secrets.
+A refusal has one of a few fixed reasons, which is counted and returned; none reveals a secret.
 Everything secret is compared in constant time.
 """
 

@@ -10,7 +10,8 @@
 | the high-water mark | the topic's policy for overload: see ``brokerless/live_tail.py`` |
 | PLAIN, CURVE | a login |
 
-libzmq drops what a subscriber cannot take; the subscriber sees it by the offsets, and asks for it.
+libzmq drops messages that a subscriber cannot take. The subscriber notices that by the offsets, and
+requests the events.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What the peers of a PUB socket have subscribed to, and which topics are published therefore.
+"""What the peers of a PUB socket have subscribed to, and so which topics are published.
 
 How this works: libzmq tells each subscription of each peer, and applies it only if it is accepted.
 A subscription is a prefix of subjects (``topic/key``): with a ``/`` it concerns one topic, without

@@ -1,1 +1,1 @@
-"""Who answers: one module for each kind of thing, with a table ``ROUTES`` of its addresses."""
+"""The functions that answer requests, one module per kind of resource, with a table ``ROUTES``."""

@@ -1,7 +1,7 @@
 """Definitions: export and import of durable exchanges and queues, and their bindings.
 
-An import declares one after the other, and stops at the first that is refused; what was declared
-before stays, so that a corrected file can be imported again.
+An import declares one definition after the other, and stops at the first one that is refused. Those
+before it stay declared, and declaring them again does no harm, so a corrected file can be imported.
 """
 
 import logging

@@ -1,9 +1,9 @@
-"""Appends the events of small requests together, as they come in one turn of the event loop.
+"""Appends the events of small requests that arrive in one iteration of the event loop together.
 
 How this works: an append costs about as much for many events as for one. So a small request waits
-until all that arrived with it are read, and those to the same topic share an append. If that is
-refused, each request is appended alone, so that none suffers from another. So are those to a topic
-with a limit, which may have to wait for room.
+until all requests that arrived with it are read, and those to the same topic share an append. If
+that append is refused, each request is appended alone, so that none fails because of another.
+Requests to a topic with a limit are appended alone, too, as they may have to wait for room.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
 """Reads and encodes the events of a topic once for all clients that follow it.
 
 How this works: a client follows a topic from a position on: the next offset in each partition. The
-events behind a position are read and encoded in portions, and a portion is kept under the position
-where it begins. So clients at the same position share it: those at the tail always are, and so are
-those that began together. A client that is behind reads portions of its own. A client holds nothing
-but its position, and the portion that is being sent to it.
+events after a position are read and encoded in portions, and a portion is kept under the position
+where it begins. So clients at the same position share it: all that are at the tail, and those that
+began together. A client that lags behind reads portions of its own. A client holds nothing but its
+position, and the portion that is being sent to it.
 """
 
 from collections import OrderedDict
@@ -49,7 +49,7 @@ class Portion(NamedTuple):
     data: bytes
     events: int
     behind: Place
-    """The position behind the events."""
+    """The position after the events."""
     missed: int = 0
     """How many offsets retention deleted before them."""
 
@@ -71,7 +71,7 @@ class Broadcast:
         self._kept: OrderedDict[Place, Portion] = OrderedDict()
         self._kept_bytes = 0
         self._end: Place | None = None
-        """The position behind which nothing was found; None once there may be more."""
+        """The position after which nothing was found; None once there may be more."""
         self._turn = 0
         self.look()
 

@@ -1,8 +1,8 @@
 """Dead letters over HTTP: list them, and publish them again where they came from.
 
-How this works: a queue on the topic of the dead letters stores which were redriven, the same that
-``mainstem dead`` uses. A letter is settled in the append that publishes its event again, so a crash
-neither loses nor repeats one.
+How this works: a queue on the topic of the dead letters stores which were redriven; ``mainstem
+dead`` uses the same queue. A letter is settled in the append that publishes its event again, so a
+crash neither loses nor repeats one.
 """
 
 from collections.abc import Sequence

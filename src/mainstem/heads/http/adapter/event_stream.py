@@ -1,12 +1,12 @@
-"""Server-Sent Events: follows a topic; each event has the position behind it as its id.
+"""Server-Sent Events: follows a topic; the id of each event is the position after it.
 
 [HTML Living Standard, 9.2]
 
 How this works: what is sent comes from a ``Broadcast``, which encodes each event once for all
 clients. The stream begins with the position where it starts, so that a client that is cut off
 before the first event resumes there. While there are no events, the position is repeated as a
-heartbeat. A client that does not read is not waited for forever: after ``http.slow_client_s`` it is
-told where to resume, should it read on, and the stream ends.
+heartbeat. If a client does not read for ``http.slow_client_s``, the stream ends with the position
+at which it can resume.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class _Stream:
         self._sending, self._wait, self._send = sending, wait, send
         self._loop = asyncio.get_running_loop()
         self._place: Place = ()
-        """The position behind what was sent."""
+        """The position after what was sent."""
 
     async def run(self, place: Place) -> None:
         broadcast, wait, counts = self._broadcast, self._wait, self._service.counts

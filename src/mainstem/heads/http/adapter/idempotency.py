@@ -1,10 +1,10 @@
 """Idempotency keys: a request that is repeated gets the answer of the first.
 
 How this works: a key is kept as a definition of this head, in the append that publishes the events,
-so a crash keeps both or neither. The offsets are not known before that append, so the end of each
-partition just before it is stored; after a restart the first event from there on that has the key
-in its header is where the first answer pointed to. The partitions are chosen here, so that the same
-events are divided the same way again.
+so a crash keeps both or neither. The offsets are not known before that append, so what is stored is
+the end of each partition just before it. After a restart, the first event from there on whose
+header has the key is the one that the first answer pointed to. The partitions are chosen here, so
+that the same events are divided the same way again.
 
 Keys are kept for a day, and at most ``MAX_KEYS``: the oldest make room for new ones. A key belongs
 to a user and a topic. A key that comes again with other events is refused, as the draft standard

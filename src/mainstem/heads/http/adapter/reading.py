@@ -26,11 +26,11 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 MAX_LOOK_S = 0.2
 """How long a request may look for events that pass its filters before it answers with none."""
 NEXT = "mainstem-next"
-"""The header that holds the position behind the events of an answer."""
+"""The header that holds the position after the events of an answer."""
 
 
 async def read(service: Service, request: "Request") -> Response | EventStream:
-    """Answer with the events that a request asks for, and the position behind them."""
+    """Answer with the events that a request asks for, and the position after them."""
     accept = request.headers.get("accept", "")
     door = service.door(request.scope)
     if MEDIA_TYPE in accept:

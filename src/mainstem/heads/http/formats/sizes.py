@@ -1,7 +1,7 @@
 """Bounds the memory that JSON takes while it is read: small texts can be large as objects.
 
-A list of empty lists takes some 25 times as much memory as its text. So nothing of more than
-``MAX_PARSED`` bytes is made into objects.
+A list of empty lists takes some 25 times as much memory as its text. So text of more than
+``MAX_PARSED`` bytes is never parsed into objects.
 """
 
 import msgspec

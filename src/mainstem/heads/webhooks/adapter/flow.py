@@ -1,9 +1,9 @@
 """How many requests an endpoint may get now: in flight, per second, and after failures.
 
 How this works: an endpoint gets one request at a time until one succeeds; every success doubles
-that, up to its limit. A failure that tells of an endpoint in trouble (no answer, 429, 5xx) makes it
-one again, so endpoints that hang hold one connection each. A receiver that says Retry-After with
-429 or 503 gets nothing before.
+that, up to its limit. A failure of the endpoint itself (no answer, 429, 5xx) sets it back to one,
+so an endpoint that hangs occupies one connection. A receiver that says Retry-After with 429 or 503
+gets nothing before.
 """
 
 from mainstem.heads.webhooks.endpoints import Endpoint, Order

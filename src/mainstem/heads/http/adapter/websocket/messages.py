@@ -156,7 +156,7 @@ def published(ref: Ref, positions: bytes) -> bytes:
 
 
 def event(subscription: bytes, position: bytes, shown: bytes) -> bytes:
-    """Return an event of a topic with the position behind it."""
+    """Return an event of a topic with the position after it."""
     return b'{"type":"event","id":%b,"position":"%b","event":%b}' % (subscription, position, shown)
 
 
