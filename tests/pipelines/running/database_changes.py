@@ -57,6 +57,10 @@ class ChangingTable:
         """Read a row as a snapshot does."""
         self._publish("r", None, self.rows[unchanged], unchanged)
 
+    def change_name(self, number: int) -> None:
+        """Update a row."""
+        self._update(number)
+
     def _insert(self) -> None:
         number = self._chance.randrange(30)
         if number in self.rows:

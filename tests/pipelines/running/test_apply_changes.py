@@ -128,6 +128,12 @@ def test_tables_equal_the_database_though_changes_come_late_and_twice(
     check_equal(pipeline, table)
 
 
+HISTORY = f"""
+    from mainstem import pipelines as p
+
+    CHANGES = p.changes("shop.orders", schema="{SCHEMA}")
+    history = p.apply_changes(CHANGES, key="id", sink=p.delta("t/history"), scd=2)
+"""
 MIRRORS = SHOP[: SHOP.index("    history =")]
 
 
@@ -225,16 +231,33 @@ def truncation(lsn: int) -> list[mainstem.Event]:
 def test_a_history_stops_where_the_table_was_truncated(
     spark: SparkSession, address: str, publish: Publish
 ) -> None:
-    pipeline = shop(f"""
-        from mainstem import pipelines as p
-
-        CHANGES = p.changes("shop.orders", schema="{SCHEMA}")
-        history = p.apply_changes(CHANGES, key="id", sink=p.delta("t/history"), scd=2)
-    """)
+    pipeline = shop(HISTORY)
     publish(truncation(7))
 
     with pytest.raises(PipelineFailed, match=r"the database table was truncated at 0+7:0+7,"):
         bounded(spark, pipeline, address)
+
+
+def test_a_row_that_a_snapshot_read_late_was_there_before_the_next_change(
+    spark: SparkSession, address: str, publish: Publish
+) -> None:
+    pipeline = shop(HISTORY)
+    table = ChangingTable(9)
+    table.change(1)
+    (number,) = table.rows
+    table.read_again(number)
+    table.change_name(number)
+    read, changed = (json.loads(each.value or b"") for each in table.events[1:])
+    changed_us = changed["source"]["ts_us"]
+    # While the first rows were read, and the connector's clock is ahead.
+    read["source"]["ts_us"] = changed_us + 2_000_000
+    publish([mainstem.Event(json.dumps(each).encode(), b"1") for each in (read, changed)])
+
+    bounded(spark, pipeline, address)
+
+    rows = sorted(sink_rows(pipeline, "history"), key=lambda each: str(each["_position"]))
+    times = [(micros(each["valid_from"]), micros(each["valid_to"])) for each in rows]
+    assert times == [(changed_us, changed_us), (changed_us, None)]
 
 
 def test_a_mirror_can_be_a_topic_with_tombstones(

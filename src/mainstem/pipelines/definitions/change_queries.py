@@ -80,10 +80,16 @@ def history(changes: DataFrame, key: tuple[str, ...], latest: str) -> DataFrame:
         .select("each.it.*", "each.again", F.col("kept"))
     )
     later = F.filter("kept", lambda each: each.getField("it").getField("order") > F.col("order"))
+    after = F.get(later, F.lit(0)).getField("it")
+    following = F.get(later, F.lit(1)).getField("it").getField("committed_at")
     return found.select(
         *(row.getField(each).alias(each) for each in columns),
-        F.col("committed_at").alias("valid_from"),
-        F.get(later, F.lit(0)).getField("it").getField("committed_at").alias("valid_to"),
+        _began(F.col("is_read"), F.col("committed_at"), after.getField("committed_at")).alias(
+            "valid_from"
+        ),
+        _began(after.getField("is_read"), after.getField("committed_at"), following).alias(
+            "valid_to"
+        ),
         F.col("position").alias(POSITION),
         (F.col(DELETED) | F.col("again")).alias(DELETED),
     )
@@ -133,6 +139,15 @@ def _completed(version: Column, at: Column, columns: list[str]) -> Column:
     whole = F.struct(*(known(each).alias(each) for each in columns))
     row = F.when(version.getField("unavailable").isNull(), version.getField("row")).otherwise(whole)
     return version.withField("row", row)
+
+
+def _began(is_read: Column, at: Column, next_at: Column) -> Column:
+    """Return when a version began.
+
+    A snapshot tells when it read the row, by another clock than the database's commits: it was
+    there before the next change, though that may have been committed before.
+    """
+    return F.when(is_read, F.least(at, next_at)).otherwise(at)
 
 
 def _again(version: Column, at: Column) -> tuple[Column, Column]:

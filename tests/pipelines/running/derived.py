@@ -1,0 +1,166 @@
+"""What a pipeline derives from a database, and all that can be killed on the way to it.
+
+How this works: a server in a process of its own captures a database that ``followed`` writes to; a
+pipeline keeps a mirror, a search index, a cache and a history of it. Every sink is real. What they
+hold in the end is compared with the database itself.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+from tests.connectors.database import Database, database
+from tests.connectors.killed_servers import events_of, has_reached
+from tests.faults.killable_server import PATIENCE_S, QUICK, Mortal
+from tests.pipelines.redis_server import RedisServer, killable_redis
+from tests.pipelines.running.followed import Followed, history_flaws
+from tests.processes import output_of, wait_until
+
+from mainstem import pipelines as p
+from mainstem.pipelines.sinks.port import Sink
+
+Rows = list[dict[str, Any]]
+TOPIC = {"lake": "a", "found": "a", "cached": "a", "mirror": "a", "history": "b"}
+_FILE = """
+    from mainstem import pipelines as p
+
+    COLUMNS = "id int, v int, note string, big string"
+    A = p.changes("shop.{schema}.a", schema=COLUMNS)
+    B = p.changes("shop.{schema}.b", schema=COLUMNS)
+    lake = p.apply_changes(A, key="id", sink=p.delta("{at}/lake"))
+    found = p.apply_changes(A, key="id", sink=p.search("{at}/index", text="note"))
+    cached = p.apply_changes(A, key="id", sink=p.redis("{redis}", "a"))
+    mirror = p.apply_changes(A, key="id", sink=p.postgres("{mirror}", "a"))
+    history = p.apply_changes(B, key="id", sink=p.delta("{at}/history"), scd=2)
+"""
+
+
+class Derived:
+    """The server, the sinks and the pipeline file; the database is the caller's."""
+
+    def __init__(
+        self, followed: Followed, server: Mortal, redis: RedisServer, mirror: Database, at: Path
+    ) -> None:
+        self._followed = followed
+        self.server = server
+        self._redis, self._mirror = redis, mirror
+        self.file = at / "derived.py"
+        given = {"schema": followed.schema, "redis": redis.url, "mirror": mirror.url, "at": at}
+        self.file.write_text(dedent(_FILE.format(**given)))
+        self._since = 0
+
+    def add_connector(self) -> None:
+        """Capture the database, by the command that a user would give."""
+        program = [sys.executable, "-m", "mainstem", "connector", "add", "shop", self._followed.url]
+        options = ["--tables", ",".join(f"{self._followed.schema}.{each}" for each in "ab")]
+        options += ["--set", "heartbeat_ms=100", "--at", self.server.address]
+        output_of([*program, *options, *self._followed.options])
+
+    def kill_server(self) -> None:
+        """Kill -9 the server, and the connector with it; start it again."""
+        self.server.kill()
+        self.server.start()
+
+    def kill_redis(self) -> None:
+        """Kill -9 the cache, and start it again."""
+        self._redis.kill()
+        self._redis.start()
+
+    def kill_mirror(self) -> None:
+        """Kill -9 the database of the mirror, and start it again."""
+        self._mirror.kill()
+        self._mirror.start()
+
+    def catch_up(self) -> None:
+        """Wait until topics have all that the database has."""
+        end = self._followed.last()
+
+        def said() -> str:
+            return f"not caught up: {self.server.said}"
+
+        wait_until(lambda: has_reached(self.server, end), said)
+
+    def wait_for_snapshot(self) -> None:
+        """Wait until all rows were read that were there before; the history begins by then."""
+        wait_until(lambda: has_reached(self.server, (0,)), "the snapshot does not end")
+        self._since = self._followed.audited()
+
+    def ends(self) -> dict[str, int]:
+        """Return for each table how many events its topic has."""
+        settings = {"bootstrap.servers": self.server.address, "group.id": "ends", **QUICK}
+        consumer = Consumer(settings)
+        try:
+            tails = {}
+            for name in set(TOPIC.values()):
+                topic = self.topic(name)
+                known = consumer.list_topics(topic, PATIENCE_S).topics[topic].partitions
+                places = [TopicPartition(topic, each) for each in known]
+                edges = [consumer.get_watermark_offsets(each, PATIENCE_S) for each in places]
+                tails[name] = sum(tail for _, tail in edges)
+            return {table: tails[name] for table, name in TOPIC.items()}
+        finally:
+            consumer.close()
+
+    def topic(self, name: str) -> str:
+        """Return the topic of a table of the database."""
+        return f"shop.{self._followed.schema}.{name}"
+
+    def check_equal(self) -> None:
+        """Compare all that is derived with the database."""
+        tables = {each.name: each.sink for each in p.load(self.file).tables}
+        for name in ("lake", "found", "cached", "mirror"):
+            self._check_rows(name, rows_of(tables[name]), "a")
+        past = rows_of(tables["history"])
+        self._check_rows("history", [each for each in past if each["valid_to"] is None], "b")
+        flaws = history_flaws(past, self._followed, self._since)
+        told = [f"{key} {flaw}: {self._events('b', key)}" for key, flaw in list(flaws.items())[:3]]
+        assert not flaws, f"history since {self._since}, {len(flaws)} keys are wrong: {told}"
+
+    def _check_rows(self, name: str, rows: Rows, table: str) -> None:
+        found = {(each["id"], each["v"], each["note"], each["big"]) for each in rows}
+        wanted = set(self._followed.rows(table))
+        keys = {row[0] for row in found ^ wanted}
+        assert not keys, (
+            f"{name}: keys {sorted(keys)} differ; it has {sorted(found - wanted)[:3]!r:.500}, "
+            f"the database {sorted(wanted - found)[:3]!r:.500}; "
+            f"events of the first: {self._events(table, min(keys))}"
+        )
+        assert len(rows) == len(wanted), name
+
+    def _events(self, table: str, key: int) -> list[str]:
+        """Return what the topic says of a key: positions, operations and versions."""
+        told = []
+        for event in events_of(self.server.address, self.topic(table)):
+            value = json.loads(event.value or b"null")
+            if value is None or (event.key and json.loads(event.key) != {"id": key}):
+                continue
+            at = {name: value["source"].get(name) for name in ("lsn", "file", "pos", "row", "seq")}
+            place = ":".join(str(each) for each in at.values() if each is not None)
+            version = (value["after"] or {}).get("v")
+            told.append(f"{event.offset} {value['op']} at {place}: v={version}")
+        return told
+
+
+def rows_of(sink: Sink) -> Rows:
+    """Return what a sink holds."""
+    rows = sink.read()
+    assert rows is not None, sink.place
+    found: Rows = rows.to_pylist()
+    return found
+
+
+@contextmanager
+def derived(followed: Followed, at: Path) -> Iterator[Derived]:
+    """Start a server and the sinks."""
+    (at / "redis").mkdir()
+    with (
+        Mortal(at / "data") as server,
+        killable_redis(at / "redis") as redis,
+        database() as mirror,
+    ):
+        yield Derived(followed, server, redis, mirror, at)
