@@ -13,6 +13,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 import psycopg
+from tests.connectors.writer import Dialect
 from tests.faults.killable_server import free_port
 
 _SETTINGS = """
@@ -28,6 +29,17 @@ max_wal_size = 256MB
 
 DEBIAN = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"))), None)
 """Debian's programs, whose PostgreSQL has the extensions that are delivered with it."""
+
+
+class Session:
+    """A connection that takes statements made at run time."""
+
+    def __init__(self, inner: "psycopg.Connection[tuple[Any, ...]]") -> None:
+        self._inner = inner
+
+    def execute(self, statement: str) -> None:
+        """Execute a statement."""
+        self._inner.execute(statement.encode())
 
 
 class Database:
@@ -115,6 +127,29 @@ class Database:
                 found = connection.execute(each.encode())
                 rows = found.fetchall() if found.description else ()
         return rows
+
+    def last(self) -> tuple[int, ...]:
+        """Return the position after all that was committed so far."""
+        ((text,),) = self.execute("SELECT pg_logical_emit_message(true, 'test', '')::text")
+        high, low = text.split("/")
+        return (int(high, 16) << 32 | int(low, 16),)
+
+    @contextmanager
+    def _session(self) -> Iterator["Session"]:
+        with self.connect() as connection:
+            yield Session(connection)
+
+    def dialect(self, *schemas: str) -> Dialect:
+        """Return what random transactions need."""
+        return Dialect(
+            self._session,
+            (psycopg.OperationalError, psycopg.IntegrityError),
+            "ON CONFLICT (id) DO UPDATE SET v = {t}.v + 1, big = excluded.big",
+            "TRUNCATE {t}",
+            schemas,
+            # A large value is logged again, as nobody could know it under the new key.
+            moved=", big = big || ''",
+        )
 
     def _control(self, *arguments: str) -> None:
         command = [str(self._bin / "pg_ctl"), "-w", "-D", str(self._directory / "base"), *arguments]

@@ -10,24 +10,29 @@ from mainstem.node.connector_operations import SHOW, ConnectorInfo
 
 
 def events_of(address: str, topic: str) -> list[Event]:
-    """Return every event of a topic with one partition, as a Kafka client reads it."""
+    """Return every event of a topic as a Kafka client reads it, one partition after the other."""
     settings = {"bootstrap.servers": address, "group.id": "reader", "enable.auto.commit": False}
     consumer = Consumer(settings)
     try:
-        at = TopicPartition(topic, 0, 0)
-        consumer.assign([at])
-        _, tail = consumer.get_watermark_offsets(at, PATIENCE_S)
-        found: list[Event] = []
-        while not found or found[-1].offset < tail - 1:
-            message = consumer.poll(PATIENCE_S)
-            assert message is not None
-            assert message.error() is None
-            offset = message.offset()
-            assert offset is not None
-            found.append(Event(message.value(), message.key(), (), 0, topic, 0, offset))
-        return found
+        known = consumer.list_topics(topic, PATIENCE_S).topics[topic].partitions
+        return [each for number in sorted(known) for each in _partition(consumer, topic, number)]
     finally:
         consumer.close()
+
+
+def _partition(consumer: Consumer, topic: str, number: int) -> list[Event]:
+    at = TopicPartition(topic, number, 0)
+    consumer.assign([at])
+    _, tail = consumer.get_watermark_offsets(at, PATIENCE_S)
+    found: list[Event] = []
+    while tail and (not found or found[-1].offset < tail - 1):
+        message = consumer.poll(PATIENCE_S)
+        assert message is not None
+        assert message.error() is None
+        offset = message.offset()
+        assert offset is not None
+        found.append(Event(message.value(), message.key(), (), 0, topic, number, offset))
+    return found
 
 
 def has_reached(server: Mortal, target: tuple[int, ...]) -> bool:

@@ -26,6 +26,8 @@ class Dialect(NamedTuple):
     truncate: str
     schemas: Sequence[str]
     """Statements that change the columns of a table."""
+    moved: str = ""
+    """Ends the assignments of an UPDATE that changes a key."""
 
 
 KEYS = 40
@@ -100,6 +102,8 @@ class Writer:
             session.execute(f"DELETE FROM {t} WHERE id = {one}")
         elif chance < 0.995:
             session.execute(f"DELETE FROM {t} WHERE id = {other} AND id <> {one}")
-            session.execute(f"UPDATE {t} SET id = {other}, v = v + 1 WHERE id = {one}")
+            session.execute(
+                f"UPDATE {t} SET id = {other}, v = v + 1{self._dialect.moved} WHERE id = {one}"
+            )
         else:
             session.execute(self._dialect.truncate.format(t=t))

@@ -222,7 +222,9 @@ def sqlite(directory: Path, seed: int) -> Iterator[Followed]:
             program.stdout.readline()
             program.kill()
 
-    yield Followed(db.url, "main", (), db.execute, db.last, kill, db.dialect(*columns), columns)
+    options = ("--set", "partitions=2")
+    dialect = db.dialect(*columns)
+    yield Followed(db.url, "main", options, db.execute, db.last, kill, dialect, columns)
 
 
 def history_flaws(

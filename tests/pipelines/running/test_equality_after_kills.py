@@ -5,12 +5,7 @@ tables should hold is computed here from the events, without Spark.
 """
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections import defaultdict
-from contextlib import chdir, suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -18,16 +13,13 @@ from pathlib import Path
 import pytest
 from tests.in_process_server import serving
 from tests.long_runs import LONG
+from tests.pipelines.running.runs import PATIENCE_S, Rows, Runs
 from tests.pipelines.sample_events import World, create_topics, publish, some_world
-from tests.processes import MARK, marked, wait_until, wait_until_none_is_left
-
-from mainstem import pipelines as p
-from mainstem.pipelines.state.table_state import DEFAULT_STATE, StateDirectory
+from tests.processes import wait_until, wait_until_none_is_left
 
 THREE = Path(__file__).with_name("three_tables.py")
 TABLES = ("windows", "once", "paid")
 TIMES = 20 if LONG else 1
-PATIENCE_S = 600
 
 pytestmark = [
     pytest.mark.peers,
@@ -36,79 +28,11 @@ pytestmark = [
     pytest.mark.usefixtures("own_scratch"),
 ]
 
-Rows = dict[str, list[tuple[object, ...]]]
 
-
-class Runs:
-    """Runs of the pipeline in one directory."""
-
-    def __init__(self, directory: Path, address: str) -> None:
-        directory.mkdir()
-        self._directory = directory
-        self.mark = str(directory)
-        self._environment = os.environ | {"MAINSTEM_AT": address, MARK: self.mark}
-
-    def start(self, *how: str) -> "subprocess.Popen[bytes]":
-        """Start a run."""
-        program = [sys.executable, "-m", "mainstem", "pipeline", "run", str(THREE)]
-        with (self._directory / "run.log").open("ab") as log:
-            return subprocess.Popen(
-                [*program, "--master", "local[2]", *how],
-                cwd=self._directory,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-
-    def run(self, *how: str) -> None:
-        """Run up to the end."""
-        with self.start(*how) as process:
-            assert process.wait(PATIENCE_S) == 0, self.told()
-        wait_until_none_is_left(self.mark)
-
-    def kill(self, process: "subprocess.Popen[bytes]") -> None:
-        """End a run and all that it started, at once."""
-        assert process.poll() is None, self.told()
-        for each in marked(self.mark):
-            with suppress(ProcessLookupError):
-                os.kill(each, signal.SIGKILL)
-        process.wait()
-        wait_until_none_is_left(self.mark)
-
-    def told(self) -> str:
-        """Return what the runs have said."""
-        return (self._directory / "run.log").read_text()
-
-    def batch(self, table: str) -> int:
-        """Return the number of a table's last batch; -1 before the first."""
-        found = self._place(table).status()
-        return found.batch if found is not None else -1
-
-    def read(self, table: str, topic: str) -> int:
-        """Return how many events a table has read of a topic."""
-        found = self._place(table).status()
-        return sum(found.offsets.get(topic, {}).values()) if found is not None else 0
-
-    def are_exact(self, into: str | None = None) -> bool:
-        """Tell whether no event came too late for any table."""
-        found = [self._place(table, into).status() for table in TABLES]
-        return all(each is not None and each.exact and each.state == "complete" for each in found)
-
-    def _place(self, table: str, into: str | None = None) -> StateDirectory:
-        pipeline = f"{THREE.stem}@{into}" if into else THREE.stem
-        return StateDirectory(self._directory / DEFAULT_STATE / pipeline / table)
-
-    def rows(self, into: str | None = None) -> Rows:
-        """Return what the tables hold."""
-        found = {}
-        with chdir(self._directory):
-            for table in p.load(THREE).tables:
-                sink = table.sink.beside(into) if into else table.sink
-                rows = sink.read()
-                assert rows is not None, table.name
-                found[table.name] = sorted(tuple(row.values()) for row in rows.to_pylist())
-        return found
+def are_exact(runs: Runs, into: str | None = None) -> bool:
+    """Tell whether no event came too late for any table."""
+    found = [runs.status(table, into) for table in TABLES]
+    return all(each is not None and each.exact and each.state == "complete" for each in found)
 
 
 def expected(world: World) -> Rows:
@@ -185,15 +109,15 @@ def test_a_killed_stream_a_batch_and_a_replay_give_the_tables_that_plain_python_
     right = expected(world)
     assert all(right.values())
     with serving(None) as address:
-        runs = Runs(tmp_path / "stream", address)
+        runs = Runs(THREE, tmp_path / "stream", address)
         streamed = by_killed_stream(runs, address, world, number)
-        bounded = Runs(tmp_path / "batch", address)
+        bounded = Runs(THREE, tmp_path / "batch", address)
         bounded.run("--batch", "--complete")
         bounded.run("--replay", "--into", "again", "--complete", "--max-rows", "40")
 
     assert streamed == right
     assert bounded.rows() == right
     assert bounded.rows("again") == right
-    assert runs.are_exact()
-    assert bounded.are_exact()
-    assert bounded.are_exact("again")
+    assert are_exact(runs)
+    assert are_exact(bounded)
+    assert are_exact(bounded, "again")
