@@ -3,6 +3,8 @@
 import struct
 
 HEADER = b"\0SP\0\0\x30\0\0"
+PUSH, PAIR, REQ = 0x50, 0x10, 0x30
+"""Protocol numbers in the header."""
 _LENGTH = struct.Struct(">Q")
 _ID = struct.Struct(">I").pack(0x80000001)
 

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import shutil
+import struct
 
 import pynng
 import pytest
 from tests.broker.brokers import read_all, values
 from tests.faults.killable_server import free_port
+from tests.heads.nng import sp as wire
 from tests.heads.nng.nng_head import received, serving
 from tests.heads.transport.echo import until
 from tests.heads.zmq.zmq_head import TOPIC, broker_with_topic
@@ -15,8 +17,9 @@ from tests.heads.zmq.zmq_head import TOPIC, broker_with_topic
 from mainstem.auth import Auth, deny_all
 from mainstem.core.errors import InvalidSetting, Unsupported
 from mainstem.core.event import Event
-from mainstem.heads.brokerless.codec import Events, Refusal, decode_whole
-from mainstem.heads.nng.metrics import COLLECTED, PUBLISHED, PUSHED
+from mainstem.heads.brokerless.codec import Events, Refusal, decode_whole, joined
+from mainstem.heads.nng import sp
+from mainstem.heads.nng.metrics import COLLECTED, DROPPED, PUBLISHED, PUSHED, REQUESTS
 
 NNGCAT = pytest.mark.skipif(
     shutil.which("nngcat") is None, reason="needs nngcat (Debian: nng-utils)"
@@ -59,6 +62,34 @@ async def test_what_is_no_request_is_refused() -> None:
             await asker.asend(b"\x00\x00\x00\xffshort")
 
             assert b"invalid" in await asker.arecv()
+
+
+async def test_who_asks_again_at_once_is_answered_each_time() -> None:
+    async with serving() as served:
+        at = served.head.address
+        reader, writer = await asyncio.open_connection(at.host, at.port)
+        writer.write(sp.header(wire.REQ))
+        await reader.readexactly(sp.HEADER_BYTES)
+        for _ in range(1_000):
+            writer.write(wire.request(joined([b"BOUNDS", TOPIC.encode()])))
+            (size,) = struct.unpack(">Q", await reader.readexactly(8))
+            await reader.readexactly(size)
+        writer.close()
+
+        assert served.metric(REQUESTS, "answered") == 1_000
+        assert served.metric(REQUESTS, "unsent") == 0
+
+
+async def test_an_empty_message_is_appended_and_an_empty_request_refused() -> None:
+    at = f"127.0.0.1:{free_port()}"
+    async with serving(pull=f"{TOPIC}={at}") as served:
+        with pynng.Push0() as pusher:
+            pusher.dial(f"tcp://{at}", block=False)
+            for each in (b"", b"x", b""):
+                await pusher.asend(each)
+            await until(lambda: served.metric(COLLECTED) == 3)
+        assert values(read_all(served.broker, TOPIC)) == [b"", b"x", b""]
+        assert isinstance(await served.answer(), Refusal)
 
 
 async def test_what_programs_push_and_publish_is_appended() -> None:
@@ -168,3 +199,31 @@ async def test_nngcat_pushes_and_subscribes() -> None:
         await subscriber.wait()
         await pusher.wait()
         assert values(read_all(served.broker, TOPIC)) == [b"from nngcat"]
+
+
+async def test_what_pub_drops_for_a_slow_subscriber_is_counted() -> None:
+    count, queue = 4_000, 16
+    async with serving(topics=TOPIC, queue_length=queue) as served:
+        at = served.head.publishes_at
+        reader, writer = await asyncio.open_connection(at.host, at.port, limit=4_096)
+        writer.write(sp.header(sp.SUB))
+        await reader.readexactly(sp.HEADER_BYTES)
+        await served.connected()
+
+        events = [Event(bytes(10_000)) for _ in range(count // 8)]
+        for _ in range(8):
+            served.broker.publish(TOPIC, events)
+        await until(lambda: served.metric(PUBLISHED) == count and served.metric(DROPPED) > 0)
+        # nng drops the oldest of those that wait, so the last one comes.
+        received = 0
+        while True:
+            (size,) = struct.unpack(">Q", await reader.readexactly(8))
+            found = decode_whole(await reader.readexactly(size))
+            received += 1
+            if found.event.offset == count - 1:
+                break
+        await until(lambda: not served.head._outlet._is_due)
+        counted = served.metric(DROPPED)
+        writer.close()
+
+        assert count - received - queue - 1 <= counted <= count - received

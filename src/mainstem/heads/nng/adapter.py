@@ -15,6 +15,7 @@ the peer's address must be permitted to read them all. PUB never waits for a sub
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pynng
@@ -25,12 +26,12 @@ from mainstem.core.event import Event
 from mainstem.heads.addresses import Address, address_of, parse_address
 from mainstem.heads.brokerless.addresses import NONE, Place, places, sources
 from mainstem.heads.brokerless.codec import (
+    Answer,
     BadMessage,
     Events,
     Refusal,
     decode_request,
     encode_answer,
-    encode_whole,
     joined,
     parted,
 )
@@ -42,6 +43,8 @@ from mainstem.heads.brokerless.settings import AUTO
 from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.nng import metrics
+from mainstem.heads.nng.answers import Answers
+from mainstem.heads.nng.publisher import Publisher
 from mainstem.heads.nng.settings import NngSettings
 from mainstem.heads.nng.subscriber import Subscriber, check_names
 from mainstem.heads.transport.nng_socket import NngSocket, connections
@@ -94,12 +97,14 @@ class NngHead:
             self._requested,
             limit=min(REQUEST_BYTES, asked.max_message_bytes),
             per_turn=1,
+            tells_sender=True,
         )
+        self._answers = Answers(self._context, self._replies)
         # nng opens its sockets itself.
         self._listener.close()
         self._replies.listen(self.address, "nng.listen")
+        outlet = self._outlet = Publisher(self._context, self._publisher, asked.queue_length)
         for name in self._topics:
-            outlet = _Publisher(self._publisher)
             self._tails[name] = LiveTail(self._context, name, outlet, self._gone(name))
         for each in pulled:
             opened = self._open_collector(each, pynng.Pull0())
@@ -124,6 +129,7 @@ class NngHead:
         limit: int | None = None,
         admit: Callable[[str], bool] | None = None,
         per_turn: int = 256,
+        tells_sender: bool = False,
     ) -> NngSocket:
         found.recv_max_size = limit or self._settings.max_message_bytes
         if not isinstance(found, pynng.Pull0 | pynng.Sub0 | pynng.Rep0):
@@ -135,6 +141,7 @@ class NngHead:
             receive,
             admit=lambda peer: self._traffic.open < self._settings.max_connections and may(peer),
             per_turn=per_turn,
+            tells_sender=tells_sender,
         )
         self._sockets.append(opened)
         return opened
@@ -179,15 +186,18 @@ class NngHead:
                 request = decode_request(parted(said))
                 # nng does not tell who has sent a request.
                 door = self._context.door(self._context.auth.peer(f"{self.address.host}:0"))
-                found = answer(door, request, self.publishes_at.port)
+                found: Answer = answer(door, request, self.publishes_at.port)
             except BadMessage as error:
                 found = Refusal(error.failure.value, str(error))
-            if not self._replies.send(joined(encode_answer(found))):
-                self._outcomes["unsent"] += 1
-                continue
-            self._outcomes[found.failure if isinstance(found, Refusal) else "answered"] += 1
-            if isinstance(found, Events):
-                self._replayed += len(found.events)
+            self._answers.send(joined(encode_answer(found)), partial(self._answered, found))
+
+    def _answered(self, found: Answer, is_sent: bool) -> None:
+        if not is_sent:
+            self._outcomes["unsent"] += 1
+            return
+        self._outcomes[found.failure if isinstance(found, Refusal) else "answered"] += 1
+        if isinstance(found, Events):
+            self._replayed += len(found.events)
 
     # Collecting, and queues
 
@@ -234,6 +244,7 @@ class NngHead:
         for name, tail in self._tails.items():
             yield metrics.PUBLISHED, ((name,), tail.published)
             yield metrics.MISSED, ((name,), tail.missed)
+        yield metrics.DROPPED, ((), self._outlet.dropped)
         for outcome, count in list(self._outcomes.items()):
             yield metrics.REQUESTS, ((outcome,), count)
         yield metrics.REPLAYED, ((), self._replayed)
@@ -268,22 +279,6 @@ class NngHead:
             opened.close()
         if self._end_watch is not None:
             self._end_watch()
-
-
-class _Publisher:
-    """The PUB socket: what a subscriber cannot take, nng drops without a word."""
-
-    def __init__(self, opened: NngSocket) -> None:
-        self._socket = opened
-
-    def publish(self, event: Event, after: int) -> bool:
-        """Publish an event."""
-        self._socket.send(encode_whole(event, after))
-        return True
-
-    def publish_anyway(self, event: Event, after: int) -> None:
-        """Publish an event."""
-        self.publish(event, after)
 
 
 class _Pusher:

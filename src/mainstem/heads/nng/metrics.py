@@ -8,6 +8,11 @@ MISSED = counter(
     "Offsets that retention deleted before their events could be published.",
     "topic",
 )
+DROPPED = counter(
+    "mainstem_nng_dropped_total",
+    "Messages that PUB dropped for slow subscribers, each counted; a lower bound, as nng tells "
+    "only what it has sent.",
+)
 REQUESTS = counter(
     "mainstem_nng_requests_total",
     "Requests by outcome: answered, unsent (the peer has gone), or the failure.",
@@ -40,6 +45,7 @@ SUBSCRIBER_MISSED = counter(
 METRICS = (
     PUBLISHED,
     MISSED,
+    DROPPED,
     REQUESTS,
     REPLAYED,
     COLLECTED,

@@ -8,6 +8,7 @@ are passed on to the loop.
 import asyncio
 import contextlib
 import logging
+import select
 import time
 from collections.abc import Callable
 
@@ -35,17 +36,25 @@ class NngSocket:
         *,
         admit: Admit | None = None,
         per_turn: int = MESSAGES_PER_TURN,
+        tells_sender: bool = False,
     ) -> None:
         """Watch the socket; ``receive`` gets its messages, ``per_turn`` in a turn of the loop."""
         self.raw = found
         self.peers: dict[int, tuple[str, float]] = {}
         """Address of each connection, and since when, by its number."""
+        self.sender = 0
+        """The number of the connection of the last message, if ``tells_sender``."""
+        self.sends = 0
+        """How many messages were sent."""
+        self.sends_before: dict[int, int] = {}
+        """How many messages were sent before a connection was there, by its number."""
         self._traffic, self._receive, self._per_turn = traffic, receive, per_turn
-        self._admit = admit
+        self._admit, self._tells_sender = admit, tells_sender
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
         self._waiting: Callable[[], None] | None = None
         self._send_fd: int | None = None
+        self._sendable: select.poll | None = None
         found.add_pre_pipe_connect_cb(self._connects)
         found.add_post_pipe_remove_cb(self._disconnects)
         self._receive_fd = found.recv_fd if receive is not None else None
@@ -62,17 +71,48 @@ class NngSocket:
 
     def send(self, data: bytes) -> bool:
         """Send a message; False if it was not taken, as no peer has room."""
+        if self._is_closed:
+            return False
         try:
             self.raw.send(data, block=False)
         except (pynng.TryAgain, pynng.BadState):
             return False
         self._traffic.bytes_out += len(data)
+        self.sends += 1
         return True
+
+    def transmitted(self) -> dict[int, int]:
+        """Return how many messages TCP has taken for each connection, by its number."""
+        found = dict[int, int]()
+        root = pynng.ffi.new("nng_stat **")
+        if pynng.lib.nng_stats_get(root) != 0:
+            return found
+        each = pynng.lib.nng_stat_child(root[0])
+        while each:
+            # Of all sockets of the process.
+            if (number := int(pynng.lib.nng_stat_value(each))) in self.peers:
+                sent = pynng.lib.nng_stat_find(each, b"tx_msgs")
+                found[number] = int(pynng.lib.nng_stat_value(sent))
+            each = pynng.lib.nng_stat_next(each)
+        pynng.lib.nng_stats_free(root[0])
+        return found
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the socket is closed."""
+        return self._is_closed
 
     @property
     def is_writable(self) -> bool:
         """Whether a message may be taken; only sending tells."""
         return bool(self.peers)
+
+    def takes(self) -> bool:
+        """Return whether a message would be taken now."""
+        if self._sendable is None:
+            self._sendable = select.poll()
+            self._sendable.register(self.raw.send_fd, select.POLLIN)
+        return not self._is_closed and bool(self._sendable.poll(0))
 
     def when_writable(self, call: Callable[[], None]) -> None:
         """Call ``call`` once the socket can take a message."""
@@ -102,6 +142,7 @@ class NngSocket:
         self.raw.close()
         self._traffic.closed += len(self.peers)
         self.peers.clear()
+        self.sends_before.clear()
 
     def _has_room(self) -> None:
         if self._send_fd is not None:
@@ -115,7 +156,7 @@ class NngSocket:
         found = list[bytes]()
         with contextlib.suppress(pynng.TryAgain):
             while len(found) < self._per_turn:
-                found.append(self.raw.recv(block=False))
+                found.append(self._next())
         self._traffic.bytes_in += sum(map(len, found))
         if not found or self._receive is None:
             return
@@ -124,6 +165,17 @@ class NngSocket:
         except Exception:
             self._traffic.cut_off += len(found)
             _logger.exception("%d messages could not be handled", len(found))
+
+    def _next(self) -> bytes:
+        if self._tells_sender:
+            message = self.raw.recv_msg(block=False)
+            self.sender = message.pipe.id if message.pipe else 0
+            return bytes(message.bytes)
+        try:
+            return bytes(self.raw.recv(block=False))
+        except RuntimeError:
+            # It has received an empty message, which pynng cannot unpack.
+            return b""
 
     # In threads of nng
 
@@ -152,8 +204,10 @@ class NngSocket:
             self._traffic.closed += 1
         else:
             self.peers[number] = peer, time.monotonic()
+            self.sends_before[number] = self.sends
 
     def _disconnected(self, number: int) -> None:
+        self.sends_before.pop(number, None)
         if self.peers.pop(number, None):
             self._traffic.closed += 1
 
