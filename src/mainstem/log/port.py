@@ -133,8 +133,7 @@ class Log(Protocol):
 
         A crash may take them back, and their offsets are then given to other events. So only a
         reader that drops its state beyond the end of a partition when the log is opened may use
-        it. Batches of an atomic append are seen only when they are durable, and so are batches
-        behind them.
+        it. Batches of an atomic append, and those after them, are seen only when they are durable.
         """
 
     def ensure(self, partition: PartitionId, topic: str, settings: TopicSettings) -> None:

@@ -163,7 +163,7 @@ class TopicFeed:
         return self._ready.popleft()
 
     def skip(self) -> tuple[int, int, int] | None:
-        """Go on behind deleted events; return the partition, the first and the last offset."""
+        """Continue after deleted events; return the partition, the first and the last offset."""
         if self._missing is None:
             return None
         partition, first = self._missing

@@ -128,7 +128,7 @@ class MulticastFeed:
         self._reassembly.announce(last + 1, _now_ms(), is_end=True)
 
     def skip(self) -> tuple[int, int] | None:
-        """Go on behind the messages that were lost; return their first and last number."""
+        """Continue after the messages that were lost; return their first and last number."""
         return self._reassembly.skip()
 
     def report(self) -> FeedReport:

@@ -40,7 +40,7 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     max_requests: int = 16
     """Unanswered requests at a time."""
     max_ahead: int = 100_000
-    """How many messages behind a gap are held."""
+    """How many messages after a gap are held."""
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from which they are read after a restart. The numbers follow from the log alone,
 but retention removes events from it: a session that goes on after a crash numbers as it did before.
 
 Compaction and ``delete_acked`` remove events between others, after which the numbers cannot be
-found by reading. Sessions of such topics are ``exact``: there is a mark behind every gap, and all
+found by reading. Sessions of such topics are ``exact``: there is a mark after every gap, and all
 of them are stored before a message is sent.
 """
 
@@ -60,7 +60,7 @@ class Numbering:
             if offset != self.next.offset:
                 self.learn(Mark(sequence, offset))
         elif since >= NEAR and offset - self._offsets[-1] != since:
-            # The next message is behind a gap, or an earlier one since the last mark was.
+            # The next message is after a gap, or an earlier one since the last mark was.
             self.learn(self.next)
         self.next = Mark(sequence + 1, offset + 1)
         return sequence

@@ -1,4 +1,4 @@
-"""How far a subscriber has got that acknowledges nothing.
+"""How far a subscriber has got, although it acknowledges nothing.
 
 How this works: the kernel tells how many sent bytes the peer's TCP has not acknowledged. Events
 before these have reached the peer's host, but the last ones may be in the buffer of its socket,
@@ -16,9 +16,9 @@ class Progress:
         self._repeat = repeat
         self._bytes = 0
         self._sent = deque[tuple[int, int, int]]()
-        """Events that are not acknowledged: bytes up to its end, partition, offset behind it."""
+        """Events that TCP has not acknowledged: bytes up to the end, partition, and next offset."""
         self._arrived = deque[tuple[int, int]]()
-        """The last events that were acknowledged: partition, offset behind it."""
+        """The last events that TCP has acknowledged: partition, and next offset."""
         self._moved: dict[int, int] = {}
 
     @property

@@ -2,7 +2,7 @@
 
 How this works: a PUB socket of nng drops what a peer cannot take, and does not tell. So this one
 speaks nng's protocol over the transport: while TCP takes no more, the topic is not read on. The
-cursor is that of the group with the subscriber's name; it moves behind what TCP has acknowledged
+cursor is that of the group with the subscriber's name; it follows what TCP has acknowledged
 (``progress.py``). Where sub0 itself drops messages, nobody can know: ``pace.py`` avoids that.
 """
 

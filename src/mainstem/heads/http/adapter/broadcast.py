@@ -88,7 +88,7 @@ class Broadcast:
         self._tell()
 
     def portion(self, place: Place) -> Portion | None:
-        """Return the events behind a position, None if there are none now.
+        """Return the events after a position, None if there are none now.
 
         Raises the error because of which nothing can be read any more.
         """
@@ -106,7 +106,7 @@ class Broadcast:
         return found
 
     def when_more(self, call: Call) -> None:
-        """Call ``call`` once, when there may be events behind the position that has none now."""
+        """Call ``call`` once, when there may be events after the position that has none now."""
         self.waiting[call] = None
 
     def written(self, place: Place) -> str:

@@ -81,7 +81,7 @@ class _Conversation:
     async def listen(self, receive: "Receive") -> None:
         """Carry out requests until the client goes."""
         while True:
-            # Who does not read the answers is not listened to.
+            # While a client does not read its answers, its requests are not read.
             await self._outbox.until_room()
             message = await receive()
             if message["type"] == "websocket.disconnect":
