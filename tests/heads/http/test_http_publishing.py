@@ -145,6 +145,42 @@ def test_each_part_of_a_multipart_body_is_an_event() -> None:
     serve(scenario)
 
 
+def test_a_part_may_hold_many_events() -> None:
+    async def scenario(server: Started, client: Client) -> None:
+        answer = await client.post(
+            EVENTS,
+            files=[
+                ("a", ("a.ndjson", b'1\n{"id":2}\n', "application/x-ndjson")),
+                ("b", ("b.jsonl", b"3", "application/jsonl", {"Mainstem-Key": "k"})),
+                ("c", ("c", b'{"value": 4, "key": "own"}', "application/vnd.mainstem.events+json")),
+            ],
+        )
+
+        assert len(answer.json()["positions"]) == 4
+        assert [(it.key, it.value) for it in stored(server)] == [
+            (None, b"1"),
+            (None, b'{"id":2}'),
+            (b"k", b"3"),
+            (b"own", b"4"),
+        ]
+
+    serve(scenario)
+
+
+def test_a_part_with_a_line_that_is_no_json_or_with_parts_is_refused() -> None:
+    async def scenario(server: Started, client: Client) -> None:
+        for body, kind, status in (
+            (b"1\nno json\n", "application/x-ndjson", 400),
+            (b"--b\r\n\r\none\r\n--b--", "multipart/mixed; boundary=b", 415),
+        ):
+            files = {"first": b"kept?", "second": ("x", body, kind)}
+            assert (await client.post(EVENTS, files=files)).status_code == status
+
+        assert stored(server) == []
+
+    serve(scenario)
+
+
 def test_a_multipart_body_that_is_cut_off_is_refused() -> None:
     async def scenario(server: Started, client: Client) -> None:
         kind = {"content-type": "multipart/mixed; boundary=b"}

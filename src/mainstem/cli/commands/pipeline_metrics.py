@@ -1,7 +1,7 @@
 """``mainstem pipeline metrics``: prints or serves the metrics of pipelines."""
 
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +10,10 @@ from mainstem.cli.help import Command
 from mainstem.cli.pipelines.pipeline_metrics import metrics_page
 from mainstem.cli.pipelines.pipeline_options import state_option
 from mainstem.pipelines.state.table_state import table_statuses
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
 
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -36,31 +40,36 @@ def metrics(listen: str | None, state: Path) -> None:
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 0xFFFF:
         raise click.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
+    _serve(host, int(port), state)
+
+
+def _serve(host: str, port: int, state: Path) -> None:
+    # Imported only here, as most calls print.
+    from uvicorn import Config, Server  # noqa: PLC0415
+
+    from mainstem.heads.transport.server import bind  # noqa: PLC0415
+
     try:
-        server = ThreadingHTTPServer((host, int(port)), _page_of(state))
+        listener = bind(host, port)
     except OSError as error:
-        raise click.ClickException(f"cannot listen at {listen}: {error}") from None
-    with server:
-        say(f"metrics of {state} at http://{host}:{server.server_port}/metrics; stop: Ctrl-C")
-        server.serve_forever()
+        raise click.ClickException(f"cannot listen at {host}:{port}: {error}") from None
+    port = listener.getsockname()[1]
+    say(f"metrics of {state} at http://{host}:{port}/metrics; stop: Ctrl-C")
+    server = Server(Config(_app_of(state, host), log_config=None, access_log=False))
+    with listener:
+        server.run(sockets=[listener])
 
 
-def _page_of(state: Path) -> type[BaseHTTPRequestHandler]:
-    class Page(BaseHTTPRequestHandler):
-        timeout = 10
+def _app_of(state: Path, host: str) -> "Starlette":
+    from starlette.applications import Starlette  # noqa: PLC0415
+    from starlette.middleware import Middleware  # noqa: PLC0415
+    from starlette.middleware.trustedhost import TrustedHostMiddleware  # noqa: PLC0415
+    from starlette.responses import Response  # noqa: PLC0415
+    from starlette.routing import Route  # noqa: PLC0415
 
-        def do_GET(self) -> None:
-            if self.path.partition("?")[0] != "/metrics":
-                self.send_error(404, "the metrics are at /metrics")
-                return
-            body = metrics_page(table_statuses(state)).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", _CONTENT_TYPE)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def page(_: "Request") -> Response:
+        return Response(metrics_page(table_statuses(state)), media_type=_CONTENT_TYPE)
 
-        def log_message(self, *_: object) -> None:
-            """Log no requests."""
-
-    return Page
+    # A web page elsewhere cannot read the metrics through a name that it points to this host.
+    hosts = Middleware(TrustedHostMiddleware, allowed_hosts=[host, "127.0.0.1", "localhost"])
+    return Starlette(routes=[Route("/metrics", page)], middleware=[hosts])

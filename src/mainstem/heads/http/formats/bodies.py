@@ -6,7 +6,7 @@
 | ``application/x-ndjson``, ``application/jsonl`` | one per line: any JSON value |
 | ``application/vnd.mainstem.events+json`` | one per line, with its key and headers, as read |
 | ``application/cloudevents+json``, ``…-batch+json``, or ``ce-`` headers | CloudEvents |
-| ``multipart/…`` | one per part, by the part's own media type |
+| ``multipart/…`` | those of each part, by the part's own media type |
 | any other | one: the bytes of the body |
 """
 
@@ -53,6 +53,22 @@ def events_of(content_type: str, body: bytes, labels: Labels, max_events: int) -
             raise InvalidEvent("deleted=true publishes an event without a value: send no body")
         return Parsed([labels.event(None)], labels.partition)
     kind, options = media_type(content_type or JSON)
+    if not kind.startswith("multipart/"):
+        return _events_of(kind, content_type, body, labels, max_events)
+    found: list[Event] = []
+    partitions: set[int | None] = set()
+    for part in parts.split(body, options.get("boundary", ""), max_events):
+        parsed = _events_of_part(part, labels, max_events)
+        found += parsed.events
+        if len(found) > max_events:
+            raise too_many(max_events)
+        partitions.add(parsed.partition)
+    return Parsed(found, _one_of(partitions))
+
+
+def _events_of(
+    kind: str, content_type: str, body: bytes, labels: Labels, max_events: int
+) -> Parsed:
     if kind == EVENTS:
         return _described(body, labels, max_events)
     if kind in NDJSON:
@@ -63,9 +79,6 @@ def events_of(content_type: str, body: bytes, labels: Labels, max_events: int) -
         found = [cloudevents.of_structured(body, labels)]
     elif kind == cloudevents.BATCH:
         found = [cloudevents.of_structured(each, labels) for each in _batch(body, max_events)]
-    elif kind.startswith("multipart/"):
-        every = parts.split(body, options.get("boundary", ""), max_events)
-        found = [_of_part(part, labels) for part in every]
     else:
         found = [_single(kind, content_type, body, labels)]
     return Parsed(found, labels.partition)
@@ -88,15 +101,18 @@ def _single(kind: str, content_type: str, body: bytes, labels: Labels) -> Event:
     return labels.event(body, named)
 
 
-def _of_part(part: parts.Part, labels: Labels) -> Event:
-    kind, _ = media_type(part.content_type or "text/plain")
+def _events_of_part(part: parts.Part, labels: Labels, max_events: int) -> Parsed:
+    content_type = part.content_type or "text/plain"
+    kind, _ = media_type(content_type)
+    if kind.startswith("multipart/"):
+        raise Refused(415, "a part of a multipart body cannot be multipart itself")
     own = Labels(
         labels.key if part.key is None else part.key,
         labels.headers + part.headers,
-        None,
+        labels.partition,
         labels.timestamp_ms,
     )
-    return _single(kind, part.content_type or "text/plain", part.body, own)
+    return _events_of(kind, content_type, part.body, own, max_events)
 
 
 def _described(body: bytes, labels: Labels, max_events: int) -> Parsed:
@@ -108,12 +124,16 @@ def _described(body: bytes, labels: Labels, max_events: int) -> Parsed:
         partitions.add(partition)
     if labels.partition is not None:
         return Parsed(found, labels.partition)
+    return Parsed(found, _one_of(partitions))
+
+
+def _one_of(partitions: set[int | None]) -> int | None:
     if len(partitions) > 1:
         raise InvalidEvent(
             "the events of one request name several partitions: send one request for each, or "
             "leave out the partition, and the keys choose it"
         )
-    return Parsed(found, *partitions)
+    return next(iter(partitions))
 
 
 def _batch(body: bytes, max_events: int) -> list[bytes]:
