@@ -132,6 +132,8 @@ public final class Transact {
                 }
                 producer.sendOffsetsToTransaction(offsets, consumer.groupMetadata());
                 if (turns++ % 2 == 0) {
+                    // An abort drops what has not been sent yet, and then there is nothing to hide.
+                    producer.flush();
                     producer.abortTransaction();
                     for (var place : events.partitions()) {
                         consumer.seek(place, events.records(place).get(0).offset());
