@@ -173,7 +173,7 @@ def test_a_part_with_a_line_that_is_no_json_or_with_parts_is_refused() -> None:
             (b"1\nno json\n", "application/x-ndjson", 400),
             (b"--b\r\n\r\none\r\n--b--", "multipart/mixed; boundary=b", 415),
         ):
-            files = {"first": b"kept?", "second": ("x", body, kind)}
+            files = [("first", ("x", b"kept?", "text/plain")), ("second", ("y", body, kind))]
             assert (await client.post(EVENTS, files=files)).status_code == status
 
         assert stored(server) == []
