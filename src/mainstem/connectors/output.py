@@ -64,7 +64,7 @@ class Output:
             self.bytes += len(event.value or b"") + len(event.key or b"") + _EVENT_BYTES
 
     def add_to_all_partitions(self, topic: str, event: Event) -> None:
-        """Collect an event that each partition of a topic gets, after the events before it."""
+        """Collect an event for each partition of a topic, after the events added before."""
         self._make(topic)
         self._close_entries()
         for partition in range(len(self._door.topic(topic).partitions)):

@@ -90,7 +90,7 @@ class Connectors:
     def add(self, settings: ConnectorSettings) -> Sequence[str]:
         """Define and start a connector; return the tables that it captures.
 
-        Connects first, and refuses what would stop at once; raises InvalidSetting,
+        Connects first, and refuses a connector that would stop at once; raises InvalidSetting,
         ConnectorExists, SourceFailed and SourceRefused.
         """
         with self._lock:

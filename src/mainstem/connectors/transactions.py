@@ -38,11 +38,11 @@ class TransactionOrder:
         }
 
     def begin(self) -> Event:
-        """Return the event that the transaction begins."""
+        """Return the event which says that the transaction begins."""
         return self._event("BEGIN", None, None)
 
     def end(self) -> Event:
-        """Return the event that it is complete, and how many events it has."""
+        """Return the event which says that it is complete, with the numbers of its events."""
         collections = [
             {"data_collection": table, "event_count": count}
             for table, count in self._counts.items()

@@ -57,7 +57,7 @@ class Worker:
         self._thread.join()
 
     def tell(self) -> None:
-        """Stop soon."""
+        """Tell the thread to stop, without waiting for it."""
         self._stop.set()
         self._granted.set()
 

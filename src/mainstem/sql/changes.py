@@ -25,7 +25,7 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=repr)
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What an evaluation changed: added to the rows before, these without those are the result."""
+    """What an evaluation changed: earlier rows less ``removed`` plus ``added`` are the result."""
 
     snapshot: Snapshot
     schema: pa.Schema

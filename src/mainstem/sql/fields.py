@@ -55,7 +55,7 @@ class Values:
 
     @property
     def are_objects(self) -> bool:
-        """Whether fields can be columns: there are JSON objects, and they are not an exception."""
+        """Whether fields can be columns: more than half of the values are JSON objects."""
         return self.objects > self.others
 
 

@@ -21,7 +21,7 @@ _files, _parquet = LocalFileSystem(), ds.ParquetFileFormat()
 
 
 def needed(spans: list[Span], condition: ds.Expression | None, schema: pa.Schema) -> list[Span]:
-    """Return the parts of the spans that rows for which the condition is true can be in."""
+    """Return the parts of the spans that may have rows for which the condition is true."""
     if condition is None:
         return spans
     named = str(condition)
@@ -61,7 +61,7 @@ def _narrowed(span: Span, condition: ds.Expression, schema: pa.Schema) -> Span:
 
 
 def _last(low: int, high: int, true: Callable[[int], bool]) -> int:
-    """Return the last number from ``low`` on for which ``true`` is, which it is of ``low``."""
+    """Return the last number for which ``true`` holds, as it does from ``low`` to that number."""
     while low < high:
         middle = (low + high + 1) // 2
         if true(middle):

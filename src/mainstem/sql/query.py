@@ -30,7 +30,7 @@ StoredTables = Callable[[str], pa.Table | None]
 
 
 def _no_tables(name: str) -> None:
-    """There are topics only."""
+    """Return None: there are topics only."""
 
 
 class Result(msgspec.Struct, frozen=True):

@@ -118,7 +118,7 @@ class Scanned(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         filter: ds.Expression | None = None,  # noqa: A002 - Arrow's name
         **_: object,
     ) -> ds.Scanner:
-        """Return the rows for which the filter is true; reads only what these can be in."""
+        """Return the rows for which the filter is true; reads only where such rows can be."""
         asked = str(filter)
         wanted = [
             name

@@ -81,7 +81,7 @@ class Scan(msgspec.Struct, frozen=True, tag=True):
 
 
 class Next(msgspec.Struct, frozen=True, tag=True):
-    """The next batch of a scan, please."""
+    """From the worker: send the next batch of a scan."""
 
     number: int
 

@@ -63,7 +63,7 @@ class BinlogEvent(NamedTuple):
 
 
 class Gtid(NamedTuple):
-    """The identity of a transaction, of which the following events are."""
+    """The identity of the transaction that the following events belong to."""
 
     domain: int
     server: int
@@ -78,7 +78,7 @@ class Gtid(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A statement; the database is the one that names without database mean."""
+    """A statement, and the database of the tables that it names without one."""
 
     database: str
     text: str

@@ -70,7 +70,7 @@ class Captured:
     # The binlog
 
     def rows(self, data: bytes, present: Sequence[bool], after: Sequence[bool]) -> Iterator[Row]:
-        """Return the rows of a row event; of an update those before and after in turns."""
+        """Yield the rows of a row event; of an update, alternately before and after."""
         at, end, turn = 0, len(data), 0
         plans = (self._present(present), self._present(after))
         while at < end:
@@ -116,7 +116,7 @@ def _selected(spec: Spec) -> str:
 
 
 def _ordered(spec: Spec) -> str:
-    """Return by what rows are put in order; an enum by its number, as its index does."""
+    """Return the expression that orders rows; an enum is ordered by number, as in an index."""
     plain = name(spec.name)
     return f"{plain} + 0" if spec.kind in ("enum", "set", "bit") else plain
 
@@ -146,7 +146,7 @@ def _number(text: str) -> str:
 
 
 def _is_after(columns: Sequence[str], bounds: Sequence[str]) -> str:
-    """Return the condition for being after a key, in a form that an index helps with."""
+    """Return the SQL condition for rows after a key, in a form that can use an index."""
     cases = []
     for last, (column, bound) in enumerate(zip(columns, bounds, strict=True)):
         same = [f"{columns[place]} = {bounds[place]}" for place in range(last)]

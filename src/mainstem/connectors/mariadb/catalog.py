@@ -72,7 +72,7 @@ class Server(NamedTuple):
 
 
 def check_server(connection: Connection) -> Server:
-    """Return what is to know of a server; raises SourceRefused if it cannot be followed."""
+    """Return the properties of a server; raises SourceRefused if it cannot be followed."""
     variables = {text_of(row[0]): text_of(row[1]) for row in query(connection, _VARIABLES)}
     for variable, (wanted, action) in _WANTED.items():
         have = variables.get(variable)

@@ -29,7 +29,7 @@ _REFUSED = {
 
 
 class Address(NamedTuple):
-    """Where a database is, and who asks."""
+    """Where a database is, and the user who connects."""
 
     host: str
     port: int
@@ -39,7 +39,7 @@ class Address(NamedTuple):
 
 
 def address_of(url: str) -> Address:
-    """Return what a URL says; raises InvalidSetting."""
+    """Return the address in a URL; raises InvalidSetting."""
     parts = urlsplit(url)
     if parts.password is not None:
         raise InvalidSetting(

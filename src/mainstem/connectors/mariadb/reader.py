@@ -6,7 +6,7 @@ from mainstem.connectors.errors import SourceFailed
 
 
 class Reader:
-    """Bytes with a place in them."""
+    """Bytes, and the place of the next one to read."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self._data = data
@@ -34,7 +34,7 @@ class Reader:
         return self.take(1)[0]
 
     def number(self, size: int) -> int:
-        """Return a number of so many bytes, the lowest first."""
+        """Return a little-endian number of ``size`` bytes."""
         return int.from_bytes(self.take(size), "little")
 
     def packed(self) -> int:
@@ -45,6 +45,6 @@ class Reader:
         return self.number({252: 2, 253: 3}.get(first, 8))
 
     def bits(self, count: int) -> Sequence[bool]:
-        """Return so many bits, the lowest of each byte first."""
+        """Return ``count`` bits, the lowest of each byte first."""
         data = self.take((count + 7) // 8)
         return [bool(data[place // 8] >> place % 8 & 1) for place in range(count)]

@@ -94,7 +94,7 @@ class MariaDbSource:
             return [each.table for each in self._catalog().captured(self._selection)]
 
     def capture(self, tables: Sequence[Table]) -> None:
-        """Nothing is to be done: the binlog has the changes of all tables."""
+        """Do nothing: the binlog has the changes of all tables."""
 
     def _described(self) -> Server:
         if self._server is None:
@@ -285,7 +285,7 @@ class MariaDbSource:
         return Watch(max(0, later - position.at[1]))
 
     def release(self) -> None:
-        """Nothing is to be done: nothing was left in the database."""
+        """Do nothing: nothing was left in the database."""
 
     def close(self) -> None:
         """Close all connections."""

@@ -167,7 +167,7 @@ def _bits(spec: Spec, number: int) -> object:
 
 
 def converter(spec: Spec, decimals: Decimals) -> Convert:
-    """Return how the text of a query becomes a value."""
+    """Return the function that turns the text of a query into a value."""
     kind = spec.kind
     if (of_spec := _OF_SPEC.get(kind)) is not None:
         return lambda it: of_spec(spec, it)
@@ -231,7 +231,7 @@ def _moment_of(spec: Spec, text: str) -> object:
 
 
 def decoder(spec: Spec, decimals: Decimals) -> Decode:
-    """Return how a value is taken from a row of the binlog."""
+    """Return the function that reads a value from a row of the binlog."""
     kind = spec.kind
     if kind in INTEGERS:
         return _integer(_SIZES[kind], is_signed=not spec.is_unsigned)

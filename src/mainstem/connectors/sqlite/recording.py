@@ -117,7 +117,7 @@ class Recording:
                     self._drop(trigger)
 
     def trim(self, position: Position, limit: int) -> None:
-        """Delete changes before a position; the one before it stays, to know it again."""
+        """Delete changes before a position; the one at the position stays, by which it is known."""
         changes = name(self.names.changes)
         self._connection.execute(
             f"DELETE FROM {changes} WHERE seq < min(?, (SELECT min(seq) FROM {changes}) + ?)",

@@ -156,7 +156,7 @@ class SqliteSource:
                     self._wait(connection, seen)
 
     def _keep_up(self, recording: Recording) -> None:
-        """Adapt the triggers to tables that were altered; new ones are the runtime's decision."""
+        """Adapt the triggers to tables that were altered; the runner decides about new ones."""
         known = recording.current()
         recording.ensure(lambda: [each for each in self._chosen() if each.table in known])
 

@@ -19,7 +19,7 @@ class Refused(ValueError):
 
 
 def text(field: str) -> Callable[[str, Settings], None]:
-    """Return how to take a text as it is."""
+    """Return a function that takes a text as it is."""
 
     def take(value: str, settings: Settings) -> None:
         settings[field] = value
@@ -28,7 +28,7 @@ def text(field: str) -> Callable[[str, Settings], None]:
 
 
 def number(field: str, least: int) -> Callable[[str, Settings], None]:
-    """Return how to take a number of at least ``least``."""
+    """Return a function that reads a number of at least ``least``."""
 
     def take(value: str, settings: Settings) -> None:
         if not re.fullmatch(r"\d{1,12}", value) or int(value) < least:
@@ -39,7 +39,7 @@ def number(field: str, least: int) -> Callable[[str, Settings], None]:
 
 
 def flag(field: str) -> Callable[[str, Settings], None]:
-    """Return how to take true or false."""
+    """Return a function that reads true or false."""
 
     def take(value: str, settings: Settings) -> None:
         settings[field] = boolean(value)
@@ -55,7 +55,7 @@ def boolean(value: str) -> bool:
 
 
 def choice(field: str, choices: Mapping[str, object]) -> Callable[[str, Settings], None]:
-    """Return how to take one of some words."""
+    """Return a function that accepts one of some words."""
 
     def take(value: str, settings: Settings) -> None:
         if value not in choices:
@@ -66,7 +66,7 @@ def choice(field: str, choices: Mapping[str, object]) -> Callable[[str, Settings
 
 
 def names(field: str, parts: int, more: str = "") -> Callable[[str, Settings], None]:
-    """Return how to take a list of names that Debezium takes for regular expressions."""
+    """Return a function that reads a list of names, which are regexes for Debezium."""
 
     def take(value: str, settings: Settings) -> None:
         found: list[str] = []

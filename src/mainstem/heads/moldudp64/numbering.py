@@ -39,7 +39,7 @@ class Numbering:
     """The marks of a session, and the position of its next message."""
 
     def __init__(self, marks: Iterable[Mark], *, exact: bool = False) -> None:
-        """Start with stored marks: at least one, in order. ``exact``: one behind every gap."""
+        """Start with stored marks: at least one, in order. ``exact``: one after every gap."""
         known = list(marks)
         self._is_exact = exact
         self._sequences = array("Q", (it.sequence for it in known))

@@ -83,7 +83,7 @@ Shown = Callable[[Sequence[Event], str], Response]
 
 
 def form(accept: str) -> Shown:
-    """Return how to show events, by an Accept header; raises Refused."""
+    """Return the function that encodes events as an Accept header asks; raises Refused."""
     for each in accept.split(",") if accept else ["*/*"]:
         kind, _ = media_type(each)
         if kind in (JSON, "*/*", "application/*", ""):

@@ -52,7 +52,7 @@ class Settlings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Leased(NamedTuple):
-    """A delivery as its name tells it."""
+    """What the name of a delivery contains."""
 
     owner: str
     position: tuple[int, int]

@@ -303,7 +303,7 @@ class Sender:
 def signed_request(
     service: "Service", endpoint: Endpoint, url: URL, signing: "Signing", made: Message
 ) -> Request:
-    """Return the request that sends a message, signed with the secrets of now."""
+    """Return the request that sends a message, signed with the present secrets."""
     now_ms = service.context.now_ms()
     headers = dict(made.headers)
     headers["Content-Type"] = made.content_type

@@ -166,17 +166,17 @@ def delivery(subscription: bytes, shown: bytes) -> bytes:
 
 
 def missed(subscription: bytes, count: int) -> bytes:
-    """Return that retention deleted offsets before they were sent."""
+    """Return the message that retention deleted offsets before they were sent."""
     return b'{"type":"missed","id":%b,"missed":%d}' % (subscription, count)
 
 
 def error(problem: MainstemError | Refused, ref: Ref = None) -> bytes:
-    """Return that a request was refused."""
+    """Return the message that a request was refused."""
     return b'{"type":"error","ref":%b,"problem":%b}' % (_write(ref), problem_of(problem)[1])
 
 
 def ended(subscription: bytes, problem: MainstemError) -> bytes:
-    """Return that a subscription ended, and why."""
+    """Return the message that a subscription ended, and why."""
     return b'{"type":"ended","id":%b,"problem":%b}' % (subscription, problem_of(problem)[1])
 
 
