@@ -321,3 +321,71 @@ def test_a_binlog_that_began_anew_is_recognised_though_it_has_the_same_positions
         for offset, each in enumerate(values)
     ]
     assert positions == sorted(positions)
+
+
+def test_transactions_are_told_by_their_topic_and_in_every_event(db: MariaDb, at: Desk) -> None:
+    db.execute("CREATE TABLE a (id INT PRIMARY KEY, v INT)", "CREATE TABLE b (id INT PRIMARY KEY)")
+    add(at, "a", "b", transactions=True)
+    db.execute(
+        "BEGIN",
+        "INSERT INTO a VALUES (1, 1), (2, 2)",
+        "INSERT INTO b VALUES (1)",
+        "UPDATE a SET id = 3 WHERE id = 1",
+        "COMMIT",
+        "INSERT INTO b VALUES (7)",
+        "TRUNCATE b",
+        "ALTER TABLE a ADD COLUMN more INT",
+    )
+    at.wait_past(db.last())
+
+    told = at.values("shop.transaction")
+    ids = [each["id"] for each in told[::2]]
+    events = [
+        (each["op"], each["transaction"]["total_order"], each["transaction"]["id"])
+        for name in "ab"
+        for each in at.values(f"shop.shop.{name}")
+        if each is not None
+    ]
+
+    assert [(each["status"], each["id"], each["event_count"]) for each in told] == [
+        ("BEGIN", ids[0], None),
+        ("END", ids[0], 5),
+        *(found for each in ids[1:] for found in (("BEGIN", each, None), ("END", each, 1))),
+    ]
+    assert told[1]["data_collections"] == [
+        {"data_collection": "shop.a", "event_count": 4},
+        {"data_collection": "shop.b", "event_count": 1},
+    ]
+    assert events == [
+        *(("c", order, ids[0]) for order in (1, 2)),
+        ("d", 4, ids[0]),
+        ("c", 5, ids[0]),
+        ("c", 3, ids[0]),
+        ("c", 1, ids[1]),
+        ("t", 1, ids[2]),
+    ]
+    # It is the GTID, as in Debezium.
+    assert [each["source"]["gtid"] for each in at.values("shop.shop.b")] == ids
+
+
+def test_a_row_of_100_mib_stops_until_its_topic_allows_it(db: MariaDb, at: Desk) -> None:
+    large = 100 * 1024 * 1024
+    insert = f"INSERT INTO t VALUES ({{}}, 1, 'n', repeat('x', {large}))"
+    db.execute(TABLE.format(t="t"))
+    add(at, "t")
+    with db.options(max_allowed_packet=str(2 * large)):
+        db.execute(insert.format(1))
+        state = at.wait_for("failed")
+    assert "shop.shop.t" in state.error
+    assert "max_batch_bytes" in state.error
+
+    at.broker.alter_topic("shop.shop.t", max_batch_bytes=large + 1_000_000).durable.wait()
+    at.connectors.restart("shop")
+    at.wait_past(db.last())
+    (followed,) = at.values("shop.shop.t")
+    assert followed["after"]["big"] == "x" * large
+    at.connectors.remove("shop")
+    add(at, "t", name="read", max_event_bytes=large + 1_000_000)
+    (read,) = at.values("read.shop.t")
+
+    assert (read["op"], read["after"]) == ("r", followed["after"])
