@@ -122,7 +122,7 @@ class Subject:
     def _fill(self, size: float) -> None:
         batch = build([Event(bytes(1000))] * 1000, now_ms=0)
         for _ in range(round(size / len(batch))):
-            self._stem.node.broker.append_batch(MAIN, 0, batch)
+            self._stem.node.broker.append_batches(MAIN, [(0, batch)])
 
     def _publish(self, topics: list[str]) -> float:
         publish = self._stem.publish

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Self
 
 from mainstem.broker.broker import Broker
+from mainstem.broker.door import AppendedBatch, Publishing
 from mainstem.broker.groups.local.coordinator import HAND_OVER_MS
 from mainstem.core.batch import batches
 from mainstem.core.errors import MainstemError, StorageFull
@@ -20,6 +21,7 @@ from mainstem.log.port import (
     PartitionId,
     Slice,
     TimedOffset,
+    WritableBatch,
 )
 
 NOW_MS = 1_700_000_000_000
@@ -52,6 +54,24 @@ def new_broker(
 def publish(broker: Broker, topic: str, *values: bytes, partition: int | None = None) -> None:
     """Publish one event per value."""
     broker.publish(topic, [Event(value) for value in values], partition).durable.wait(30)
+
+
+def append(
+    broker: Publishing,
+    topic: str,
+    partition: int,
+    batch: WritableBatch,
+    *,
+    adds_partition: bool = False,
+) -> AppendedBatch:
+    """Append one record batch that nothing holds; raises the error if it is refused."""
+    batches = ((partition, batch),)
+    outcomes, held = broker.append_batches(topic, batches, adds_partition=adds_partition)
+    assert held is None
+    (outcome,) = outcomes
+    if not isinstance(outcome, AppendedBatch):
+        raise outcome
+    return outcome
 
 
 def read_all(broker: Broker, topic: str, partition: int = 0) -> list[Event]:

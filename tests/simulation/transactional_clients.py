@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from tests.broker.brokers import append
 from tests.checker.history import Outcome, Place, Read, Sent
 from tests.simulation.world import Client, Unanswered
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.publishing.batching import Published
+from mainstem.broker.publishing.outcome import AppendedBatch
 from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
 from mainstem.broker.transactions.read_committed import visible
 from mainstem.core.batch import batches, read_header
@@ -79,15 +80,12 @@ class Transactor:
             transactional=True,
         )
 
-        def append(broker: Broker) -> Published:
-            published = broker.append_batch(*place, bytearray(batch), adds_partition=self._newer)
-            assert isinstance(published, Published)
-            return published
+        def send(broker: Broker) -> AppendedBatch:
+            return append(broker, *place, bytearray(batch), adds_partition=self._newer)
 
-        published = await self.client.ask_often(f"send {values}", append)
-        first = published.position.offset
+        appended = await self.client.ask_often(f"send {values}", send)
         self._sent[-len(values) :] = [
-            Sent(place, value, first + number) for number, value in enumerate(values)
+            Sent(place, value, appended.offset + number) for number, value in enumerate(values)
         ]
 
     async def end(self, *, commits: bool) -> None:

@@ -350,7 +350,6 @@ DOOR: Rules = {
     "publish": ask(WRITE, TOPIC, "topic"),
     "try_publish": ask(WRITE, TOPIC, "topic"),
     "publish_all": _publish_all,
-    "append_batch": ask(WRITE, TOPIC, "topic"),
     "append_batches": ask(WRITE, TOPIC, "topic"),
     # Reading
     "follow": ask(READ, TOPIC, "topic"),

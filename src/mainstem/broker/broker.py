@@ -28,10 +28,9 @@ from mainstem.broker.limits import Limits
 from mainstem.broker.producers.producers import Producers
 from mainstem.broker.publishing.append import BatchAppends
 from mainstem.broker.publishing.atomic import AtomicPublish, PublishedAll, TopicEvents
-from mainstem.broker.publishing.batching import PartitionBatch, Published, check_batch, runs
-from mainstem.broker.publishing.conversion import converted
+from mainstem.broker.publishing.batching import PartitionBatch, Published, runs
 from mainstem.broker.publishing.idempotent import IdempotentAppends
-from mainstem.broker.publishing.outcome import AppendOutcome
+from mainstem.broker.publishing.outcome import AppendOutcomes
 from mainstem.broker.publishing.overload import NO_COUNTERS, HeldPublish
 from mainstem.broker.queues.acked_events import AckedEvents
 from mainstem.broker.queues.queues import Queues, QueueSettlements
@@ -93,8 +92,8 @@ class Broker:
         self.transactions = Transactions(
             state, self.producers, self.classic, limits=limits.transactions
         )
-        self._idempotent = IdempotentAppends(state, self.producers, self.transactions)
-        self._appends = BatchAppends(log, self._idempotent)
+        idempotent = IdempotentAppends(state, self.producers, self.transactions)
+        self._appends = BatchAppends(state, idempotent)
         self._topic_changes = TopicChanges(
             state, self.consumers, self.producers, self.transactions, new_id
         )
@@ -225,49 +224,22 @@ class Broker:
         """
         return self._atomic.publish_all(entries, settled, held, delayed, defined)
 
-    def append_batch(
-        self,
-        topic: str,
-        partition: int,
-        batch: WritableBatch,
-        held: HeldPublish | None = None,
-        *,
-        adds_partition: bool = False,
-    ) -> Published | HeldPublish:
-        """Append a producer's record batch, checked as the topic's settings demand; never blocks.
-
-        ``adds_partition``: adds the partition to the batch's transaction, if it is not in it yet
-        (KIP-890).
-        """
-        opened = self._open(topic)
-        if not 0 <= partition < len(opened.topic.partitions):
-            raise UnknownPartition(topic, partition, len(opened.topic.partitions))
-        header = check_batch(opened.topic, batch, self._now_ms())
-        if not opened.topic.settings.verbatim:
-            batch = converted(opened.topic, batch, self._now_ms())
-        run = PartitionBatch(partition, batch, range(header.count))
-        if header.producer_id >= 0:
-            return self._idempotent.append(topic, run, header, held, adds_partition=adds_partition)
-        if opened.gate is None:
-            return self._append(opened, (run,))
-        return self._append_within_limit(opened, (run,), held)
-
     def append_batches(
         self,
         topic: str,
         batches: Sequence[tuple[int, WritableBatch]],
+        held: HeldPublish | None = None,
         *,
         adds_partition: bool = False,
-    ) -> list[AppendOutcome] | None:
-        """Append record batches independently, like ``append_batch``; returns an outcome per batch.
+    ) -> AppendOutcomes:
+        """Append producers' record batches, each on its own, to partitions given by number.
 
-        Returns None, and appends nothing, if the topic limits its backlog, checks each event, or
-        rewrites batches.
+        Each is checked as the topic's settings demand. Never blocks: if backpressure holds one, it
+        and the later ones are not appended; retry them with the hold as ``held``. Raises
+        UnknownTopic. ``adds_partition``: adds the partition to the batch's transaction, if it is
+        not in it yet (KIP-890).
         """
-        opened = self._open(topic)
-        if not opened.takes_all:
-            return None
-        return self._appends.append(opened, batches, adds_partition=adds_partition)
+        return self._appends.append(self._open(topic), batches, held, adds_partition=adds_partition)
 
     def admit(
         self, topic: str, partition: int, count: int, held: HeldPublish | None = None
@@ -511,14 +483,10 @@ class Broker:
         counts: dict[int, int] = {}
         for run in batches:
             counts[run.partition] = counts.get(run.partition, 0) + len(run.places)
-        now_ms = self._now_ms()
         with self._state.lock:
-            again = gate.admit(counts, now_ms, held, last=last)
-            if again is not None:
-                return again
-            published = self._append(opened, batches)
-            gate.shed(counts, now_ms)
-        return published
+            return gate.append(
+                counts, self._now_ms(), held, lambda: self._append(opened, batches), last=last
+            )
 
     def _cut(
         self, topic: str, partition: int, *, start: int | None = None, end: int | None = None

@@ -56,7 +56,7 @@ REFUSALS = (StorageFull, StorageFailed, Closed)
 class OpenTopic:
     """A topic with the state that publishing needs: its backlog limit, its partitioner."""
 
-    __slots__ = ("gate", "takes_all", "topic", "turns")
+    __slots__ = ("gate", "takes_as_sent", "topic", "turns")
 
     def __init__(self, topic: Topic, turns: Turns) -> None:
         self.topic = topic
@@ -64,8 +64,8 @@ class OpenTopic:
         self.gate: Gate | None = None
         """The gate that limits the topic's backlog; None without a limit."""
         settings = topic.settings
-        self.takes_all = settings.max_backlog is None and settings.verbatim and not settings.deep
-        """Whether batches are appended as received: no backlog limit, deep check or rewriting."""
+        self.takes_as_sent = settings.verbatim and not settings.deep
+        """Whether producers' batches are appended without checking each event or rewriting."""
 
 
 class State:

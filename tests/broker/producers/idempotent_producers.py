@@ -1,12 +1,12 @@
 """Simulated idempotent producers for tests: they write batches with sequence numbers."""
 
-from tests.broker.brokers import Clock, new_broker
+from tests.broker.brokers import Clock, append, new_broker
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.producers.producers import ProducerLimits, Producers
 from mainstem.broker.publishing.append import BatchAppends
-from mainstem.broker.publishing.batching import Published
 from mainstem.broker.publishing.idempotent import IdempotentAppends
+from mainstem.broker.publishing.outcome import AppendedBatch
 from mainstem.broker.transactions.transactions import Transactions
 from mainstem.core.event import Event
 from mainstem.core.records import build
@@ -46,8 +46,8 @@ class Works:
         epoch: int = 0,
         partition: int = 0,
         transactional: bool = False,
-    ) -> Published:
-        """Append a batch; its offset is in ``position``."""
+    ) -> AppendedBatch:
+        """Append a batch."""
         batch = build(
             [Event(value) for value in values or (b"x",)],
             now_ms=self.clock(),
@@ -56,19 +56,16 @@ class Works:
             base_sequence=sequence,
             transactional=transactional,
         )
-        published = self.broker.append_batch("t", partition, batch)
-        assert isinstance(published, Published)
-        return published
+        return append(self.broker, "t", partition, batch)
 
     def offset(self, producer_id: int, sequence: int, epoch: int = 0, partition: int = 0) -> int:
         """Append a batch of one event; return where it stands."""
-        published = self.write(producer_id, sequence, epoch=epoch, partition=partition)
-        return published.position.offset
+        return self.write(producer_id, sequence, epoch=epoch, partition=partition).offset
 
 
 def limit_producers(broker: Broker, limits: ProducerLimits) -> None:
     """Let the broker remember its producers within other limits."""
     broker.producers = Producers(broker._state, limits)
     broker.transactions = Transactions(broker._state, broker.producers, broker.classic)
-    broker._idempotent = IdempotentAppends(broker._state, broker.producers, broker.transactions)
-    broker._appends = BatchAppends(broker._state.log, broker._idempotent)
+    idempotent = IdempotentAppends(broker._state, broker.producers, broker.transactions)
+    broker._appends = BatchAppends(broker._state, idempotent)

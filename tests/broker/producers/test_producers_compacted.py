@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.broker.brokers import Clock, new_broker
+from tests.broker.brokers import Clock, append, new_broker
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.publishing.overload import HeldPublish
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
 from mainstem.core.records import build, events
@@ -46,10 +45,9 @@ class Place:
             producer_epoch=0,
             base_sequence=sequence,
         )
-        published = self.broker.append_batch("t", 0, batch)
-        assert not isinstance(published, HeldPublish)
+        published = append(self.broker, "t", 0, batch)
         published.durable.wait()
-        return published.offsets[0]
+        return published.offset
 
     def fill(self, producer_id: int, first: int) -> None:
         """Write enough to close a segment."""

@@ -52,7 +52,7 @@ class World:
         offset = len(self.expected[partition])
         batch = [b"%d" % (offset + at) for at in range(count)]
         published = self.works.write(producer, sequence, *batch, epoch=epoch, partition=partition)
-        return published.position.offset
+        return published.offset
 
     def accept(self, producer: int, partition: int, count: int) -> None:
         model = self.models[producer, partition]

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.broker.brokers import Clock, new_broker
+from tests.broker.brokers import Clock, append, new_broker
 from tests.broker.producers.idempotent_producers import limit_producers
 from tests.faults.disk_steps import killed, opened, refuse
 from tests.faults.random_workload import OPTIONS
@@ -17,7 +17,6 @@ from mainstem.broker.broker import Broker
 from mainstem.broker.journal import IDS, PRODUCERS
 from mainstem.broker.producers.producers import ProducerLimits
 from mainstem.broker.publishing.outcome import AppendedBatch, AppendOutcome
-from mainstem.broker.publishing.overload import HeldPublish
 from mainstem.core.batch import batches, read_header
 from mainstem.core.errors import (
     MainstemError,
@@ -84,8 +83,8 @@ class Dock:
     def arrive(self, *given: tuple[int, WritableBatch]) -> list[AppendOutcome]:
         """Let batches arrive together."""
         self.log.given.clear()
-        outcomes = self.broker.append_batches("t", given)
-        assert outcomes is not None
+        outcomes, held = self.broker.append_batches("t", given)
+        assert held is None
         return outcomes
 
     def commit(self) -> None:
@@ -347,11 +346,9 @@ def teller_at(files: SimFiles) -> tuple[DiskLog, Broker]:
 
 def alone(broker: Broker, number: int, batch: bytearray) -> int | str:
     try:
-        published = broker.append_batch("t", number, batch, adds_partition=True)
+        return append(broker, "t", number, batch, adds_partition=True).offset
     except MainstemError as error:
         return str(error)
-    assert not isinstance(published, HeldPublish)
-    return published.position.offset
 
 
 @settings(max_examples=60)
@@ -363,8 +360,9 @@ def test_arriving_together_and_one_by_one_are_the_same(
     (log, broker), (other_log, other) = teller_at(together), teller_at(one_by_one)
 
     for read in reads:
-        outcomes = broker.append_batches("t", [built(each) for each in read], adds_partition=True)
-        assert outcomes is not None
+        given = [built(each) for each in read]
+        outcomes, held = broker.append_batches("t", given, adds_partition=True)
+        assert held is None
         found = [each.offset if isinstance(each, AppendedBatch) else str(each) for each in outcomes]
 
         assert found == [alone(other, *built(each)) for each in read]

@@ -3,9 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.brokers import NOW_MS, new_broker, publish, read_all, values
+from tests.broker.brokers import NOW_MS, append, new_broker, publish, read_all, values
 
-from mainstem.broker.publishing.batching import Published
 from mainstem.core.batch import batches, place
 from mainstem.core.errors import (
     CorruptBatch,
@@ -119,7 +118,7 @@ def test_events_with_times_beyond_the_limits_of_their_topic_are_refused() -> Non
         broker.publish("orders", events)
 
     def append_batch(events: list[Event]) -> None:
-        broker.append_batch("orders", 0, build(events, now_ms=NOW_MS))
+        append(broker, "orders", 0, build(events, now_ms=NOW_MS))
 
     for put in (publish_events, append_batch):
         with pytest.raises(UntimelyEvent, match="11 ms ahead of the clock") as refused:
@@ -150,7 +149,7 @@ def test_a_compacted_topic_needs_keys() -> None:
     with pytest.raises(InvalidEvent, match="compacted by key"):
         broker.publish("state", [Event(b"x", b"k"), Event(b"y")])
     with pytest.raises(InvalidEvent):
-        broker.append_batch("state", 0, build([Event(b"x")], now_ms=0))
+        append(broker, "state", 0, build([Event(b"x")], now_ms=0))
 
     assert broker.bounds("state", 0).end == 0
 
@@ -182,7 +181,7 @@ def test_unknown_and_internal_topics_are_refused() -> None:
     with pytest.raises(InvalidName):
         publish(broker, "__mainstem_topics", b"x")
     with pytest.raises(InvalidName):
-        broker.append_batch("__mainstem_cursors", 0, build([Event(b"x")], now_ms=0))
+        append(broker, "__mainstem_cursors", 0, build([Event(b"x")], now_ms=0))
 
 
 def test_a_batch_from_a_producer_is_stored_byte_for_byte_but_for_its_place() -> None:
@@ -192,10 +191,9 @@ def test_a_batch_from_a_producer_is_stored_byte_for_byte_but_for_its_place() -> 
     batch = build([Event(b"x"), Event(b"y")], now_ms=7)
     sent = bytearray(batch)
 
-    published = broker.append_batch("orders", 0, batch)
+    appended = append(broker, "orders", 0, batch)
 
-    assert isinstance(published, Published)
-    assert published.positions == [Position(0, 1), Position(0, 2)]
+    assert (appended.offset, appended.events) == (1, 2)
     stored = bytes(broker.read("orders", 0, 1, 1_000).tobytes())
     place(sent, 1, 0)
     assert stored == bytes(sent)
@@ -208,9 +206,9 @@ def test_a_damaged_batch_from_a_producer_is_refused() -> None:
     batch[-1] ^= 1
 
     with pytest.raises(CorruptBatch):
-        broker.append_batch("orders", 0, batch)
+        append(broker, "orders", 0, batch)
     with pytest.raises(EventTooLarge):
-        broker.append_batch("orders", 0, build([Event(b"x" * 2_000)], now_ms=0))
+        append(broker, "orders", 0, build([Event(b"x" * 2_000)], now_ms=0))
     with pytest.raises(UnknownPartition):
-        broker.append_batch("orders", 1, build([Event(b"x")], now_ms=0))
+        append(broker, "orders", 1, build([Event(b"x")], now_ms=0))
     assert values(read_all(broker, "orders")) == []

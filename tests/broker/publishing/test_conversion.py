@@ -1,10 +1,9 @@
 """Topics that rewrite batches on arrival: their timestamps and compression."""
 
 import pytest
-from tests.broker.brokers import NOW_MS, new_broker, read_all
+from tests.broker.brokers import NOW_MS, append, new_broker, read_all
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.publishing.batching import Published
 from mainstem.core.batch import BatchHeader, read_header
 from mainstem.core.compression import NAMES
 from mainstem.core.errors import EventTooLarge
@@ -40,7 +39,7 @@ def test_batches_are_stored_as_the_topic_compresses(
     if published:
         broker.publish("orders", EVENTS)
     else:
-        broker.append_batch("orders", 0, build(EVENTS, now_ms=0, compression="lz4"))
+        append(broker, "orders", 0, build(EVENTS, now_ms=0, compression="lz4"))
 
     assert NAMES[stored(broker).codec] == compression
     assert [each.value for each in read_all(broker, "orders")] == [each.value for each in EVENTS]
@@ -51,13 +50,11 @@ def test_events_are_given_the_time_of_the_append(broker: Broker, published: bool
     made(broker, timestamps=Timestamps.APPENDED)
 
     if published:
-        answer = broker.publish("orders", EVENTS)
+        broker.publish("orders", EVENTS)
     else:
-        found = broker.append_batch("orders", 0, build(EVENTS, now_ms=0))
-        assert isinstance(found, Published)
-        answer = found
+        batch = build(EVENTS, now_ms=0)
+        assert append(broker, "orders", 0, batch).appended_ms == NOW_MS
 
-    assert answer.appended_ms == NOW_MS
     assert {each.timestamp_ms for each in read_all(broker, "orders")} == {NOW_MS}
     at = broker.offset_at("orders", 0, LONG_AGO_MS + 1)
     assert at is not None
@@ -70,7 +67,7 @@ def test_a_batch_that_is_too_large_when_unpacked_is_refused(broker: Broker) -> N
     assert len(batch) < 1024
 
     with pytest.raises(EventTooLarge):
-        broker.append_batch("orders", 0, batch)
+        append(broker, "orders", 0, batch)
 
     assert broker.bounds("orders", 0).tail == 0
 
@@ -80,10 +77,8 @@ def test_a_producer_that_sends_again_is_recognised_in_other_clothes(broker: Brok
     producer_id = broker.producers.new_id().producer_id
     batch = build(EVENTS, now_ms=0, producer_id=producer_id, producer_epoch=0, base_sequence=0)
 
-    first = broker.append_batch("orders", 0, bytearray(batch))
-    again = broker.append_batch("orders", 0, bytearray(batch))
+    first = append(broker, "orders", 0, bytearray(batch))
+    again = append(broker, "orders", 0, bytearray(batch))
 
-    assert isinstance(first, Published)
-    assert isinstance(again, Published)
-    assert first.offsets == again.offsets == [0]
+    assert first.offset == again.offset == 0
     assert broker.bounds("orders", 0).tail == len(EVENTS)

@@ -9,9 +9,11 @@ from tests.broker.producers.idempotent_producers import Works
 from mainstem.broker.broker import Broker
 from mainstem.broker.groups.classic.coordinator import Membership
 from mainstem.broker.groups.cursors import Cursor
+from mainstem.broker.publishing.outcome import AppendedBatch
 from mainstem.broker.publishing.overload import LIVE_MS, HeldPublish
-from mainstem.core.errors import Overloaded, UnknownTopic
+from mainstem.core.errors import Overloaded, UnknownPartition, UnknownTopic
 from mainstem.core.event import Event
+from mainstem.core.records import build
 from mainstem.core.topic_settings import Overload, TopicSettings
 
 
@@ -267,6 +269,63 @@ def test_whatever_makes_room_lets_the_held_try_again(deed: str) -> None:
             broker.try_publish("orders", [Event(b"d")], held=held)
     elif deed != "delete group":
         assert not isinstance(broker.try_publish("orders", [Event(b"d")], held=held), HeldPublish)
+
+
+def batch(*values: bytes) -> bytearray:
+    return build([Event(value) for value in values], now_ms=0)
+
+
+@pytest.mark.parametrize("producer_id", [-1, 7])
+def test_a_batch_that_is_held_keeps_back_those_behind_it(producer_id: int) -> None:
+    broker, clock = limited(Overload.BACKPRESSURE)
+    commit(broker, 0)
+
+    def one(sequence: int) -> tuple[int, bytearray]:
+        return 0, build(
+            [Event(b"%d" % sequence)],
+            now_ms=0,
+            producer_id=producer_id,
+            producer_epoch=min(producer_id, 0),
+            base_sequence=sequence if producer_id >= 0 else -1,
+        )
+
+    given = [one(sequence) for sequence in range(5)]
+    outcomes, held = broker.append_batches("orders", given)
+
+    assert [each.offset for each in outcomes if isinstance(each, AppendedBatch)] == [0, 1, 2]
+    assert held is not None
+    clock.now_ms += 500
+    commit(broker, 1)
+    assert held.room.done
+    outcomes, again = broker.append_batches("orders", [one(3), one(4)], held)
+    assert [each.offset for each in outcomes if isinstance(each, AppendedBatch)] == [3]
+    # It comes after one that had room, so it has not waited yet.
+    assert again is not None
+    assert again.since_ms == clock.now_ms
+    counters = {"dropped": 0, "refused": 0, "held": 2, "held_ms": 500}
+    assert broker.counters("orders") == counters
+
+
+def test_every_batch_is_refused_or_appended_on_its_own() -> None:
+    broker, _ = limited(Overload.DROP_NEWEST)
+
+    given = [(0, batch(b"a", b"b")), (0, batch(b"c", b"d")), (7, batch(b"e")), (0, batch(b"f"))]
+    outcomes, held = broker.append_batches("orders", given)
+
+    assert held is None
+    kinds = [type(each) for each in outcomes]
+    assert kinds == [AppendedBatch, Overloaded, UnknownPartition, AppendedBatch]
+    assert values(read_all(broker, "orders")) == [b"a", b"b", b"f"]
+
+
+def test_a_batch_that_drops_the_oldest_events_tells_where_the_log_starts_then() -> None:
+    broker, _ = limited(Overload.DROP_OLDEST)
+
+    given = [(0, batch(b"%d" % number)) for number in range(5)]
+    outcomes, _ = broker.append_batches("orders", given)
+
+    starts = [each.start for each in outcomes if isinstance(each, AppendedBatch)]
+    assert starts == [0, 0, 0, 1, 2]
 
 
 def test_the_held_leave_nothing_behind() -> None:

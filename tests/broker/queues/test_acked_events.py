@@ -1,6 +1,7 @@
 """Topics with ``delete_acked`` delete events that every queue and live group is done with."""
 
 import pytest
+from tests.broker.brokers import append
 from tests.broker.queues.queue_consumers import Desk
 from tests.faults.disk_steps import opened
 from tests.faults.simulated_disk import SimFiles
@@ -71,7 +72,7 @@ def transact(desk: Desk, producer: ProducerIdAndEpoch, *, committed: bool) -> No
         base_sequence=int(committed),
         transactional=True,
     )
-    broker.append_batch("orders", 0, batch)
+    append(broker, "orders", 0, batch)
     broker.transactions.end("t", producer, committed=committed)
     commit(desk)
 

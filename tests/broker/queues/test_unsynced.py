@@ -3,6 +3,7 @@
 from itertools import count
 from random import Random
 
+from tests.broker.brokers import append
 from tests.broker.queues.queue_consumers import Desk
 from tests.faults.crash_states import crashes
 from tests.faults.disk_steps import opened
@@ -88,7 +89,7 @@ def test_where_there_is_a_transaction_events_are_delivered_when_they_are_durable
         base_sequence=0,
         transactional=True,
     )
-    desk.broker.append_batch("orders", 0, batch)
+    append(desk.broker, "orders", 0, batch)
 
     assert [each.event.value for each in before] == [b"before"]
     assert desk.values() == []

@@ -1,6 +1,7 @@
 """Producer epochs of transactional ids: fencing, and which requests are accepted."""
 
 import pytest
+from tests.broker.brokers import append
 from tests.broker.transactions.transactional_producers import IN_BOTH, TIMEOUT_MS, Bank
 
 from mainstem.broker.transactions.completion import TransactionLimits
@@ -193,7 +194,7 @@ def test_under_the_newer_rules_what_comes_late_cannot_get_into_the_next_transact
     teller.write(b"b", adds_partition=True)
 
     with pytest.raises(InvalidProducerEpoch):
-        bank.broker.append_batch("t", 0, late, adds_partition=True)
+        append(bank.broker, "t", 0, late, adds_partition=True)
     teller.end(committed=True, bumps_epoch=True)
 
     assert bank.committed() == [b"b"]

@@ -1,7 +1,7 @@
 """Transactions: events in several partitions become visible together, or not at all."""
 
 import pytest
-from tests.broker.brokers import NOW_MS, publish
+from tests.broker.brokers import NOW_MS, append, publish
 from tests.broker.producers.idempotent_producers import Works
 from tests.broker.transactions.transactional_producers import TIMEOUT_MS, Bank, LaggingLog
 
@@ -334,7 +334,7 @@ def test_a_topic_deleted_in_the_middle_of_a_transaction_is_left_out_of_it() -> N
         base_sequence=0,
         transactional=True,
     )
-    bank.broker.append_batch("u", 0, batch)
+    append(bank.broker, "u", 0, batch)
 
     bank.broker.delete_topic("u")
     teller.end(committed=True)

@@ -1,10 +1,9 @@
 """Simulated transactional producers and read_committed readers, for tests."""
 
-from tests.broker.brokers import Clock, LateLog
+from tests.broker.brokers import Clock, LateLog, append
 from tests.broker.producers.idempotent_producers import Works
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.publishing.batching import Published
 from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
 from mainstem.broker.transactions.read_committed import visible
 from mainstem.broker.transactions.transactions import ProducerSession
@@ -88,12 +87,9 @@ class Teller:
             base_sequence=self.sequences[partition],
             transactional=True,
         )
-        published = self.bank.broker.append_batch(
-            "t", partition, batch, adds_partition=adds_partition
-        )
-        assert isinstance(published, Published)
+        appended = append(self.bank.broker, "t", partition, batch, adds_partition=adds_partition)
         self.sequences[partition] += len(values)
-        return published.position.offset
+        return appended.offset
 
     def end(self, committed: bool, *, bumps_epoch: bool = False) -> ProducerSession:
         """Commit or abort."""

@@ -1,5 +1,7 @@
 """What others write in transactions, as the Python API sees it."""
 
+from tests.broker.brokers import append
+
 import mainstem
 from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
 from mainstem.client.embedded.stem import EmbeddedStem
@@ -16,7 +18,7 @@ def write(stem: EmbeddedStem, value: bytes, *, sequence: int, who: ProducerIdAnd
         base_sequence=sequence,
         transactional=True,
     )
-    stem.node.broker.append_batch("orders", 0, batch, adds_partition=True)
+    append(stem.node.broker, "orders", 0, batch, adds_partition=True)
 
 
 def test_aborted_events_are_never_shown_and_open_ones_only_once_committed() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.broker.brokers import append
 from tests.heads.contexts import kafka_service
 from tests.heads.kafka.raw_peers import NEVER, Peer, produce, production, request, served
 
@@ -147,7 +148,7 @@ def test_what_grows_is_watched_anew_and_the_others_are_watched_already() -> None
         assert isinstance(found, Later)
         for _ in range(appends):
             assert found.answer is None
-            broker.append_batch("t", 7, bytearray(BATCH))
+            append(broker, "t", 7, bytearray(BATCH))
             await asyncio.sleep(0)
         return found
 

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from tests.broker.brokers import new_broker, publish, read_all, values
 from tests.heads.contexts import context_on
@@ -33,9 +34,9 @@ FULL = TopicSettings(
 class Desk:
     """A head without sockets, and a topic whose two partitions are full."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: TopicSettings = FULL) -> None:
         self.broker = new_broker()
-        self.broker.create_topic("t", FULL)
+        self.broker.create_topic("t", settings)
         self.broker.commit("readers", {("t", number): 0 for number in (0, 1)})
         for number in (0, 1):
             publish(self.broker, "t", b"first", partition=number)
@@ -45,11 +46,7 @@ class Desk:
 
     def produce(self, *partitions: int, acks: int = -1) -> Later:
         """Send a batch to each of some partitions, in a frame of which nothing may be kept."""
-        batch = memoryview(bytes(build([Event(b"second")], now_ms=1)))
-        places = tuple(ProducePartition(number, batch) for number in partitions)
-        topics = (ProduceTopic(name="t", partition_data=places),)
-        wish = ProduceRequest(acks=acks, timeout_ms=2 * HOUR_MS, topic_data=topics)
-        frame = bytearray(request(PRODUCE, 9, wish))
+        frame = frame_for(*partitions, acks=acks)
         answer = self.conversation.handle(memoryview(frame))
         # This fails while anybody has a view of it.
         frame.clear()
@@ -66,6 +63,15 @@ class Desk:
     def stored(self) -> list[list[bytes | None]]:
         """Return what is in the partitions."""
         return [values(read_all(self.broker, "t", number)) for number in (0, 1)]
+
+
+def frame_for(*partitions: int, acks: int = -1) -> bytearray:
+    """Return a request with a batch for each of some partitions."""
+    batch = memoryview(bytes(build([Event(b"second")], now_ms=1)))
+    places = tuple(ProducePartition(number, batch) for number in partitions)
+    topics = (ProduceTopic(name="t", partition_data=places),)
+    body = ProduceRequest(acks=acks, timeout_ms=2 * HOUR_MS, topic_data=topics)
+    return bytearray(request(PRODUCE, 9, body))
 
 
 def codes(later: Later) -> list[Code]:
@@ -124,3 +130,29 @@ async def test_what_had_room_is_not_given_up(desk: Desk, goes: bool) -> None:
 
     assert codes(answer) == [Code.NONE]
     assert desk.stored() == [[b"first"], [b"first", b"second"]]
+
+
+async def test_of_the_requests_of_one_read_those_before_the_first_held_one_are_answered() -> None:
+    # Room for three events, of which two let the fast path learn what the requests look like.
+    desk = Desk(msgspec.structs.replace(FULL, max_backlog=4))
+    for _ in range(2):
+        desk.conversation.handle(memoryview(frame_for(0)))
+
+    one = frame_for(0)
+    view = memoryview(one + one + frame_for(1))
+    run = desk.conversation.handle_run(view)
+
+    assert run is not None
+    assert run[1] == len(one)
+    assert not isinstance(run[0], Later)
+    rest = view[run[1] :]
+    assert desk.conversation.handle_run(rest) is None
+    answer = desk.conversation.handle(rest[: len(one)])
+    assert isinstance(answer, Later)
+    assert answer.answer is None
+    assert desk.stored() == [[b"first", *[b"second"] * 3], [b"first"]]
+    assert desk.broker.counters("t")["held"] == 1
+    await desk.make_room()
+    assert codes(answer) == [Code.NONE]
+    assert desk.stored()[0] == [b"first", *[b"second"] * 4]
+    assert isinstance(desk.conversation.handle(rest[len(one) :]), tuple)

@@ -11,7 +11,13 @@ from tests.heads.contexts import kafka_service
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.core.topic_settings import Durability, Overload, TopicSettings
+from mainstem.core.topic_settings import (
+    Durability,
+    Overload,
+    Timestamps,
+    TopicSettings,
+    Validate,
+)
 from mainstem.heads.conversation import Answer, Later
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.settings import KafkaSettings
@@ -43,6 +49,11 @@ NO_SUCH_ID = b"there is no such"
 CLOSED = b"the connection is closed"
 DAMAGED = BATCH[:-1] + b"\xff"
 LIMITED = TopicSettings(durability=Durability.MEMORY, max_backlog=5, overload=Overload.DROP_NEWEST)
+STAMPED = TopicSettings(
+    durability=Durability.MEMORY,
+    timestamps=Timestamps.APPENDED,
+    validate=Validate.DEEP,
+)
 HOLDING = TopicSettings(durability=Durability.MEMORY, max_backlog=5, overload=Overload.BACKPRESSURE)
 
 
@@ -63,7 +74,7 @@ requests = st.builds(
     Sent,
     version=st.sampled_from([3, 4, 5, 8, 9, 10, 12, 13]),
     client=st.sampled_from(["me", None]),
-    topic=st.sampled_from(["plain", "limited", "holding", "unknown", "n" * 130]),
+    topic=st.sampled_from(["plain", "limited", "holding", "stamped", "unknown", "n" * 130]),
     acks=st.sampled_from([-1, -1, 1, 0, 2]),
     partitions=st.lists(
         st.tuples(st.sampled_from([0, 0, 1, 7]), records),
@@ -85,6 +96,7 @@ class Server:
         broker.create_topic("plain", TopicSettings(partitions=2, durability=Durability.MEMORY))
         broker.create_topic("limited", LIMITED)
         broker.create_topic("holding", HOLDING)
+        broker.create_topic("stamped", STAMPED)
         broker.commit("slow", {("limited", 0): 0, ("holding", 0): 0})
         self._service = kafka_service(broker, lambda: 5, KafkaSettings(), self._node.defaults)
         self._conversation = KafkaConversation(self._service, "peer")
@@ -121,9 +133,10 @@ class Server:
         return counts.requests, counts.errors, counts.produced_events, overload
 
     def stored(self) -> list[bytes]:
-        """Return what the partitions of the busiest topic hold."""
+        """Return what the partitions hold."""
         broker = self._node.broker
-        return [bytes(broker.read("plain", number, 0, 1 << 20).tobytes()) for number in (0, 1)]
+        places = [("plain", 0), ("plain", 1), ("limited", 0), ("holding", 0), ("stamped", 0)]
+        return [bytes(broker.read(*place, 0, 1 << 20).tobytes()) for place in places]
 
     def close(self) -> None:
         self._node.close()
@@ -193,10 +206,13 @@ def test_a_request_is_answered_alike_whether_or_not_it_follows_one_like_it_in_th
     asyncio.run(compared(sent))
 
 
+@pytest.mark.parametrize("topic", ["plain", "limited", "holding", "stamped"])
 @given(st.lists(st.tuples(st.sampled_from([0, 0, 1, 7]), records), min_size=3, max_size=12))
 @settings(max_examples=60)
-def test_so_are_those_of_a_busy_producer(batches: list[tuple[int, bytes | None]]) -> None:
-    sent = [Sent(10, "me", "plain", -1, (each,), b"", 1) for each in [(0, BATCH)] * 2 + batches]
+def test_so_are_those_of_a_busy_producer(
+    topic: str, batches: list[tuple[int, bytes | None]]
+) -> None:
+    sent = [Sent(10, "me", topic, -1, (each,), b"", 1) for each in [(0, BATCH)] * 2 + batches]
 
     asyncio.run(answers_at_once(sent))
 
@@ -206,3 +222,10 @@ def test_requests_in_a_row_are_given_offsets_in_a_row(version: int) -> None:
     sent = Sent(version, "me", "plain", -1, ((0, BATCH),), b"", 5)
 
     asyncio.run(answers([sent]))
+
+
+@pytest.mark.parametrize("compared", [answers, answers_at_once])
+def test_a_producer_of_a_full_topic_is_throttled_however_often_it_asks(
+    compared: Callable[[Sequence[Sent]], Coroutine[None, None, None]],
+) -> None:
+    asyncio.run(compared([Sent(10, "me", "limited", -1, ((0, BATCH),), b"", 5)]))

@@ -70,6 +70,7 @@ from mainstem.broker.door.kafka_groups import (
 from mainstem.broker.door.publishing import (
     AppendedBatch,
     AppendOutcome,
+    AppendOutcomes,
     HeadChanges,
     HeldPublish,
     Published,
@@ -133,6 +134,7 @@ __all__ = [
     "AcquiredBatches",
     "AcquiredRecords",
     "AppendOutcome",
+    "AppendOutcomes",
     "AppendedBatch",
     "AssignedPartition",
     "AssignedTopics",

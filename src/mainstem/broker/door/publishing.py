@@ -7,7 +7,11 @@ from mainstem.broker.definitions import HeadChanges
 from mainstem.broker.delays.delays import DelayedEvent
 from mainstem.broker.publishing.atomic import PublishedAll, TopicEvents
 from mainstem.broker.publishing.batching import Published
-from mainstem.broker.publishing.outcome import AppendedBatch, AppendOutcome
+from mainstem.broker.publishing.outcome import (
+    AppendedBatch,
+    AppendOutcome,
+    AppendOutcomes,
+)
 from mainstem.broker.publishing.overload import HeldPublish
 from mainstem.broker.queues.queues import QueueSettlements
 from mainstem.core.event import Event
@@ -15,6 +19,7 @@ from mainstem.log.port import WritableBatch
 
 __all__ = [
     "AppendOutcome",
+    "AppendOutcomes",
     "AppendedBatch",
     "DelayedEvent",
     "HeadChanges",
@@ -80,30 +85,19 @@ class Publishing(Protocol):
         then nothing was done.
         """
 
-    def append_batch(
-        self,
-        topic: str,
-        partition: int,
-        batch: WritableBatch,
-        held: HeldPublish | None = None,
-        *,
-        adds_partition: bool = False,
-    ) -> Published | HeldPublish:
-        """Append a producer's record batch, checked as the topic's settings demand; never blocks.
-
-        ``adds_partition``: adds the partition to the batch's transaction, if it is not in it yet
-        (KIP-890).
-        """
-
     def append_batches(
         self,
         topic: str,
         batches: Sequence[tuple[int, WritableBatch]],
+        held: HeldPublish | None = None,
         *,
         adds_partition: bool = False,
-    ) -> list[AppendOutcome] | None:
-        """Append record batches independently, like ``append_batch``; returns an outcome per batch.
+    ) -> AppendOutcomes:
+        """Append producers' record batches, each on its own, to partitions given by number.
 
-        Returns None, and appends nothing, if the topic limits its backlog, checks each event, or
-        rewrites batches.
+        Each is checked as the topic's settings demand, and appended, refused or held as if it had
+        come alone. Never blocks: if backpressure holds one, it and the later ones are not
+        appended; wait for the hold's ``room``, until ``until_ms`` at most, and retry them with it
+        as ``held``. ``adds_partition``: adds the partition to the batch's transaction, if it is
+        not in it yet (KIP-890). Raises UnknownTopic.
         """

@@ -7,7 +7,7 @@ import msgspec
 
 from mainstem.broker.publishing.conversion import converted
 from mainstem.broker.topics.catalog import Topic
-from mainstem.core.batch import HEADER_SIZE, BatchHeader, check_header, read_header
+from mainstem.core.batch import HEADER_SIZE
 from mainstem.core.errors import EventTooLarge, InvalidEvent, UnknownPartition, UntimelyEvent
 from mainstem.core.event import NO_TIMESTAMP, Event, Position
 from mainstem.core.partitioner import Turns, partition_for
@@ -43,15 +43,7 @@ class Published(msgspec.Struct, frozen=True):
     @property
     def count(self) -> int:
         """The number of events."""
-        runs = self.runs
-        # Called for every batch of a producer, which is mostly a single one.
-        return len(runs[0].places) if len(runs) == 1 else sum(len(run.places) for run in runs)
-
-    @property
-    def appended_ms(self) -> int:
-        """The append time of the first batch, -1 if it keeps its producer's timestamps."""
-        header = read_header(self.runs[0].batch)
-        return header.max_timestamp if header.log_append_time else -1
+        return sum(len(run.places) for run in self.runs)
 
     @property
     def positions(self) -> list[Position]:
@@ -95,15 +87,13 @@ def runs(
     return list(_split(topic, partition, events, range(len(events)), now_ms))
 
 
-def check_batch(topic: Topic, batch: WritableBatch, now_ms: int) -> BatchHeader:
-    """Check a producer's batch as the topic's settings demand; return its header."""
+def check_events(topic: Topic, batch: WritableBatch, now_ms: int) -> None:
+    """Check the events of a producer's batch, if the topic's settings demand it."""
     settings = topic.settings
-    header = check_header(batch, max_bytes=settings.max_batch_bytes, topic=topic.name)
     if settings.deep:
         times = check_records(batch, needs_keys=settings.compact)
         if settings.bounds_times:
             _check_times(topic, times, now_ms)
-    return header
 
 
 def _spread(

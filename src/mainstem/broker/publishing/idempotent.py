@@ -11,23 +11,24 @@ same partition, and at one that needs other records in its append.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from mainstem.broker.producers.producers import Producers, ProducersChange
 from mainstem.broker.producers.sequences import follows
-from mainstem.broker.publishing.batching import PartitionBatch, Published
 from mainstem.broker.publishing.outcome import (
     AppendedBatch,
     AppendOutcome,
+    AppendOutcomes,
     CheckedBatch,
     appended_batches,
+    named,
 )
-from mainstem.broker.publishing.overload import HeldPublish
+from mainstem.broker.publishing.overload import Gate, HeldPublish
 from mainstem.broker.state import OpenTopic, State
 from mainstem.broker.topics.catalog import Topic
 from mainstem.broker.transactions.records import TransactionChange
 from mainstem.broker.transactions.transactions import Transactions
-from mainstem.core.batch import BatchHeader
 from mainstem.core.errors import MainstemError, UnknownPartition, UnknownTopic
 from mainstem.log.port import Appended
 
@@ -51,55 +52,30 @@ class IdempotentAppends:
         self._transactions = transactions
         self._now_ms = state.clocks.now_ms
 
-    def append(
+    def append_run(
         self,
-        topic: str,
-        run: PartitionBatch,
-        header: BatchHeader,
-        held: HeldPublish | None,
+        opened: OpenTopic,
+        given: Sequence[CheckedBatch],
+        held: HeldPublish | None = None,
         *,
         adds_partition: bool,
-    ) -> Published | HeldPublish:
-        """Append a batch, unless it is a duplicate; never blocks.
-
-        ``adds_partition``: adds the partition to the batch's transaction, if it is not in it yet.
-        Raises OutOfOrderSequence, InvalidProducerEpoch, UnknownProducer, InvalidTransactionState
-        or Overloaded; then nothing was appended.
-        """
-        now_ms = self._now_ms()
-        number = run.partition
-        with self._state.lock:
-            opened = self._open(topic)
-            decided = self._decide(opened.topic, number, header, adds_partition)
-            if isinstance(decided, AppendedBatch):
-                return Published([run], [decided.offset], decided.durable)
-            counts = {number: len(run.places)}
-            if opened.gate is not None:
-                again = opened.gate.admit(counts, now_ms, held)
-                if again is not None:
-                    return again
-            appended = self._append(
-                opened.topic, [CheckedBatch(number, run.batch, header)], decided
-            )
-            if opened.gate is not None:
-                opened.gate.shed(counts, now_ms)
-        return Published([run], appended.offsets, appended.durable)
-
-    def append_run(
-        self, topic: str, given: Sequence[CheckedBatch], *, adds_partition: bool
-    ) -> list[AppendOutcome]:
-        """Append as many of the batches as one append can hold; the topic has no backlog limit.
+    ) -> AppendOutcomes:
+        """Append as many of the batches as one append can hold, except duplicates; never blocks.
 
         Batches of one partition must be adjacent. Returns the outcomes of the first batches, at
-        least one; call again with the other batches.
+        least one; call again with the other batches. In a topic with a backlog limit only one
+        batch can be given, which may be held.
         """
         outcomes: list[AppendOutcome | None] = []
         new: list[CheckedBatch] = []
         beside = _NOTHING
         with self._state.lock:
-            into = self._open(topic).topic
+            now = self._open(opened.topic.name)
+            into = now.topic
+            # A limit that was set meanwhile applies to later calls.
+            gate = None if opened.gate is None else now.gate
             for each in given:
-                number, _, header, _ = each
+                number, _, header, _, _ = each
                 if header.producer_id < 0:
                     break
                 if new and new[-1].number == number:
@@ -107,7 +83,7 @@ class IdempotentAppends:
                     if not follows(header, new[-1].header):
                         break
                 else:
-                    decided = self._decided(into, number, header, adds_partition)
+                    decided = self._decided(into, each, adds_partition)
                     if not isinstance(decided, _Beside):
                         outcomes.append(decided)
                         continue
@@ -118,38 +94,56 @@ class IdempotentAppends:
                 outcomes.append(None)
                 if beside is not _NOTHING:
                     break
-            return _filled(outcomes, self._append_new(into, new, beside) if new else ())
+            if not new:
+                return _filled(outcomes, ()), None
+            made, hold = self._append_new(gate, held, into, new, beside)
+        return _filled(outcomes, made), hold
 
     def _decided(
-        self, topic: Topic, number: int, header: BatchHeader, adds_partition: bool
+        self, topic: Topic, given: CheckedBatch, adds_partition: bool
     ) -> AppendOutcome | _Beside:
         try:
-            return self._decide(topic, number, header, adds_partition)
+            return self._decide(topic, given, adds_partition)
         except MainstemError as error:
-            return error
+            return named(topic, error)
 
     def _decide(
-        self, topic: Topic, number: int, header: BatchHeader, adds_partition: bool
+        self, topic: Topic, given: CheckedBatch, adds_partition: bool
     ) -> AppendedBatch | _Beside:
         """Check a batch: return a duplicate's old position, or records to append with a new one."""
+        number, _, header, appended_ms, _ = given
         if number >= len(topic.partitions):
             raise UnknownPartition(topic.name, number, len(topic.partitions))
         touched = self._transactions.enter(topic, number, header, adds_partition=adds_partition)
         known = self._producers.at(topic, number).decide(header)
         if known is not None:
             start = self._state.log.bounds(topic.partitions[number]).start
-            return AppendedBatch(*known, header.count, start)
+            return AppendedBatch(*known, header.count, start, appended_ms)
         begun = self._producers.begin(topic, number)
         return _Beside(begun, touched) if begun or touched else _NOTHING
 
     def _append_new(
-        self, topic: Topic, new: Sequence[CheckedBatch], beside: _Beside
-    ) -> list[AppendOutcome]:
+        self,
+        gate: Gate | None,
+        held: HeldPublish | None,
+        topic: Topic,
+        new: Sequence[CheckedBatch],
+        beside: _Beside,
+    ) -> AppendOutcomes:
         """Append new batches; return their outcomes, or only the error of the first."""
         try:
-            return appended_batches(new, self._append(topic, new, beside))
+            if gate is None:
+                appended = self._append(topic, new, beside)
+            else:
+                counts = {new[0].number: new[0].header.count}
+                append = partial(self._append, topic, new, beside)
+                within = gate.append(counts, self._now_ms(), held, append)
+                if isinstance(within, HeldPublish):
+                    return [], within
+                appended = within
         except MainstemError as error:
-            return [error]
+            return [named(topic, error)], None
+        return appended_batches(new, appended), None
 
     def _append(self, topic: Topic, new: Sequence[CheckedBatch], beside: _Beside) -> Appended:
         """Append new batches and the records ``beside`` them, and update the producers' state."""

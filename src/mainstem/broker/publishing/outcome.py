@@ -3,17 +3,21 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mainstem.broker.publishing.overload import HeldPublish
+from mainstem.broker.topics.catalog import Topic
 from mainstem.core.batch import BatchHeader
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import MainstemError, UnknownPartition, UnknownTopic
 from mainstem.log.port import Appended, Durable, WritableBatch
 
 
 class CheckedBatch(NamedTuple):
-    """A batch whose header was checked, and the number of its partition."""
+    """A batch that was checked, as it will be stored, and the number of its partition."""
 
     number: int
     batch: WritableBatch
     header: BatchHeader
+    appended_ms: int = -1
+    """The append time given to the batch, -1 if it keeps its producer's timestamps."""
     place: int = 0
     """The index of the batch among all received batches."""
 
@@ -33,10 +37,24 @@ class AppendedBatch(NamedTuple):
 AppendOutcome = AppendedBatch | MainstemError
 
 
+AppendOutcomes = tuple[list[AppendOutcome], HeldPublish | None]
+"""The outcomes of batches given together, and the hold if backpressure holds one of them: then
+neither that batch nor a later one was appended, and the outcomes are of those before it.
+"""
+
+
 def appended_batches(given: Sequence[CheckedBatch], appended: Appended) -> list[AppendOutcome]:
     """Return the outcomes of an append; if it took only the first batches, only theirs."""
     durable = appended.durable
     return [
-        AppendedBatch(offset, durable, each.header.count, start)
+        AppendedBatch(offset, durable, each.header.count, start, each.appended_ms)
         for each, offset, start in zip(given, appended.offsets, appended.starts, strict=False)
     ]
+
+
+def named(topic: Topic, error: MainstemError) -> MainstemError:
+    """Return the error of an append; the log's, which has only the topic's id, with its name."""
+    if isinstance(error, UnknownPartition) and error.topic != topic.name:
+        # The topic was deleted meanwhile.
+        return UnknownTopic(topic.name)
+    return error

@@ -12,7 +12,7 @@ counted per group.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from mainstem.broker.groups.cursors import Cursor, Cursors
 from mainstem.broker.topics.catalog import Topic
@@ -29,6 +29,8 @@ _STEPS = 64
 """drop=oldest deletes events in steps of this fraction of max_backlog, as each step has a fixed
 cost.
 """
+
+T = TypeVar("T")
 
 
 class HeldPublish(NamedTuple):
@@ -83,6 +85,23 @@ class Gate:
         self.let_go(held, now_ms)
         self.counters["refused"] += sum(counts.values())
         raise self._overloaded(full, held is not None)
+
+    def append(
+        self,
+        counts: Mapping[int, int],
+        now_ms: int,
+        held: HeldPublish | None,
+        append: Callable[[], T],
+        *,
+        last: bool = False,
+    ) -> T | HeldPublish:
+        """Append events if they fit, and delete the oldest events beyond the limit."""
+        again = self.admit(counts, now_ms, held, last=last)
+        if again is not None:
+            return again
+        appended = append()
+        self.shed(counts, now_ms)
+        return appended
 
     def has_room(self, counts: Mapping[int, int], now_ms: int) -> bool:
         """Tell whether events would be admitted now, without counting anything."""

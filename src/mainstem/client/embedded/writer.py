@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-from mainstem.broker.door import Door, HeldPublish, ProducerIdAndEpoch, Published
+from mainstem.broker.door import AppendedBatch, Door, HeldPublish, ProducerIdAndEpoch
 from mainstem.client.embedded.publishing import Wait
 from mainstem.client.embedded.topics import EmbeddedTopics
 from mainstem.client.writer import TRANSACTION_TIMEOUT_MS, WriterId
@@ -83,17 +83,19 @@ class EmbeddedAppender:
     def _write(self, events: Sequence[Event]) -> list[Position]:
         # Otherwise an open transaction would be committed together with this one.
         self._abort()
-        parts: list[Published] = []
+        positions: list[Position] = []
         for batch in self._batches(events):
-            parts.append(self._append_batch(batch))
+            appended = self._append_batch(batch)
             self._is_open = True
-            self._sequence = (self._sequence + parts[-1].count) & _MAX_SEQUENCE
+            self._sequence = (self._sequence + appended.events) & _MAX_SEQUENCE
+            offsets = range(appended.offset, appended.offset + appended.events)
+            positions += [Position(self._partition, offset) for offset in offsets]
         ended = self._broker.transactions.end(self._id, self._who, committed=True)
         self._is_open = False
         ended.durable.wait()
-        return [position for part in parts for position in part.positions]
+        return positions
 
-    def _append_batch(self, events: Sequence[Event]) -> Published:
+    def _append_batch(self, events: Sequence[Event]) -> AppendedBatch:
         batch = build(
             events,
             now_ms=self._now_ms(),
@@ -104,12 +106,14 @@ class EmbeddedAppender:
         )
         held: HeldPublish | None = None
         while True:
-            answer = self._broker.append_batch(
-                self._topic, self._partition, batch, held, adds_partition=True
+            outcomes, held = self._broker.append_batches(
+                self._topic, ((self._partition, batch),), held, adds_partition=True
             )
-            if not isinstance(answer, HeldPublish):
-                return answer
-            held = answer
+            if held is None:
+                (outcome,) = outcomes
+                if not isinstance(outcome, AppendedBatch):
+                    raise outcome
+                return outcome
             self._wait(Wait(held.room, held.until_ms))
 
     def _abort(self) -> None:

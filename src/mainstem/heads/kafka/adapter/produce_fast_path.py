@@ -8,8 +8,9 @@ partition of the topic, need not be decoded, nor their responses encoded. Reques
 appended together, so that the log writes once for each partition, and their responses are sent
 together.
 
-All other requests (another topic, several partitions, a transaction) take the slow path, through
-``produce``.
+All other requests (another topic, several partitions, a transaction) are decoded and answered by
+``produce``, and so is a request that backpressure holds. Both append by the broker's
+``append_batches``; the fast path saves only the decoding and encoding.
 """
 
 from collections.abc import Sequence
@@ -91,9 +92,10 @@ class _Shape:
         self._answer_size = len(whole) - _INT32.size
         self._answer = Struct(f">ii{len(self._before)}sihqqq{len(self._after)}s")
 
-    def body(self, partition: ProducedPartition) -> ProduceResponse:
+    def body(self, partition: ProducedPartition, throttle_ms: int = 0) -> ProduceResponse:
         """Return the response for a partition, not encoded yet."""
-        return ProduceResponse((ProducedTopic(self.topic_id, self.topic, (partition,)),))
+        topic = ProducedTopic(self.topic_id, self.topic, (partition,))
+        return ProduceResponse((topic,), throttle_ms)
 
     def request_at(self, view: memoryview, at: int) -> tuple[int, int, memoryview, int] | None:
         """Match the request at a position; return its variable parts, None if the bytes differ.
@@ -162,7 +164,7 @@ class _Pending:
 class ProduceFastPath:
     """The fast path for the produce requests of one connection."""
 
-    __slots__ = ("_durable", "_gathered", "_last", "_service", "_shape")
+    __slots__ = ("_durable", "_gathered", "_held", "_last", "_service", "_shape")
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -171,6 +173,8 @@ class ProduceFastPath:
         self._durable: Durable | None = None
         self._gathered: list[_Pending] | None = None
         """Requests that wait for ``_durable``, to be answered together."""
+        self._held: HeldPublish | None = None
+        """The hold of the next request, if backpressure held it in ``take``."""
 
     def learn(self, header: RequestHeader, request: ProduceRequest) -> None:
         """Remember the bytes of a decoded request if it resembles the last one.
@@ -195,78 +199,57 @@ class ProduceFastPath:
     def take(self, view: memoryview) -> tuple[Answer | Later, int] | None:
         """Append the leading requests whose bytes match; return their answer and total size.
 
-        None if fewer than two match, or if the topic may be full (backpressure) or rewrites
-        batches.
+        None if fewer than two match, or if backpressure holds the first. The requests from a held
+        one on are left for the next call.
         """
         shape = self._shape
         if shape is None:
             return None
         asked: list[_Asked] = []
         batches: list[_Batch] = []
+        ends: list[int] = []
         at = 0
         while len(asked) < MOST_TOGETHER and (found := shape.request_at(view, at)) is not None:
             correlation_id, partition, records, at = found
             asked.append((correlation_id, partition))
             batches.append((partition, records))
-        done = None if len(asked) < 2 else self._carry_out(shape, asked, batches)
-        return None if done is None else (done, at)
+            ends.append(at)
+        outcomes = self._append(shape, batches) if len(asked) > 1 else None
+        if not outcomes:
+            return None
+        return self._answered(shape, asked, batches, outcomes), ends[len(outcomes) - 1]
 
     def answer(self, frame: memoryview) -> Answer | Later | HeldPublish | None:
         """Append one request whose bytes match; None if they do not match.
 
-        Returns HeldPublish if the topic is full: nothing was appended, and the slow path must
-        retry.
+        Returns HeldPublish if backpressure holds its batch: nothing was appended, and ``produce``
+        must retry.
         """
         shape = self._shape
         found = None if shape is None else shape.request_at(frame, 0)
         if shape is None or found is None or found[3] != len(frame):
             return None
         correlation_id, partition, records, _ = found
-        asked = ((correlation_id, partition),)
         batches = ((partition, records),)
-        done = self._carry_out(shape, asked, batches)
-        return self._carry_out_in_turn(shape, asked, batches) if done is None else done
+        outcomes = self._append(shape, batches)
+        if not outcomes:
+            held, self._held = self._held, None
+            return held
+        return self._answered(shape, ((correlation_id, partition),), batches, outcomes)
 
-    def _carry_out(
-        self, shape: _Shape, asked: Sequence[_Asked], batches: Sequence[_Batch]
-    ) -> Answer | Later | None:
-        """Append batches to a topic that stores them unchanged and has no backlog limit.
-
-        Returns None for other topics, without appending.
-        """
+    def _append(self, shape: _Shape, batches: Sequence[_Batch]) -> list[AppendOutcome] | None:
+        """Append batches; return their outcomes, up to one that is held; None without a topic."""
+        held, self._held = self._held, None
         try:
             topic = shape.topic or self._name(shape.topic_id)
-            outcomes = self._service.broker.append_batches(
-                topic, batches, adds_partition=shape.adds_partition
+            outcomes, self._held = self._service.broker.append_batches(
+                topic, batches, held, adds_partition=shape.adds_partition
             )
-        except UnknownTopic:
-            return None
-        if outcomes is None:
-            return None
-        return self._answered(shape, asked, batches, outcomes)
-
-    def _carry_out_in_turn(
-        self, shape: _Shape, asked: Sequence[_Asked], batches: Sequence[_Batch]
-    ) -> Answer | Later | HeldPublish | None:
-        """Append one batch to a topic that has a backlog limit or rewrites batches."""
-        broker, (partition, records) = self._service.broker, batches[0]
-        outcome: AppendOutcome
-        try:
-            topic = shape.topic or self._name(shape.topic_id)
-            published = broker.append_batch(
-                topic, partition, records, adds_partition=shape.adds_partition
-            )
-            if isinstance(published, HeldPublish):
-                return published
-            start = broker.bounds(topic, partition).start
-            offset, durable = published.offsets[0], published.durable
-            appended_ms = published.appended_ms
-            outcome = AppendedBatch(offset, durable, published.count, start, appended_ms)
         except UnknownTopic:
             return None
         except MainstemError as error:
-            outcome = error
-        return self._answered(shape, asked, batches, (outcome,))
+            return [error] * len(batches)
+        return outcomes
 
     def _name(self, topic_id: bytes) -> str:
         found = name_of(self._service, topic_id)
@@ -283,9 +266,9 @@ class ProduceFastPath:
     ) -> Answer | Later:
         """Return the answer if all batches are durable, else one that is settled once they are."""
         counts = self._service.counts
-        counts.requests[PRODUCE.key] += len(asked)
+        counts.requests[PRODUCE.key] += len(outcomes)
         waits = None
-        for (_, records), outcome in zip(batches, outcomes, strict=True):
+        for (_, records), outcome in zip(batches, outcomes, strict=False):
             if isinstance(outcome, AppendedBatch):
                 counts.produced_batches += 1
                 counts.produced_events += outcome.events
@@ -344,7 +327,7 @@ class ProduceFastPath:
         Raises ProtocolError if a batch was refused and its producer expects no response (acks=0).
         """
         answers: list[bytes] = []
-        for each, outcome in zip(asked, outcomes, strict=True):
+        for each, outcome in zip(asked, outcomes, strict=False):
             try:
                 if not isinstance(outcome, AppendedBatch):
                     raise outcome
@@ -363,7 +346,7 @@ class ProduceFastPath:
             if reason is not None:
                 raise reason
             return b""
-        body = shape.body(refused)
+        body = shape.body(refused, produce.throttle_ms(error))
         self._service.counts.answered(header.api_key, header.api_version, body)
         return _encoded(header, asked[0], body)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from mainstem.broker.door import AT_ONCE, AppendedBatch, Durable, HeldPublish
+from mainstem.broker.door import AT_ONCE, AppendedBatch, AppendOutcome, Durable, HeldPublish
 from mainstem.core.errors import InvalidBatch, InvalidEvent, MainstemError, Overloaded
 from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.adapter.errors import code_in
@@ -30,6 +30,8 @@ BY_ID = 13
 """First version of Produce that names topics by id."""
 _ADDS_PARTITION = 12
 """First version in which a batch adds its partition to the transaction [KIP-890]."""
+_Batch = tuple[int, memoryview | bytearray]
+"""Partition number and records."""
 
 
 @serves(PRODUCE, 3, 13)
@@ -66,6 +68,11 @@ def refused(header: RequestHeader, partition: int, error: MainstemError) -> Prod
     which = error.which if isinstance(error, InvalidEvent) else ()
     events = [RecordError(place) for place in which]
     return ProducedPartition(partition, code_in(header, error), -1, -1, -1, events, str(error))
+
+
+def throttle_ms(error: MainstemError) -> int:
+    """Return the throttle time of the response to a producer whose batch was refused."""
+    return THROTTLE_MS if isinstance(error, Overloaded) else 0
 
 
 def unheard(results: Iterable[ProducedPartition]) -> ProtocolError | None:
@@ -111,76 +118,63 @@ class _Production:
                     for partition in topic.partition_data
                 ]
                 continue
-            first = len(self._results)
-            self._results += [_UNDECIDED] * len(topic.partition_data)
-            if not self._append_at_once(name, topic.partition_data, first):
-                for slot, partition in enumerate(topic.partition_data, first):
-                    self._start(_Place(name, partition.index, slot), partition, held)
+            self._append_to(name, topic.partition_data, held)
         self._done()
 
-    def _append_at_once(
-        self, topic: str, partitions: Sequence[ProducePartition], first: int
-    ) -> bool:
-        """Append one batch per partition in one call; return False if nothing was appended.
-
-        Only for topics that store batches unchanged (``append_batches``).
-        """
-        batches = [(each.index, each.records) for each in partitions]
-        given = [(number, batch) for number, batch in batches if isinstance(batch, memoryview)]
-        if len(given) < max(2, len(batches)):
-            return False
+    def _append_to(
+        self, topic: str, partitions: Sequence[ProducePartition], held: HeldPublish | None
+    ) -> None:
+        """Append the batches for one topic, which is created if it does not exist."""
+        places: list[_Place] = []
+        batches: list[_Batch] = []
+        for partition in partitions:
+            place = _Place(topic, partition.index, len(self._results))
+            self._results.append(_UNDECIDED)
+            records = partition.records
+            if isinstance(records, memoryview) and len(records):
+                places.append(place)
+                batches.append((partition.index, records))
+            else:
+                self._fail(place, InvalidBatch("a produce request without records"))
+        if not batches:
+            return
         try:
             find_or_create(self._service, topic, create=True)
-            broker = self._service.broker
-            outcomes = broker.append_batches(
-                topic, given, adds_partition=adds_partition(self._header)
-            )
-        except MainstemError:
-            # Each partition gets the error on the slow path.
-            return False
-        if outcomes is None:
-            return False
-        waiting: dict[Durable, list[_Place]] = {}
-        for slot, ((number, batch), outcome) in enumerate(zip(given, outcomes, strict=True), first):
-            place = _Place(topic, number, slot)
-            if not isinstance(outcome, AppendedBatch):
-                self._fail(place, outcome)
-                continue
-            count(self._service.counts, outcome.events, len(batch))
-            self._results[slot] = ProducedPartition(number, 0, outcome.offset, -1, outcome.start)
-            waiting.setdefault(outcome.durable, []).append(place)
-        for durable, places in waiting.items():
-            self._await(places, durable)
-        return True
-
-    def _start(
-        self, place: "_Place", partition: ProducePartition, held: HeldPublish | None
-    ) -> None:
-        try:
-            records = partition.records
-            if not isinstance(records, memoryview) or not len(records):
-                raise InvalidBatch("a produce request without records")
-            find_or_create(self._service, place.topic, create=True)
-            self._append(place, records, held)
         except MainstemError as error:
-            self._fail(place, error)
+            for place in places:
+                self._fail(place, error)
+        else:
+            self._append(places, batches, held)
 
     def _append(
-        self, place: "_Place", batch: memoryview | bytearray, held: HeldPublish | None
+        self, places: Sequence["_Place"], batches: Sequence[_Batch], held: HeldPublish | None
     ) -> None:
-        broker = self._service.broker
-        published = broker.append_batch(
-            place.topic, place.number, batch, held, adds_partition=adds_partition(self._header)
-        )
-        if isinstance(published, HeldPublish):
-            self._hold(place, batch, published)
-            return
-        count(self._service.counts, published.count, len(batch))
-        start = broker.bounds(place.topic, place.number).start
-        self._results[place.slot] = ProducedPartition(
-            place.number, 0, published.offsets[0], published.appended_ms, start
-        )
-        self._await((place,), published.durable)
+        """Append batches; those that backpressure holds are retried later, each on its own."""
+        waiting: dict[Durable, list[_Place]] = {}
+        while batches:
+            outcomes: Sequence[AppendOutcome]
+            try:
+                outcomes, held = self._service.broker.append_batches(
+                    places[0].topic, batches, held, adds_partition=adds_partition(self._header)
+                )
+            except MainstemError as error:
+                outcomes, held = [error] * len(batches), None
+            for place, (_, batch), outcome in zip(places, batches, outcomes, strict=False):
+                if not isinstance(outcome, AppendedBatch):
+                    self._fail(place, outcome)
+                    continue
+                count(self._service.counts, outcome.events, len(batch))
+                self._results[place.slot] = ProducedPartition(
+                    place.number, 0, outcome.offset, outcome.appended_ms, outcome.start
+                )
+                waiting.setdefault(outcome.durable, []).append(place)
+            if held is None:
+                break
+            at = len(outcomes)
+            self._hold(places[at], batches[at][1], held)
+            places, batches, held = places[at + 1 :], batches[at + 1 :], None
+        for durable, places in waiting.items():
+            self._await(places, durable)
 
     def _await(self, places: Sequence["_Place"], durable: Durable) -> None:
         if durable is AT_ONCE:
@@ -212,10 +206,7 @@ class _Production:
 
         def again(held: HeldPublish = held) -> None:
             parked.end()
-            try:
-                self._append(place, kept, held)
-            except MainstemError as error:
-                self._fail(place, error)
+            self._append((place,), ((place.number, kept),), held)
             self._done()
 
         def over(why: Over) -> None:
@@ -232,8 +223,7 @@ class _Production:
         held.room.then(lambda _: parked.wake())
 
     def _fail(self, place: "_Place", error: MainstemError) -> None:
-        if isinstance(error, Overloaded):
-            self._throttle_ms = THROTTLE_MS
+        self._throttle_ms = max(self._throttle_ms, throttle_ms(error))
         self._results[place.slot] = refused(self._header, place.number, error)
 
     def _done(self) -> None:
