@@ -21,13 +21,19 @@ _HWM = 10_000_000
 Values = Iterator[bytes]
 
 
-def bare_zmq(address: str) -> Values:
+def bare_zmq(address: str, prefix: bytes = b"") -> Values:
     with zmq.Context[zmq.Socket[bytes]]() as context, context.socket(zmq.SUB) as found:
         found.setsockopt(zmq.RCVHWM, _HWM)
-        found.subscribe(b"")
+        found.subscribe(prefix)
         found.connect(address)
         while True:
             yield found.recv()
+
+
+def sub_of_whole(address: str) -> Values:
+    for message in bare_zmq(address, b"trades/"):
+        # The value is the last thing in it.
+        yield message[-100:]
 
 
 def sub_of_ours(address: str) -> Values:
@@ -78,11 +84,12 @@ def multicast_feed(addresses: str) -> Values:
 RECEIVERS: dict[str, Callable[[str], Values]] = {
     each.__name__: each
     for each in (
-        *(bare_zmq, sub_of_ours, bare_nng, bare_multicast),
+        *(bare_zmq, sub_of_ours, sub_of_whole, bare_nng, bare_multicast),
         *(zmq_feed, nng_feed, multicast_feed),
     )
 }
 RECEIVERS["bare_zmq_frames"] = sub_of_ours
+RECEIVERS["zmq_feed_whole"] = zmq_feed
 
 
 def main() -> None:
@@ -90,20 +97,19 @@ def main() -> None:
     values = RECEIVERS[sys.argv[1]](sys.argv[2])
     next(values)
     print("ready", flush=True)
-    count, first_ns, last_ns, delays = 0, 0, 0, list[int]()
+    count, first_ns, last_ns, cpu_s, delays = 0, 0, 0, 0.0, list[int]()
     for value in values:
         kind = value[:1]
         if kind == b"m":
             last_ns = time.monotonic_ns()
             if not count:
-                first_ns = last_ns
+                first_ns, cpu_s = last_ns, time.process_time()
             count += 1
             delays.append(last_ns - STAMP.unpack_from(value)[1])
         elif kind == b"e":
             break
-    print(
-        json.dumps({"messages": count, "seconds": (last_ns - first_ns) / 1e9, "ns": sorted(delays)})
-    )
+    found = {"messages": count, "seconds": (last_ns - first_ns) / 1e9, "ns": sorted(delays)}
+    print(json.dumps(found | {"cpu_s": time.process_time() - cpu_s}))
 
 
 if __name__ == "__main__":

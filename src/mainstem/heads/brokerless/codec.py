@@ -280,8 +280,10 @@ def encode_after(topic: bytes, event: Event, after: int) -> bytes:
 
 def decode_whole(data: bytes) -> Published:
     """Return the event of one message; raises BadMessage."""
-    subject, _, rest = data.partition(b"\0")
-    frames = parted(rest)
-    if len(frames) != 2:
+    at = data.find(b"\0")
+    begin = at + 1 + _VALUE.size
+    end = begin + int.from_bytes(data[at + 1 : begin], "big")
+    value = end + _VALUE.size
+    if at < 0 or value + int.from_bytes(data[end:value], "big") != len(data):
         raise BadMessage("no event: details and value are expected after the subject")
-    return decode_event([subject.replace(_NUL, b"\0"), frames[1], frames[0]])
+    return decode_event([data[:at].replace(_NUL, b"\0"), data[value:], data[begin:end]])
