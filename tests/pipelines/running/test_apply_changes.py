@@ -6,16 +6,24 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from tests.in_process_server import serving
 from tests.pipelines.running.database_changes import SCHEMA, ChangingTable
 from tests.pipelines.sample_events import bounded, forget_last_commit
 
 import mainstem
 from mainstem import pipelines as p
+from mainstem.pipelines.definitions import change_queries
 from mainstem.pipelines.errors import PipelineFailed
+from mainstem.pipelines.running import batch_writer
+from mainstem.pipelines.running.truncation import MirrorRows, without_truncated
+from mainstem.pipelines.sinks.port import CHANGED_AT, TRUNCATED
 
 SHOP = f"""
     from mainstem import pipelines as p
@@ -134,6 +142,13 @@ HISTORY = f"""
     CHANGES = p.changes("shop.orders", schema="{SCHEMA}")
     history = p.apply_changes(CHANGES, key="id", sink=p.delta("t/history"), scd=2)
 """
+MIRROR = f"""
+    from mainstem import pipelines as p
+
+    CHANGES = p.changes("shop.orders", schema="{SCHEMA}")
+    now = p.apply_changes(CHANGES, key="id", sink=p.delta("t/now"))
+"""
+VERSIONS = change_queries._versions
 MIRRORS = SHOP[: SHOP.index("    history =")]
 
 
@@ -226,6 +241,64 @@ def test_a_history_has_one_version_of_a_row_that_was_read_twice_at_the_same_posi
 def truncation(lsn: int) -> list[mainstem.Event]:
     value = f'{{"op": "t", "before": null, "after": null, "source": {{"lsn": {lsn}}}}}'
     return [mainstem.Event(value.encode()) for _ in range(2)]
+
+
+def without_order(changes: DataFrame, latest: str) -> DataFrame:
+    return VERSIONS(changes, latest).withColumn("order", F.lit(""))
+
+
+def always_logged(unavailable: Column, column: str) -> Column:
+    return F.lit(False)
+
+
+def not_emptied(rows: pa.Table, file: Path, batch: int) -> MirrorRows:
+    return without_truncated(rows, file, batch)._replace(replace=False)
+
+
+def not_left_out(rows: pa.Table, file: Path, batch: int) -> MirrorRows:
+    """Empty the mirror, and take older changes of other partitions for newer ones."""
+    replace = without_truncated(rows, file, batch).replace
+    left = rows.filter(pc.is_null(rows.column(TRUNCATED)))
+    return MirrorRows(left.drop_columns([TRUNCATED, CHANGED_AT]), replace)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "flaw"),
+    [
+        pytest.param(None, "", None, id="all guards"),
+        pytest.param(change_queries, "_versions", without_order, id="order of positions"),
+        pytest.param(change_queries, "_is_unavailable", always_logged, id="values not logged"),
+        pytest.param(batch_writer, "without_truncated", not_emptied, id="truncate empties"),
+        pytest.param(batch_writer, "without_truncated", not_left_out, id="older than truncate"),
+    ],
+)
+def test_without_a_guard_it_is_seen_that_a_mirror_differs_from_the_database(
+    spark: SparkSession,
+    address: str,
+    publish: Publish,
+    monkeypatch: pytest.MonkeyPatch,
+    place: ModuleType | None,
+    name: str,
+    flaw: Callable[..., object] | None,
+) -> None:
+    if place is not None:
+        monkeypatch.setattr(place, name, flaw)
+    pipeline = shop(MIRROR)
+    table = ChangingTable(6)
+    table.change(120)
+    late = table.events[-20:]
+    publish(table.events[:-20])
+    bounded(spark, pipeline, address)
+    lsn, sent = table.truncate(), len(table.events)
+    table.change(120)
+    new = [*table.events[sent:], *late]
+    random.Random(6).shuffle(new)
+    publish([*truncation(lsn), *new])
+    bounded(spark, pipeline, address)
+
+    rows = by_id(sink_rows(pipeline, "now"))
+
+    assert (rows == by_id(list(table.rows.values()))) == (place is None)
 
 
 def test_a_history_stops_where_the_table_was_truncated(

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.usefixtures("own_scratch"),
 ]
 
-SOURCES = ("postgresql",)
+SOURCES = ("postgresql", "mariadb", "sqlite")
 ROUNDS = 3 if LONG else 1
 """How often the pipeline is killed; each time starts a JVM."""
 STREAM = ("--stream", "--max-rows", "1500", "--conf", "spark.sql.shuffle.partitions=2")

@@ -158,6 +158,23 @@ def test_marked_rows_are_deleted_and_a_repeated_batch_changes_nothing(
     assert kept(sink) == [("a", Decimal(3)), ("c", Decimal(2))]
 
 
+@pytest.mark.parametrize("guarded", [True, False])
+@pytest.mark.parametrize("make", KEYED, indirect=True)
+def test_it_is_the_mark_that_keeps_a_late_batch_from_undoing_a_newer_one(
+    spark: SparkSession, make: Make, guarded: bool
+) -> None:
+    sink, mark = make(key="id"), Mark("shop.orders.1", 1)
+    sink.check(rows_of(spark).schema)
+    first = rows_of(spark, ("a", "1"), ("b", "2"))
+
+    sink.write(first, Mark(mark.pipeline, 0))
+    sink.write(rows_of(spark, ("a", "3")), mark)
+    # A driver that was taken for dead writes its batch; without the guard its mark is unknown.
+    sink.write(first, Mark(mark.pipeline if guarded else "unknown", 0))
+
+    assert kept(sink) == [("a", Decimal(3 if guarded else 1)), ("b", Decimal(2))]
+
+
 @pytest.mark.parametrize("make", ["search", "redis"], indirect=True)
 def test_a_copy_of_an_index_or_cache_is_put_in_its_place(spark: SparkSession, make: Make) -> None:
     sink = make(key="id")
