@@ -7,6 +7,7 @@ written to their segments by the group commit, once the write-ahead log has all 
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
 
@@ -15,7 +16,7 @@ from mainstem.core.topic_settings import Durability
 from mainstem.log.commit.checkpoint import Checkpoints
 from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.commit.group_commit import Committer, Group
-from mainstem.log.commit.shared_batches import encode_append, sources
+from mainstem.log.commit.shared_batches import SAME_FROM, encode_append, sources
 from mainstem.log.commit.wal import PART_OVERHEAD, Kind, Part
 from mainstem.log.disk_partition import DiskPartition
 from mainstem.log.memory import MemoryPartition
@@ -24,6 +25,13 @@ from mainstem.log.partition_map import Partition, PartitionMap
 from mainstem.log.port import Appended, Batches, Durable, PartitionId, WritableBatch
 from mainstem.log.segments.segment import Segment
 from mainstem.log.tail_watches import Wake, call_all
+
+SHARED_BYTES = 64 * 1024
+"""Copies of a batch of this size or more share its bytes; a smaller one is copied, because writing
+it in two parts takes longer.
+"""
+WRITTEN_HERE_BYTES = 1024 * 1024
+"""Atomic appends without fsync up to this size are written to their segments at once."""
 
 
 class Appender:
@@ -221,11 +229,12 @@ class Appender:
             except OSError as error:
                 what = f"appending {len(batches)} batches together"
                 raise self._committer.space.refusal(error, what) from error
-            waits = any(
+            waits = sum(len(batch) for _, batch in found) > WRITTEN_HERE_BYTES or any(
                 each.settings.durability is Durability.FSYNC or each.tail < each.end
                 for each, _ in found
             )
-            # Without fsync the entry in the page cache is enough, unless earlier batches wait.
+            # Without fsync the entry in the page cache is enough, unless earlier batches wait. But
+            # many bytes are written to the segments by the commit, outside the lock.
             group = self._committer.gather() if waits else self._committer.new_group()
             try:
                 offsets = self._accept_together(group, found, segments, copies)
@@ -249,6 +258,7 @@ class Appender:
         """Assign offsets to atomic batches; the group commit writes them and makes them visible."""
         offsets: list[int] = []
         parts: list[Part] = []
+        bodies: dict[int, memoryview] = {}
         for partition, batch in found:
             offsets.append(partition.end)
             if isinstance(partition, MemoryPartition):
@@ -260,11 +270,17 @@ class Appender:
             position = segment.size
             partition.accept(segment, (batch,))
             self._checkpoints.appended(partition, len(batch))
-            copy = bytes(batch)
+            body = bodies.get(copies[len(parts)])
+            kept = bytes(batch) if body is None else bytes(memoryview(batch)[:SAME_FROM])
+            group.deferred.append((segment, position, kept))
+            if body is not None:
+                # A large message for many queues is in memory once.
+                group.deferred.append((segment, position + SAME_FROM, body))
+            elif len(batch) >= SHARED_BYTES:
+                bodies[len(parts)] = memoryview(kept)[SAME_FROM:]
             power = partition.settings.durability is Durability.FSYNC
             where = (partition.key, segment.base, segment.generation, position)
-            parts.append(Part(*where, power, copy))
-            group.deferred.append((segment, position, copy))
+            parts.append(Part(*where, power, kept))
             group.tails[partition] = (partition.end, segment, segment.size)
         if parts:
             self._committer.wal.add(*encode_append(parts, copies))
@@ -288,9 +304,16 @@ class Appender:
             self._begin()
         self._committer.wal.reserve(logged + PART_OVERHEAD * (len(found) + 1))
         segments: dict[DiskPartition, Segment] = {}
-        for partition, size in sizes.items():
-            segments[partition] = partition.room_for(size, self._now_ms)
-            segments[partition].reserve(size)
+        try:
+            for partition, size in sizes.items():
+                segments[partition] = partition.room_for(size, self._now_ms)
+                segments[partition].reserve(size)
+        except OSError:
+            # What was reserved would keep the disk full; readers ignore it if it stays.
+            for segment in segments.values():
+                with suppress(OSError):
+                    segment.clear_end(sync=False)
+            raise
         return segments
 
     def check_writable(self) -> None:

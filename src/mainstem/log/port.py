@@ -106,7 +106,10 @@ class Slice(msgspec.Struct, frozen=True):
 
 
 Batches = Sequence[tuple[PartitionId, WritableBatch]]
-"""Record batches, each with the partition it goes to."""
+"""Record batches, each with the partition it goes to.
+
+One batch may go to several partitions: ``append`` writes the offsets of each into it, one by one.
+"""
 
 
 class Readable(Protocol):

@@ -4,7 +4,13 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from tests.heads.amqp091.amqp_client import PERSISTENT, Client, UnseenLog, World
+from tests.heads.amqp091.amqp_client import (
+    NO_PROPERTIES,
+    PERSISTENT,
+    Client,
+    UnseenLog,
+    World,
+)
 from tests.heads.amqp091.talking import publish_frames
 from tests.heads.contexts import context_on
 
@@ -13,7 +19,7 @@ from mainstem.broker.publishing import batching
 from mainstem.core.records import build_one
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.adapter.service import Service
-from mainstem.heads.amqp091.properties import encode_properties
+from mainstem.heads.amqp091.properties import Properties, encode_properties
 from mainstem.heads.amqp091.session import RUN_BYTES
 from mainstem.heads.amqp091.settings import AmqpSettings
 
@@ -131,3 +137,17 @@ async def test_a_remembered_route_ends_with_its_queue() -> None:
             answer = await client.asks(methods.BasicGet(queue=queue, no_ack=True))
             assert answer[-1] == body
         assert await client.asks(methods.BasicGet(queue=queue)) == [methods.BasicGetEmpty()]
+
+
+@pytest.mark.parametrize("delivery", [NO_PROPERTIES, PERSISTENT])
+async def test_a_large_message_for_many_queues_is_one_append_and_encoded_once(
+    calls: Counter[str], delivery: Properties
+) -> None:
+    world, client = await with_queues(MANY)
+    calls.clear()
+
+    client.publish("", b"x" * 1_000_000, delivery, exchange="amq.fanout")
+    await client.rest()
+
+    assert (calls["append"], calls["encoded"]) == (1, 1)
+    assert {world.broker.bounds(f"q{at}", 0).end for at in range(MANY)} == {1}

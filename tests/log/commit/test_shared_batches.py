@@ -1,15 +1,25 @@
 """A batch that is appended to several partitions is in the write-ahead log once."""
 
+import errno
+import itertools
+import os
+import tracemalloc
+from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from random import Random
 from time import perf_counter, process_time
 
 import pytest
+from tests.faults.crash_states import crashes
 from tests.faults.disk_steps import opened
 from tests.faults.simulated_disk import SimFiles
 from tests.laws.log_implementations import all_events, batch_of
 
+from mainstem.core.errors import StorageFull
 from mainstem.core.topic_settings import Durability, TopicSettings
+from mainstem.log.appender import SHARED_BYTES
 from mainstem.log.commit.shared_batches import sources
 from mainstem.log.disk import DiskLog
 from mainstem.log.options import Options
@@ -125,3 +135,116 @@ def test_batches_with_the_same_checksum_are_copies_only_if_their_bytes_are_the_s
     altered[-1] ^= 1
 
     assert sources([batch, placed, altered]) == [0, 0, 2]
+
+
+# Large batches
+
+
+LARGE = bytes(range(256)) * (SHARED_BYTES // 256 + 1)
+
+
+def publish_shared(log: DiskLog, count: int, value: bytes = LARGE) -> None:
+    """Append the same batch to many partitions, as a publish for many queues does."""
+    batch = batch_of(value)
+    log.append([(each, batch) for each in places(count)])
+
+
+def ends_with(log: DiskLog, count: int, value: bytes = LARGE) -> list[bool]:
+    return [[each for _, each in all_events(log, at)][-1:] == [value] for at in places(count)]
+
+
+def test_one_batch_for_many_partitions_has_the_offsets_of_each(
+    log: DiskLog, files: SimFiles
+) -> None:
+    offsets = [log.bounds(each).end for each in places(100)]
+    publish_shared(log, 100)
+    log.committer.commit()
+
+    found = [all_events(log, each)[-1] for each in places(100)]
+    again = opened(SimFiles(files.image()))
+
+    assert found == [(offset, LARGE) for offset in offsets]
+    assert [all_events(again, each)[-1] for each in places(100)] == found
+    assert not again.recovery.findings
+
+
+def test_a_large_batch_is_in_memory_once(tmp_path: Path) -> None:
+    big = b"x" * 4_000_000
+    with closing(
+        DiskLog.open(tmp_path / "log", now_ms=lambda: 0, options=Options(background=False))
+    ) as log:
+        for each in places(50):
+            log.ensure(each, "queue", TopicSettings())
+        tracemalloc.start()
+        try:
+            publish_shared(log, 50, big)
+            log.committer.commit()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        # The batch, its copy, and the entry of the write-ahead log with what is written of it.
+        assert peak < 8 * len(big)
+        assert log.bounds(places(50)[-1]).size_bytes > len(big)
+
+
+@pytest.mark.parametrize("durability", [Durability.FSYNC, Durability.DISK])
+def test_a_crash_at_any_step_leaves_it_in_all_partitions_or_in_none(
+    files: SimFiles, durability: Durability
+) -> None:
+    log = opened(files)
+    for each in places(5):
+        log.ensure(each, "queue", TopicSettings(durability=durability))
+    log.append([(places(1)[0], batch_of(b"before"))])
+    log.committer.commit()
+    base, first = files.image(), len(files.trace)
+    publish_shared(log, 5)
+    log.committer.commit()
+
+    seen: Counter[tuple[bool, bool]] = Counter()
+    for crash in crashes(base, files.trace[first:], Random(5), mixtures=3):
+        if durability is Durability.DISK and not crash.kill:
+            # A power cut may lose events of such topics, each by itself.
+            continue
+        there = ends_with(opened(SimFiles(crash.image)), 5)
+        assert len(set(there)) == 1, (crash.at, crash.what)
+        seen[crash.kill, there[0]] += 1
+
+    # It came before the append, and after it.
+    assert seen[True, False]
+    assert seen[True, True]
+    assert seen[False, False] or durability is Durability.DISK
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_a_full_disk_leaves_nothing_of_it_and_gets_no_fuller(files: SimFiles, step: int) -> None:
+    log = opened(files)
+    for each in places(5):
+        log.ensure(each, "queue", TopicSettings())
+    log.append([(places(1)[0], batch_of(b"before"))])
+    log.committer.commit()
+    used, steps = sum(map(len, files.data.values())), itertools.count()
+
+    def fail(kind: str, path: str) -> None:
+        if kind == "allocate" and next(steps) >= step:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    files.before = fail
+    try:
+        publish_shared(log, 5)
+    except StorageFull:
+        is_there = False
+        # Only the write-ahead log may keep what it has reserved.
+        in_segments = sum(map(len, files.data.values())) - used - log.committer.wal.allocated
+        assert in_segments < len(LARGE)
+    else:
+        is_there = True
+    files.before = lambda kind, path: None
+    log.append([(places(1)[0], batch_of(b"after"))])
+    log.committer.commit()
+
+    assert is_there == (step > 5)
+    for found in (log, opened(SimFiles(files.image()))):
+        assert ends_with(found, 5)[1:] == [is_there] * 4
+        values = [value for _, value in all_events(found, places(1)[0])]
+        assert values == [b"before", *([LARGE] if is_there else []), b"after"]

@@ -51,7 +51,7 @@ class _Whole(NamedTuple):
 
 
 class _Built(NamedTuple):
-    """Record batches that were built from ``events``, to be copied for equal events."""
+    """Record batches that were built from ``events``, to be used again for equal events."""
 
     events: Sequence[Event]
     settings: TopicSettings
@@ -91,7 +91,7 @@ class AtomicPublish:
         for entry in entries:
             topic, events, partition = entry
             opened = self._open_topic(topic)
-            made = None if last is None else _copied(last, opened.topic, entry)
+            made = None if last is None else _shared(last, opened.topic, entry)
             if made is None:
                 made = runs(opened.topic, events, partition, opened.turns, now_ms)
                 last = _Built(events, opened.topic.settings, made)
@@ -147,10 +147,10 @@ class AtomicPublish:
         return PublishedAll(published, durable)
 
 
-def _copied(last: _Built, topic: Topic, entry: TopicEvents) -> list[PartitionBatch] | None:
-    """Return copies of the batches that were built for equal events, None if there are none.
+def _shared(last: _Built, topic: Topic, entry: TopicEvents) -> list[PartitionBatch] | None:
+    """Return the batches that were built for equal events, None if there are none.
 
-    A message that goes to many queues is encoded once.
+    A message that goes to many queues is encoded once, and in memory once.
     """
     _, events, partition = entry
     if partition is None or not 0 <= partition < len(topic.partitions) or len(last.made) != 1:
@@ -160,8 +160,8 @@ def _copied(last: _Built, topic: Topic, entry: TopicEvents) -> list[PartitionBat
     if topic.settings is not last.settings and topic.settings != last.settings:
         return None
     (first,) = last.made
-    # A copy, because the log writes offsets into it.
-    return [PartitionBatch(partition, bytearray(first.batch), first.places)]
+    # The log writes offsets into the one batch, and stores it, for one partition after another.
+    return [PartitionBatch(partition, first.batch, first.places)]
 
 
 def _counts(parts: Sequence[_Part]) -> dict[Gate, dict[int, int]]:

@@ -25,7 +25,7 @@ from mainstem.log.commit.durable import Commit
 from mainstem.log.commit.wal import Kind, WriteAheadLog
 from mainstem.log.disk_partition import PARTITIONS, DiskPartition
 from mainstem.log.files.disk_space import DiskSpace
-from mainstem.log.files.files import Files, OpenFile, refusal
+from mainstem.log.files.files import Buffer, Files, OpenFile, refusal
 from mainstem.log.memory import MemoryPartition
 from mainstem.log.segments.segment import Segment
 from mainstem.log.tail_watches import Wake, call_all
@@ -63,7 +63,7 @@ class Group:
         self.tails: dict[DiskPartition, tuple[int, Segment, int]] = {}
         """The new tail of each partition, with its segment and position."""
         self.memory_tails: dict[MemoryPartition, int] = {}
-        self.deferred: list[tuple[Segment, int, bytes]] = []
+        self.deferred: list[tuple[Segment, int, Buffer]] = []
         """Atomic batches, written to their segments once the write-ahead log has them."""
         self.direct: dict[str, OpenFile] = {}
         """Segments to sync: they hold batches that are not in the write-ahead log."""

@@ -21,7 +21,7 @@ _PLACE = struct.Struct(">20sqII?Iqi")
 _PLACED = struct.Struct(">q4xi")
 """Base offset and leader epoch of a batch."""
 _CHECKSUM = slice(17, 21)
-_SAME_FROM = 16
+SAME_FROM = 16
 """Copies of a batch are equal from this byte on; before, base offset and epoch may differ."""
 
 
@@ -36,18 +36,21 @@ def sources(batches: Iterable[Buffer]) -> list[int]:
     for at, each in enumerate(found):
         # Different batches hardly ever have the same checksum, so few are compared.
         source = first.setdefault((len(each), bytes(each[_CHECKSUM])), at)
-        if source != at and not _is_copy(each, found[source]):
+        if source != at and each is not found[source] and not _is_copy(each, found[source]):
             source = at
         copies.append(source)
     return copies
 
 
 def _is_copy(batch: Buffer, other: Buffer) -> bool:
-    return memoryview(batch)[_SAME_FROM:] == memoryview(other)[_SAME_FROM:]
+    return memoryview(batch)[SAME_FROM:] == memoryview(other)[SAME_FROM:]
 
 
 def encode_append(parts: Sequence[Part], copies: Sequence[int]) -> tuple[Kind, list[Buffer]]:
-    """Return kind and payload of an append's entry; ``copies``: the result of ``sources``."""
+    """Return kind and payload of an append's entry; ``copies``: the result of ``sources``.
+
+    Of a batch that is a copy, only the first SAME_FROM bytes are used.
+    """
     if all(source == at for at, source in enumerate(copies)):
         return Kind.APPEND, encode_parts(parts)
     numbers: dict[int, int] = {}

@@ -2,9 +2,8 @@
 
 How this works: messages that were read together are routed one by one and appended together, for
 all channels and queues. So many messages share one append, and one wait for its sync. A message is
-in all queues that it is routed to, or in none. The exception is a message whose copies for all its
-queues are too large for one append: they are appended in several steps, and the message is
-confirmed after the last. Methods that must see earlier messages of the connection (BasicGet, the
+in all queues that it is routed to, or in none; however many these are, memory and the write-ahead
+log hold its body once. Methods that must see earlier messages of the connection (BasicGet, the
 message count of a queue) wait until everything published before is durable.
 """
 
@@ -71,10 +70,8 @@ _KNOWN_ROUTES, _KNOWN_BYTES = 200, 400
 _PLACE_BYTES = 1000
 """Estimated bytes per message and queue in addition to the body."""
 PORTION_BYTES = 2 * 1024 * 1024
-"""Maximum number of bytes in one append; other connections are served between two appends."""
-MAX_TOGETHER_BYTES = 8 * 1024 * 1024
-"""If the copies of a message for all its queues exceed this size in total, they are appended in
-several steps, not all or nothing.
+"""Maximum number of bytes in one append, unless it is a single message; other connections are
+served between two appends.
 """
 
 
@@ -322,26 +319,12 @@ class Publisher:
             self._pending, self._pending_bytes = [], 0
             return pending
         size, count = pending[0].size, 1
-        if size > MAX_TOGETHER_BYTES and len(pending[0].places) > 1:
-            return [self._first_places()]
         while count < len(pending) and size + pending[count].size <= most:
             size += pending[count].size
             count += 1
         self._pending_bytes -= size
         self._pending = pending[count:]
         return pending[:count]
-
-    def _first_places(self) -> Routed:
-        """Return the first pending message for as many of its queues as one append may have.
-
-        The message stays pending for its other queues, and is confirmed after the last of them.
-        """
-        first = self._pending[0]
-        count = max(1, len(first.places) * MAX_TOGETHER_BYTES // first.size)
-        taken = first._replace(number=0, places=first.places[:count], delayed=())
-        self._pending[0] = first._replace(places=first.places[count:])
-        self._pending_bytes -= taken.size
-        return taken
 
     def _append(
         self, part: Sequence[Routed], held: HeldPublish | None, *, singly: bool = False
