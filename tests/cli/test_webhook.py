@@ -82,6 +82,22 @@ def lines_once(run: Run, count: int, *command: str) -> list[bytes]:
     return found
 
 
+def test_requests_are_made_by_a_template(run: Run, running: Running, receiver: Receiver) -> None:
+    run("topic", "create", "orders")
+    template = b'{"text": "order {{value.id}}"}'
+    added = run(
+        *("webhook", "add", "chat", "orders", receiver.url),
+        *("--payload", "template", "--template", "-"),
+        stdin=template,
+    )
+
+    run("pub", "orders", stdin=b'{"id": 5}\n')
+    wait_until(lambda: len(receiver.came) == 1, "the event does not come")
+
+    assert added.code == 0
+    assert json.loads(receiver.came[0][1]) == {"text": "order 5"}
+
+
 def test_secrets_are_only_in_files_that_the_server_owns(
     run: Run, running: Running, own_directory: Path
 ) -> None:

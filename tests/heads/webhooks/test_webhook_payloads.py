@@ -7,9 +7,11 @@ from cloudevents.v1.http import from_http
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainstem.core.errors import InvalidSetting
 from mainstem.core.event import Event, Position
-from mainstem.heads.webhooks.endpoints import Payload
+from mainstem.heads.webhooks.endpoints import Endpoint, Payload
 from mainstem.heads.webhooks.payloads import message, message_id, parse_message_id
+from mainstem.heads.webhooks.templates import Template
 
 NOW_MS = 1_700_000_000_123
 
@@ -124,11 +126,12 @@ def test_any_event_makes_a_request_without_control_characters_in_its_headers(
     timestamp_ms: int,
 ) -> None:
     event = Event(value, key, tuple(headers), timestamp_ms, "orders", 0, 1)
-    sent = message(payload, "t1", [event], batch=False)
+    template = Template('{"all": ["{{value}}", "{{key}}", "<{{value}}{{id}}>"]}')
+    sent = message(payload, "t1", [event], batch=False, template=template)
 
     said = [sent.content_type, *(text for header in sent.headers for text in header)]
     assert all(each.isascii() and each.isprintable() for each in said)
-    if payload in (Payload.ENVELOPE, Payload.CLOUDEVENTS):
+    if payload in (Payload.ENVELOPE, Payload.CLOUDEVENTS, Payload.TEMPLATE):
         json.loads(sent.body)
 
 
@@ -142,3 +145,94 @@ def test_an_id_tells_the_position(topic_id: str, partition: int, offset: int) ->
 @pytest.mark.parametrize("text", ["", "msg_", "msg_a_1", "msg_a_1_x", "a_1_2", "msg_a_-1_2"])
 def test_what_is_no_id_has_no_position(text: str) -> None:
     assert parse_message_id(text) is None
+
+
+def by_template(template: str, *events: Event, batch: bool = False) -> object:
+    sent = message(Payload.TEMPLATE, "t1", events, batch=batch, template=Template(template))
+    assert sent.content_type == "application/json"
+    return json.loads(sent.body)
+
+
+def test_a_template_is_filled_with_fields_of_the_event() -> None:
+    event = at(7, b'{"id": 5, "to": {"city": "Ulm"}, "gone": null}', key=b"k", Shop=b"north")
+    template = """{
+        "text": "order {{ value.id }} of {{header.shop}} to {{value.to.city}}, {{value.none}}",
+        "whole": "{{value}}", "part": "{{value.to}}", "number": ["{{value.id}}"],
+        "absent": "{{value.a.b}}",
+        "place": "{{topic}}/{{partition}}/{{offset}}", "key": "{{key}}", "id": "{{id}}",
+        "time": "{{timestamp}}", "fixed": [1, true, null, {"a": 1.5}]
+    }"""
+
+    assert by_template(template, event) == {
+        "text": "order 5 of north to Ulm, ",
+        "whole": {"id": 5, "to": {"city": "Ulm"}, "gone": None},
+        "part": {"city": "Ulm"},
+        "number": [5],
+        "absent": None,
+        "place": "orders/2/7",
+        "key": "k",
+        "id": "msg_t1_2_7",
+        "time": "2023-11-14T22:13:20.123Z",
+        "fixed": [1, True, None, {"a": 1.5}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "whole", "inserted"),
+    [
+        (b'"text"', "text", "=text="),
+        (b"no json", "no json", "=no json="),
+        (b"\xff", "/w==", "=/w==="),
+        (b"[1,2]", [1, 2], "=[1,2]="),
+        (None, None, "=="),
+        (b"", "", "=="),
+    ],
+)
+def test_values_of_any_kind_fill_a_template(
+    value: bytes | None, whole: object, inserted: str
+) -> None:
+    filled = by_template('{"whole": "{{value}}", "inserted": "={{value}}="}', at(1, value))
+
+    assert filled == {"whole": whole, "inserted": inserted}
+
+
+def test_a_batch_by_a_template_is_a_list() -> None:
+    assert by_template('"{{offset}}"', at(1, b"1"), at(2, b"2"), batch=True) == [1, 2]
+
+
+@given(st.text() | st.binary())
+def test_no_event_changes_the_structure_of_a_template(value: str | bytes) -> None:
+    data = value if isinstance(value, bytes) else json.dumps({"a": value}).encode()
+    event = Event(data, b"{{id}}", (("h", b'"}'),), NOW_MS, "orders", 2, 1)
+
+    filled = by_template('{"a": "<{{value.a}}>", "b": ["{{header.h}}", "{{key}}"]}', event)
+
+    assert isinstance(filled, dict)
+    assert filled["a"] == (f"<{value}>" if isinstance(value, str) else "<>")
+    assert filled["b"] == ['"}', "{{id}}"]
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{",
+        '"{{unknown}}"',
+        '"{{value.}}"',
+        '"{{}}"',
+        "[" * 100_000,
+        '"' + "{{id}}" * 21 + '"',
+        '"' + "x" * 16 * 1024 + '"',
+    ],
+)
+def test_what_is_no_template_is_refused(template: str) -> None:
+    with pytest.raises(InvalidSetting, match="template"):
+        Template(template)
+
+
+def test_a_template_goes_with_its_payload_only() -> None:
+    for payload, template in ((Payload.TEMPLATE, ""), (Payload.VALUE, "{}")):
+        endpoint = Endpoint(
+            name="a", url="https://a.example/", topics="t", payload=payload, template=template
+        )
+        with pytest.raises(InvalidSetting, match="template"):
+            endpoint.check()

@@ -1,6 +1,7 @@
 """``mainstem webhook``: deliver events to URLs; ``webhook_source.py`` receives webhooks."""
 
 from collections.abc import Mapping
+from typing import TextIO
 
 import click
 import msgspec
@@ -83,6 +84,7 @@ webhook.add_command(source)
     mainstem webhook add shop orders https://shop.example/hooks
     mainstem webhook add eu 'eu.*' https://eu.example/ --order key --payload envelope
     mainstem webhook add paid orders https://a.example/ --filter 'value.type=order.paid'
+    mainstem webhook add chat orders https://c.example/ --payload template --template chat.json
     mainstem webhook add shop orders https://new.example/hooks --replace
     """,
 )
@@ -109,6 +111,11 @@ webhook.add_command(source)
     default="value",
     show_default=True,
     help="What the body of a request has.",
+)
+@click.option(
+    "--template",
+    type=click.File("r", encoding="utf-8"),
+    help="File with the template of --payload template: JSON with {{FIELD}}; - reads stdin.",
 )
 @click.option(
     "--secret",
@@ -171,9 +178,16 @@ webhook.add_command(source)
 @format_option
 @at_option
 def add(
-    retries: str, order: str, payload: str, form: Format | None, at: str | None, **given: object
+    retries: str,
+    order: str,
+    payload: str,
+    template: TextIO | None,
+    form: Format | None,
+    at: str | None,
+    **given: object,
 ) -> None:
     """Deliver the events of a topic, or of topics by a pattern, to a URL."""
+    given["template"] = "" if template is None else template.read()
     given["algorithm"] = "ed25519" if given.pop("ed25519") else "hmac"
     given |= {"order": order, "payload": payload, "retries_ms": _delays(retries)}
     asked = msgspec.convert(given, AddEndpoint)

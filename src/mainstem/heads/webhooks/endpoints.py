@@ -7,6 +7,7 @@ import msgspec
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.names import check_topic, is_internal, is_pattern, matches
 from mainstem.heads.webhooks.filters import Filter
+from mainstem.heads.webhooks.templates import Template
 from mainstem.heads.webhooks.urls import check_url
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -52,6 +53,8 @@ class Payload(StrEnum):
     """A CloudEvent in structured mode (JSON)."""
     CLOUDEVENTS_BINARY = "cloudevents-binary"
     """A CloudEvent in binary mode: attributes in headers, the value as body."""
+    TEMPLATE = "template"
+    """JSON by the endpoint's template."""
 
 
 class SigningSecret(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -102,6 +105,8 @@ class Endpoint(
     """The newest first."""
     order: Order = Order.PARALLEL
     payload: Payload = Payload.VALUE
+    template: str = ""
+    """The template of the payload ``template``."""
     retries_ms: tuple[int, ...] = RETRIES_MS
     """The delay before each retry; after the last one, the event becomes a dead letter."""
     jitter: float = 0.1
@@ -127,6 +132,10 @@ class Endpoint(
             raise InvalidSetting(f"topics that begin with {OWN_TOPICS} are this head's own")
         Filter(self.filters)
         self._check_numbers()
+        if (self.payload is Payload.TEMPLATE) != bool(self.template):
+            raise InvalidSetting("the payload template needs a template, and others have none")
+        if self.template:
+            Template(self.template)
         if self.batch > 1 and self.payload in (Payload.VALUE, Payload.CLOUDEVENTS_BINARY):
             raise InvalidSetting(
                 f"a request of several events cannot have the payload {self.payload}: "

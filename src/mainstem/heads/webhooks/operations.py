@@ -45,6 +45,8 @@ class AddEndpoint(Arguments, frozen=True):
     filters: tuple[str, ...] = ()
     order: Order = Order.PARALLEL
     payload: Payload = Payload.VALUE
+    template: str = ""
+    """JSON with ``{{FIELD}}`` for fields of the event; only with the payload ``template``."""
     secret: str = ""
     """``file:NAME`` or ``env:NAME``; empty: one is generated, and shown once."""
     algorithm: str = "hmac"

@@ -5,8 +5,9 @@ attempt and replay, and unique among all topics.
 """
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
 from urllib.parse import quote
 
@@ -14,6 +15,7 @@ import msgspec
 
 from mainstem.core.event import NATIVE_HEADER, NO_TIMESTAMP, Event, Position
 from mainstem.heads.webhooks.endpoints import Payload
+from mainstem.heads.webhooks.templates import Template, member
 
 JSON = "application/json"
 OCTETS = "application/octet-stream"
@@ -22,6 +24,8 @@ _CONTENT_TYPES = ("content-type", "ce_datacontenttype")
 _PREFIX = "msg_"
 _CE = "ce_"
 """Prefix of the headers of a CloudEvent that came as a Kafka message in binary mode."""
+
+_Write = Callable[[str, Event], object]
 
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(msgspec.Raw)
@@ -70,19 +74,31 @@ def parse_message_id(text: str) -> tuple[str, Position] | None:
     return parts[0], Position(int(parts[1]), int(parts[2]))
 
 
-def message(payload: Payload, topic_id: str, events: Sequence[Event], *, batch: bool) -> Message:
+def message(
+    payload: Payload,
+    topic_id: str,
+    events: Sequence[Event],
+    *,
+    batch: bool,
+    template: Template | None = None,
+) -> Message:
     """Return the message about the events of one request; ``batch``: as a list, even of one."""
     ids = [message_id(topic_id, each.position) for each in events]
     if batch:
         whole = ids[0] if len(ids) == 1 else _PREFIX + _digest(ids)
         as_cloudevents = payload is Payload.CLOUDEVENTS
-        write = _cloudevent if as_cloudevents else _envelope
+        write: _Write = _cloudevent if as_cloudevents else _envelope
+        if template is not None:
+            write = partial(_by_template, template)
         body = _encode([write(one, each) for one, each in zip(ids, events, strict=True)])
         return Message(whole, CLOUDEVENTS if as_cloudevents else JSON, body)
     ((only, event),) = zip(ids, events, strict=True)
     match payload:
         case Payload.VALUE:
             return Message(only, _content_type(event), event.value or b"")
+        case Payload.TEMPLATE:
+            assert template is not None
+            return Message(only, JSON, _encode(_by_template(template, only, event)))
         case Payload.ENVELOPE:
             return Message(only, JSON, _encode(_envelope(only, event)))
         case Payload.CLOUDEVENTS:
@@ -126,6 +142,25 @@ def _envelope(message_id: str, event: Event) -> Envelope:
         text=text,
         base64=octets,
     )
+
+
+def _by_template(template: Template, message_id: str, event: Event) -> object:
+    told = _envelope(message_id, event)
+
+    def find(field: str) -> object:
+        kind, _, rest = field.partition(".")
+        if kind == "header":
+            named = (value for name, value in told.headers.items() if name.lower() == rest.lower())
+            return next(named, None)
+        if kind != "value":
+            found: object = getattr(told, field)
+            return found
+        if isinstance(told.value, msgspec.Raw):
+            return member(msgspec.json.decode(told.value), rest) if rest else told.value
+        # Neither text nor bytes have members.
+        return None if rest else told.base64 if told.text is None else told.text
+
+    return template.filled(find)
 
 
 def _cloudevent(message_id: str, event: Event) -> dict[str, object]:

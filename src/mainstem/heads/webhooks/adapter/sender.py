@@ -26,6 +26,7 @@ from mainstem.heads.webhooks.filters import Filter
 from mainstem.heads.webhooks.payloads import Message, message, message_id
 from mainstem.heads.webhooks.schedule import Answer, Decision, Verdict, decide
 from mainstem.heads.webhooks.signatures import signature_header, signed_content
+from mainstem.heads.webhooks.templates import Template
 
 if TYPE_CHECKING:
     from mainstem.heads.dispatcher import Consumer
@@ -62,6 +63,7 @@ class Sender:
         self._owner = f"webhooks-{endpoint.name}"
         self._url = URL(endpoint.url)
         self._filter = Filter(endpoint.filters)
+        self._template = Template(endpoint.template) if endpoint.template else None
         self._flow = Flow(endpoint)
         self._consumers: dict[Queue, Consumer] = {}
         self._is_waking = self.is_closed = False
@@ -162,6 +164,7 @@ class Sender:
             topic_id,
             [each.event for each in deliveries],
             batch=endpoint.batch > 1,
+            template=self._template,
         )
         began_ms = service.clock_ms()
 
