@@ -114,17 +114,17 @@ _TEXT = """# Change capture from PostgreSQL and MariaDB beside Debezium
 
 Medians of {rounds} interleaved rounds, with the range; a ratio (ours to Debezium's) is the median
 of the rounds' ratios. A round: {rows} rows that are there, {rows} rows inserted in transactions of
-{at_once} while the process is stopped (SIGSTOP), which it follows once it goes on, and {commits}
+{at_once} while the process is stopped (SIGSTOP), which it follows once it is resumed, and {commits}
 single commits, each after the event of the one before. Tables have a bigint key, int, decimal,
 timestamp and 60 characters of text.
 
-mainstem is a server with a connector; for rows per second an event counts when it is appended to
-its topic, for the times from the commit when it is synced to disk and a client of the server has
-received it. Debezium's engine (3.6 for PostgreSQL, 3.5 for MariaDB) runs in a Java program that
-drops the records; its heap is 512 MiB, and its `poll.interval.ms` 1 (500 by default, which adds up
-to half a second to each commit). Both write JSON without schemas. PostgreSQL says when a
-transaction was committed. MariaDB does so only in seconds, so its times begin when the program
-sends the INSERT, and include the database's own commit.
+mainstem is a server with a connector. For rows per second, an event counts when it is appended to
+its topic; for the time from commit to consumer, when a client of the server has received it, which
+is after it was synced to disk. Debezium's engine (3.6 for PostgreSQL, 3.5 for MariaDB) runs in a
+Java program that drops the records; its heap is 512 MiB, and its `poll.interval.ms` 1 (500 by
+default, which adds up to half a second to each commit). Both write JSON without schemas. PostgreSQL
+says when a transaction was committed. MariaDB does so only in seconds, so its times begin when the
+program sends the INSERT, and include the database's own commit.
 
 The aims, and how far they are met:
 
