@@ -17,6 +17,7 @@ from tests.heads.amqp091.raw_peers import (
 )
 from tests.heads.amqp091.talking import START_OK, connecting
 from tests.heads.server_process import Process
+from tests.long_runs import LONG
 
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.codec import (
@@ -25,19 +26,24 @@ from mainstem.heads.amqp091.codec import (
 from mainstem.heads.amqp091.errors import ReplyCode
 from mainstem.heads.amqp091.methods import Bare
 
+CROWD = 10_000 if LONG else 1_000
 
-def test_a_thousand_idle_connections_cost_little(address: str) -> None:
+
+def test_a_crowd_of_idle_connections_costs_little(address: str) -> None:
+    # The healthy client is one of those that the server admits.
     with contextlib.ExitStack() as stack:
-        for _ in range(1_000):
+        for _ in range(CROWD - 10):
             stack.enter_context(Peer(address)).connect(1)
 
 
-def test_a_thousand_channels_cost_little(peer: Peer) -> None:
-    numbers = range(2, 1_002)
-    peer.send(b"".join(method_frame(each, methods.ChannelOpen()) for each in numbers))
-
-    for number in numbers:
-        assert peer.next() == (number, methods.ChannelOpenOk())
+def test_a_crowd_of_channels_costs_little(address: str) -> None:
+    numbers = range(1, 1_001)
+    with contextlib.ExitStack() as stack:
+        for _ in range(CROWD // len(numbers)):
+            peer = stack.enter_context(Peer(address)).connect()
+            peer.send(b"".join(method_frame(each, methods.ChannelOpen()) for each in numbers))
+            for number in numbers:
+                assert peer.next() == (number, methods.ChannelOpenOk())
 
 
 def test_more_channels_than_were_agreed_are_refused(server: Process, peer: Peer) -> None:
@@ -48,9 +54,9 @@ def test_more_channels_than_were_agreed_are_refused(server: Process, peer: Peer)
         assert closed(peer) == ReplyCode.NOT_ALLOWED
 
 
-def test_a_thousand_queues_and_bindings_cost_little(peer: Peer) -> None:
+def test_a_crowd_of_queues_and_bindings_costs_little(peer: Peer) -> None:
     peer.ask(methods.ExchangeDeclare(exchange="crowd", type="fanout"))
-    names = [f"crowd.{number}" for number in range(1_000)]
+    names = [f"crowd.{number}" for number in range(CROWD)]
     for each in names:
         peer.say(
             methods.QueueDeclare(queue=each, durable=True, nowait=True),

@@ -22,6 +22,7 @@ from tests.heads.amqp091.raw_peers import (
     publish,
 )
 from tests.heads.server_process import Process
+from tests.long_runs import LONG
 
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.codec import (
@@ -60,7 +61,7 @@ def test_prefetch_0_on_many_messages_costs_little(address: str, peer: Peer) -> N
     with Peer(address).connect(1) as reader:
         reader.ask(methods.BasicQos())
         reader.ask(methods.BasicConsume(queue="prefetch.0"))
-        for _ in range(30):
+        for _ in range(10_000 if LONG else 30):
             peer.send(messages)
             for _ in range(1000):
                 reader.message()
