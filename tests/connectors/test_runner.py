@@ -34,6 +34,7 @@ from mainstem.connectors.progress import Progress as Stored
 from mainstem.connectors.report import Report
 from mainstem.connectors.runner import Runner
 from mainstem.connectors.settings import ConnectorSettings, Format, SnapshotMode
+from mainstem.connectors.target import DoorTarget
 from mainstem.core.event import Event
 
 NUMBER = {"type": "int32"}
@@ -100,7 +101,7 @@ class ListSource:
 
 def runner(broker: Broker, source: ListSource, settings: ConnectorSettings = SETTINGS) -> Runner:
     stop, report = threading.Event(), Report()
-    return Runner(broker, settings, source, COMMON, stop, report, lambda: 10**18)
+    return Runner(DoorTarget(broker), settings, source, COMMON, stop, report, lambda: 10**18)
 
 
 def run(broker: Broker, source: ListSource) -> None:

@@ -43,3 +43,22 @@ class ConnectorExists(MainstemError):
             "choose another name"
         )
         self.name = name
+
+
+class ConnectorTaken(MainstemError):
+    """Another process runs the connector; the text says which."""
+
+    failure = Failure.CONFLICT
+    retriable = True
+
+
+class LeaseEnded(MainstemError):
+    """The process may not publish any more: it has to take its lease anew."""
+
+    failure = Failure.FENCED
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the lease of the connector has ended: it was changed, taken by another process, or "
+            "this process was silent for too long"
+        )

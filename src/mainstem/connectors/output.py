@@ -12,10 +12,11 @@ from contextlib import suppress
 
 import msgspec
 
-from mainstem.broker.door import Door, Durable, HeadChanges, HeldPublish, TopicEvents
+from mainstem.broker.door import Durable, HeldPublish, TopicEvents
 from mainstem.connectors.errors import SourceRefused
 from mainstem.connectors.port import Position
-from mainstem.connectors.progress import HEAD, PROGRESS, SCHEMA, Progress
+from mainstem.connectors.progress import PROGRESS, SCHEMA, Progress
+from mainstem.connectors.target import Changes, Target
 from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Durability, TopicSettings
@@ -34,9 +35,9 @@ class Output:
     """The topics and the progress of one connector."""
 
     def __init__(
-        self, door: Door, name: str, new_topic: TopicSettings, stop: threading.Event
+        self, target: Target, name: str, new_topic: TopicSettings, stop: threading.Event
     ) -> None:
-        self._door = door
+        self._target = target
         self._name = name
         self._new_topic = new_topic
         self._stop = stop
@@ -67,17 +68,16 @@ class Output:
         """Collect an event for each partition of a topic, after the events added before."""
         self._make(topic)
         self._close_entries()
-        for partition in range(len(self._door.topic(topic).partitions)):
+        for partition in range(self._target.topic(topic).partitions):
             self._entries.append(TopicEvents(topic, [event], partition))
         self.bytes += len(event.value or b"") + _EVENT_BYTES
 
     def was_written(self, topic: str) -> bool:
         """Tell whether a topic exists and has, or had, events."""
         try:
-            partitions = self._door.topic(topic).partitions
+            return self._target.topic(topic).was_written
         except UnknownTopic:
             return False
-        return any(self._door.bounds(topic, each).end for each in range(len(partitions)))
 
     def set_schema(self, table: str, schema: bytes) -> None:
         """Store, with the next events, the schema of a table that was published last."""
@@ -95,7 +95,7 @@ class Output:
             (SCHEMA, f"{self._name}/{table}"): value for table, value in self._schemas.items()
         }
         changes[PROGRESS, self._name] = msgspec.json.encode(progress)
-        durable = self._publish(entries, HeadChanges(HEAD, changes | more))
+        durable = self._publish(entries, changes | more)
         self.published += sum(len(each.events) for each in entries)
         self._entries, self._schemas, self.bytes = [], {}, 0
         self._undurable.append((durable, progress.position))
@@ -119,11 +119,11 @@ class Output:
         self._entries += [TopicEvents(topic, events) for topic, events in self._open.items()]
         self._open = {}
 
-    def _publish(self, entries: list[TopicEvents], defined: HeadChanges) -> Durable:
+    def _publish(self, entries: list[TopicEvents], changes: Changes) -> Durable:
         held: HeldPublish | None = None
         while True:
             try:
-                answer = self._door.publish_all(entries, held=held, defined=defined)
+                answer = self._target.publish(entries, changes, held)
             except UnknownTopic as error:
                 # Somebody has deleted it.
                 self._known.discard(error.topic)
@@ -141,7 +141,7 @@ class Output:
                 self._wait(held.room.wait, 0.2, "a topic with backpressure is full")
                 continue
             self.blocked = ""
-            return answer.durable
+            return answer
 
     def _wait(self, wait: Callable[[float], object], seconds: float, why: str) -> None:
         self.blocked = why
@@ -154,8 +154,8 @@ class Output:
         if topic in self._known:
             return
         with suppress(TopicExists):
-            self._door.create_topic(topic, self._new_topic).durable.wait()
-        if self._door.topic(topic).settings.durability is not Durability.FSYNC:
+            self._target.create_topic(topic, self._new_topic)
+        if self._target.topic(topic).durability is not Durability.FSYNC:
             raise SourceRefused(
                 f"topic {topic} does not survive a power cut, but the connector's position would, "
                 f"so changes could be lost: mainstem topic alter {topic} --durability fsync"

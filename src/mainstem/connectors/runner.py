@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainstem.broker.door import Door
 from mainstem.connectors.envelope import Common, Origin, TableEncoder, check_topics, topic_of
 from mainstem.connectors.errors import SourceRefused
 from mainstem.connectors.outbox import OutboxRouter, is_outbox
@@ -40,7 +39,6 @@ from mainstem.connectors.port import (
 )
 from mainstem.connectors.port import Progress as Moved
 from mainstem.connectors.progress import (
-    HEAD,
     PROGRESS,
     REQUEST,
     SCHEMA,
@@ -52,6 +50,7 @@ from mainstem.connectors.report import Report, watch_every_s
 from mainstem.connectors.schema_changes import schema_change, schema_of
 from mainstem.connectors.selection import Reduce, Selection
 from mainstem.connectors.settings import ConnectorSettings, Format, SnapshotMode
+from mainstem.connectors.target import Target
 from mainstem.connectors.transactions import TransactionOrder, topic_of_transactions
 from mainstem.core.names import is_pattern
 from mainstem.core.topic_settings import TopicSettings
@@ -105,7 +104,7 @@ class Runner:
 
     def __init__(
         self,
-        door: Door,
+        target: Target,
         settings: ConnectorSettings,
         source: Source,
         common: Common,
@@ -118,13 +117,13 @@ class Runner:
         self._stop = stop
         self._report = report
         self._now_ns = now_ns
-        self._definitions = door.definitions.open(HEAD)
+        self._target = target
         self._selection = Selection(settings)
         topic = TopicSettings(
             partitions=settings.partitions, max_batch_bytes=settings.max_event_bytes
         )
-        self._output = Output(door, settings.name, topic, stop)
-        self._progress = decode_progress(self._definitions.get(PROGRESS, settings.name))
+        self._output = Output(target, settings.name, topic, stop)
+        self._progress = decode_progress(self._target.get(PROGRESS, settings.name))
         self._common = common._replace(epoch=self._progress.epoch)
         self._tables: dict[str, _Known] = {}
         self._last: _Known | None = None
@@ -307,7 +306,7 @@ class Runner:
                 self._looked_s = now_s
                 self._look_for_tables()
             if now_s - self._stored_s > self._settings.heartbeat_ms / 1000:
-                stored = decode_progress(self._definitions.get(PROGRESS, self._settings.name))
+                stored = decode_progress(self._target.get(PROGRESS, self._settings.name))
                 if stored != self._progress:
                     self._flush()
                 self._stored_s = now_s
@@ -355,11 +354,11 @@ class Runner:
             self._read_to(pending.table, chunk.keys[-1])
 
     def _has_request(self) -> bool:
-        return self._definitions.get(REQUEST, self._settings.name) is not None
+        return self._target.get(REQUEST, self._settings.name) is not None
 
     def _look_for_tables(self) -> None:
         """Read tables that are new, or were asked for."""
-        request = self._definitions.get(REQUEST, self._settings.name)
+        request = self._target.get(REQUEST, self._settings.name)
         patterns = not self._settings.tables or any(map(is_pattern, self._settings.tables))
         if request is None and not patterns:
             return
@@ -477,7 +476,7 @@ class Runner:
 
     def _stored_schema(self, table: Table) -> bytes | None:
         pending = self._output.pending_schema(table.id)
-        return pending or self._definitions.get(SCHEMA, f"{self._settings.name}/{table.id}")
+        return pending or self._target.get(SCHEMA, f"{self._settings.name}/{table.id}")
 
     def _set(self, **changes: object) -> None:
         self._progress = msgspec.structs.replace(self._progress, **changes)

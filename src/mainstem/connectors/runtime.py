@@ -12,13 +12,15 @@ import msgspec
 
 from mainstem.broker.door import Door
 from mainstem.connectors import complete, kind_of
-from mainstem.connectors.envelope import Common, check_topics
+from mainstem.connectors.envelope import check_topics
 from mainstem.connectors.errors import (
     ConnectorExists,
     SourceFailed,
     SourceRefused,
     UnknownConnector,
 )
+from mainstem.connectors.lease_messages import Taken
+from mainstem.connectors.leases import Leases
 from mainstem.connectors.outbox import OutboxRouter, is_outbox
 from mainstem.connectors.port import Source, Table
 from mainstem.connectors.progress import (
@@ -35,8 +37,12 @@ from mainstem.connectors.report import Report
 from mainstem.connectors.secrets import Secrets
 from mainstem.connectors.selection import Selection
 from mainstem.connectors.settings import ConnectorSettings
-from mainstem.connectors.worker import Task, Worker
+from mainstem.connectors.target import DoorTarget
+from mainstem.connectors.worker import Worker, task_of
 from mainstem.core.errors import InvalidSetting
+
+NOT_RUNNING = "not running"
+"""What a connector does that only a process of its own may run, while there is none."""
 
 
 class ConnectorState(msgspec.Struct, frozen=True):
@@ -50,6 +56,8 @@ class ConnectorState(msgspec.Struct, frozen=True):
     note: str
     alarm: str
     """That the database keeps too much log for it."""
+    runs_in: str
+    """``server``, the process that runs it, or empty if nothing does."""
     published: int
     """Events published since the server started it."""
     lag_bytes: int
@@ -71,6 +79,8 @@ class Connectors:
         self._definitions = door.definitions.open(HEAD)
         self._lock = threading.Lock()
         self._workers: dict[str, Worker] = {}
+        self.leases = Leases(door)
+        """Of the connectors that processes of their own run."""
 
     def start(self) -> None:
         """Start all connectors that are defined."""
@@ -86,6 +96,7 @@ class Connectors:
             for worker in self._workers.values():
                 worker.stop()
             self._workers.clear()
+            self.leases.close()
 
     def add(self, settings: ConnectorSettings) -> Sequence[str]:
         """Define and start a connector; return the tables that it captures.
@@ -116,6 +127,7 @@ class Connectors:
                         "add it anew"
                     )
             settings, tables = self._examined(settings, captures=True)
+            self.leases.void(settings.name)
             self._stop(settings.name)
             self._definitions.set(CONFIG, settings.name, msgspec.json.encode(settings)).wait()
             self._start(settings.name)
@@ -125,6 +137,7 @@ class Connectors:
         """Stop and forget a connector, and what it has left in the database unless ``keep``."""
         with self._lock:
             settings = self._settings(name)
+            self.leases.end(name)
             self._stop(name)
             if not keep:
                 self._release(settings)
@@ -155,11 +168,20 @@ class Connectors:
             self._settings(name)
             self._definitions.set(REQUEST, name, msgspec.json.encode(list(tables))).wait()
 
+    def take(self, name: str, holder: str) -> Taken:
+        """Let a process run a connector; raises UnknownConnector, ConnectorTaken."""
+        with self._lock:
+            settings = self._settings(name)
+            taken = self.leases.take(name, holder, lambda: self._stop(name))
+            # It waits until the process has ended.
+            if name not in self._workers and not settings.own_process:
+                self._start(name)
+            return taken
+
     def show(self, name: str) -> ConnectorState:
         """Return one connector; raises UnknownConnector."""
         settings = self._settings(name)
-        worker = self._workers.get(name)
-        report = Report() if worker is None else worker.report
+        report, runs_in = self._report(name, settings)
         return ConnectorState(
             settings=settings,
             kind=kind_of(settings.url).name,
@@ -167,11 +189,24 @@ class Connectors:
             error=report.error if report.phase in ("failed", "retrying") else "",
             note=report.note,
             alarm=report.alarm,
+            runs_in=runs_in,
             published=report.published,
             lag_bytes=report.lag_bytes,
             committed_us=report.committed_us,
             progress=decode_progress(self._definitions.get(PROGRESS, name)),
         )
+
+    def _report(self, name: str, settings: ConnectorSettings) -> tuple[Report, str]:
+        leased = self.leases.report(name)
+        if leased is not None:
+            return leased
+        worker = self._workers.get(name)
+        if worker is not None:
+            return worker.report, "server"
+        report = Report()
+        if settings.own_process:
+            report.phase = NOT_RUNNING
+        return report, ""
 
     def names(self) -> list[str]:
         """Return the names of all connectors."""
@@ -200,6 +235,7 @@ class Connectors:
     def _change(self, name: str, changes: dict[tuple[str, str], bytes | None]) -> None:
         with self._lock:
             self._settings(name)
+            self.leases.void(name)
             self._stop(name)
             self._definitions.change(changes).wait()
             self._start(name)
@@ -212,17 +248,10 @@ class Connectors:
 
     def _start(self, name: str) -> None:
         settings = self._settings(name)
-        kind = kind_of(settings.url)
-        database = self._source(settings).database
-        common = Common(
-            self._version,
-            kind.name,
-            settings.topic_prefix,
-            database,
-            kind.source,
-            kind.has_schemas,
-        )
-        task = Task(self._door, settings, common, lambda: self._source(settings), self._now_ns)
+        if settings.own_process:
+            return
+        target, duties = DoorTarget(self._door), self._door.duties
+        task = task_of(settings, target, duties, self._secrets, self._version, self._now_ns)
         paused = self._definitions.get(PAUSED, name) is not None
         worker = self._workers[name] = Worker(task, paused=paused)
         worker.start()

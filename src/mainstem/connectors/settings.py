@@ -88,6 +88,8 @@ class ConnectorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """How much log the database may keep for the connector before that is given up; 0: any."""
     alarm_slot_bytes: Annotated[int, Meta(ge=0)] = 1024 * 1024 * 1024
     """How much log the database keeps for the connector when there is an alarm; 0: none."""
+    own_process: bool = False
+    """Whether only ``mainstem connector run`` runs it, and never a thread of the server."""
     heartbeat_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 10_000
     """How often the position is stored and confirmed while there is nothing to publish."""
     slot: str = ""

@@ -9,14 +9,17 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mainstem.broker.door import Door
+from mainstem.broker.door import Duties
+from mainstem.connectors import kind_of
 from mainstem.connectors.envelope import Common
 from mainstem.connectors.errors import SourceFailed, SourceRefused
 from mainstem.connectors.output import Stopped
 from mainstem.connectors.port import Source
 from mainstem.connectors.report import Report, watch_every_s
 from mainstem.connectors.runner import Runner
+from mainstem.connectors.secrets import Secrets
 from mainstem.connectors.settings import ConnectorSettings
+from mainstem.connectors.target import Target
 from mainstem.core.errors import MainstemError
 
 _logger = logging.getLogger("mainstem.connectors")
@@ -28,11 +31,37 @@ _LONG_RUN_S = 60.0
 class Task(NamedTuple):
     """What a worker needs to run its connector."""
 
-    door: Door
+    target: Target
+    duties: Duties
     settings: ConnectorSettings
     common: Common
     open: Callable[[], Source]
     now_ns: Callable[[], int]
+
+
+def task_of(
+    settings: ConnectorSettings,
+    target: Target,
+    duties: Duties,
+    secrets: Secrets,
+    version: str,
+    now_ns: Callable[[], int],
+) -> Task:
+    """Return what a worker needs to run a connector."""
+    kind = kind_of(settings.url)
+
+    def open_source() -> Source:
+        return kind.open(settings, lambda: secrets.password(settings))
+
+    common = Common(
+        version,
+        kind.name,
+        settings.topic_prefix,
+        open_source().database,
+        kind.source,
+        kind.has_schemas,
+    )
+    return Task(target, duties, settings, common, open_source, now_ns)
 
 
 class Worker:
@@ -63,10 +92,10 @@ class Worker:
 
     def _run(self) -> None:
         name = self._task.settings.name
-        duty = self._task.door.duties.hold(f"connector/{name}", self._granted.set)
+        duty = self._task.duties.hold(f"connector/{name}", self._granted.set)
         try:
             while not duty.is_held and not self._stop.is_set():
-                self.report.phase = "waiting for another node"
+                self.report.phase = "waiting: it runs elsewhere"
                 self._granted.wait()
                 self._granted.clear()
             if self._paused:
@@ -107,7 +136,7 @@ class Worker:
         source = task.open()
         self.report.phase = "starting"
         runner = Runner(
-            task.door, task.settings, source, task.common, self._stop, self.report, task.now_ns
+            task.target, task.settings, source, task.common, self._stop, self.report, task.now_ns
         )
         try:
             runner.run()

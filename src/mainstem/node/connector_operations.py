@@ -15,8 +15,10 @@ import msgspec
 
 from mainstem import __version__
 from mainstem.auth import CLUSTER, Action, Peer
+from mainstem.connectors.lease_messages import Status, Taken, TargetTopic
 from mainstem.connectors.progress import CONFIG, HEAD
 from mainstem.connectors.settings import ConnectorSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric, Sample
 from mainstem.node import metrics
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
 LIST, SHOW, ADD, REMOVE = "connectors", "connectors/show", "connectors/add", "connectors/remove"
 PAUSE, RESUME, RESTART = "connectors/pause", "connectors/resume", "connectors/restart"
 SNAPSHOT, ALTER, CHECK = "connectors/snapshot", "connectors/alter", "connectors/check"
+TAKE, RENEW, END = "connectors/take", "connectors/renew", "connectors/end"
+PUBLISH, TOPIC = "connectors/publish", "connectors/topic"
 Asked = TypeVar("Asked", bound=msgspec.Struct)
-_PHASES = {"paused": 0.0, "failed": -1.0, "retrying": -0.5}
+_PHASES = {"paused": 0.0, "failed": -1.0, "retrying": -0.5, "not running": -0.5}
 """The values of the state metric that are not 1."""
 
 
@@ -82,6 +86,66 @@ class SnapshotTables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tables: tuple[str, ...] = ()
 
 
+class TakeConnector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Operation: let a process of its own run a connector."""
+
+    name: str
+    holder: str
+
+
+class RenewLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Operation: go on running a connector, and tell what it does."""
+
+    name: str
+    token: str
+    status: Status
+
+
+class EndLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Operation: run a connector no more."""
+
+    name: str
+    token: str
+
+
+class PublishPiece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Operation: send a piece of an append of events and progress, which the last one does."""
+
+    name: str
+    token: str
+    piece: bytes
+    at: int
+    """How long the pieces before are."""
+    is_last: bool
+
+
+class LeasedTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Operation: look for a topic of a connector; ``create``: create it before."""
+
+    name: str
+    token: str
+    topic: str
+    create: TopicSettings | None = None
+
+
+class Renewed(msgspec.Struct, frozen=True):
+    """Result: the tables that are to be read again, as they are stored."""
+
+    request: bytes | None
+
+
+class PieceTaken(msgspec.Struct, frozen=True):
+    """Result of a piece: why the append was not done; empty if it was, or waits for more."""
+
+    why: str
+
+
+class FoundTopic(msgspec.Struct, frozen=True):
+    """Result: the topic, if there is one."""
+
+    topic: TargetTopic | None
+
+
 class Added(msgspec.Struct, frozen=True):
     """Result: the tables that the connector captures now."""
 
@@ -105,6 +169,8 @@ class ConnectorInfo(msgspec.Struct, frozen=True):
     note: str
     alarm: str
     """That the database keeps more log for the connector than its ``alarm_slot_bytes``."""
+    runs_in: str
+    """``server``, the process that runs it (``mainstem connector run``), or empty if none does."""
     published: int
     """Events published since the connector was started."""
     lag_bytes: int
@@ -243,6 +309,54 @@ class NodeConnectors:
             "Read tables again while following; all captured ones if none is named.",
         )
 
+        self._offer_leases(at)
+
+    def _offer_leases(self, at: str) -> None:
+        """Register what a process of its own needs."""
+        self._offer(
+            TAKE,
+            TakeConnector,
+            lambda it: self.runtime.take(it.name, it.holder),
+            f"POST {at}/lease",
+            "Let a process of its own run a connector: mainstem connector run.",
+            Taken,
+        )
+        self._offer(
+            RENEW,
+            RenewLease,
+            lambda it: Renewed(self.runtime.leases.renew(it.name, it.token, it.status)),
+            f"PUT {at}/lease",
+            "Go on running a connector, and tell what it does.",
+            Renewed,
+        )
+        self._offer(
+            END,
+            EndLease,
+            lambda it: self.runtime.leases.end(it.name, it.token),
+            f"DELETE {at}/lease",
+            "Run a connector no more; the server goes on.",
+        )
+        self._offer(
+            PUBLISH,
+            PublishPiece,
+            lambda it: PieceTaken(
+                self.runtime.leases.publish(it.name, it.token, it.piece, it.at, is_last=it.is_last)
+            ),
+            f"POST {at}/lease/publish",
+            "Append events of a connector together with its progress.",
+            PieceTaken,
+        )
+        self._offer(
+            TOPIC,
+            LeasedTopic,
+            lambda it: FoundTopic(
+                self.runtime.leases.topic(it.name, it.token, it.topic, it.create)
+            ),
+            f"POST {at}/lease/topic",
+            "Return a topic of a connector, or create it.",
+            FoundTopic,
+        )
+
     def _list(self, _asked: ListConnectors) -> list[ConnectorInfo]:
         return [_info(each) for each in _states(self.runtime)]
 
@@ -284,6 +398,7 @@ def _info(state: "ConnectorState") -> ConnectorInfo:
         error=state.error,
         note=state.note,
         alarm=state.alarm,
+        runs_in=state.runs_in,
         published=state.published,
         lag_bytes=state.lag_bytes,
         position=[] if progress.position is None else list(progress.position.at),

@@ -121,8 +121,8 @@ DELAYED_FAILED = counter(
 )
 CONNECTOR_STATE = gauge(
     "mainstem_connector_state",
-    "1 while a connector works, 0 if it is paused, -0.5 while its database is away, -1 if it has "
-    "stopped: mainstem connector show says why.",
+    "1 while a connector works, 0 if it is paused, -0.5 while its database is away, or no process "
+    "runs it, -1 if it has stopped: mainstem connector show says why.",
     "connector",
 )
 CONNECTOR_EVENTS = counter(

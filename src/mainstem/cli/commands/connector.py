@@ -1,14 +1,21 @@
 """``mainstem connector``: databases whose changes become events."""
 
+import os
+import signal
+import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import click
 import msgspec
 
+from mainstem import __version__
 from mainstem.cli.admin_port import ServerAdmin
 from mainstem.cli.connection import at_option
 from mainstem.cli.help import Group
 from mainstem.cli.output.tables import Format, cell, chosen, format_option, print_json, print_rows
+from mainstem.cli.server_logging import start_logging
+from mainstem.cli.signals import stop_signals
 from mainstem.connectors import complete
 from mainstem.connectors.settings import ConnectorSettings, Decimals, SnapshotMode
 from mainstem.connectors.settings import Format as EventFormat
@@ -106,6 +113,11 @@ def _words(text: str | None) -> tuple[str, ...]:
     help="Whether to read all rows before following.",
 )
 @click.option(
+    "--own-process",
+    is_flag=True,
+    help="Only mainstem connector run runs it, never the server.",
+)
+@click.option(
     "--set",
     "settings",
     multiple=True,
@@ -127,6 +139,7 @@ def add(
     event_format: str,
     decimals: str,
     snapshot: str,
+    own_process: bool,
     settings: tuple[str, ...],
     form: Format | None,
     at: str | None,
@@ -148,6 +161,7 @@ def add(
         "format": event_format,
         "decimals": decimals,
         "snapshot": snapshot,
+        "own_process": own_process,
     }
     for each in settings:
         field, equals, value = each.partition("=")
@@ -166,6 +180,50 @@ def add(
     click.echo(f"{cell('connector', name)} captures {len(added.tables)} tables:")
     for table in added.tables:
         click.echo(f"  {table}")
+
+
+@connector.command(
+    epilog="""
+    mainstem connector run shop
+    MAINSTEM_SECRET_SHOP=… mainstem connector run shop --at db1.internal:9092
+    """
+)
+@click.argument("name")
+@click.option(
+    "--secrets-dir",
+    metavar="DIR",
+    default="",
+    help="Where --password-file is; otherwise the setting connectors.secrets_dir.",
+)
+@at_option
+def run(name: str, secrets_dir: str, at: str | None) -> None:
+    """Run a connector in this process, instead of a thread of the server, until it is stopped.
+
+    Events and progress are published through the server's admin port, in one append each, so each
+    change is there once, also after kill -9. A second process waits for the end of the first. When
+    this one ends, the server's thread goes on, unless the connector was added with --own-process.
+    """
+    # Only this command runs a connector itself.
+    from mainstem.cli.connector_process import AdminServer  # noqa: PLC0415
+    from mainstem.connectors.own_process import OwnProcess  # noqa: PLC0415
+    from mainstem.connectors.secrets import Secrets  # noqa: PLC0415
+    from mainstem.connectors.worker import task_of  # noqa: PLC0415
+    from mainstem.node.config import load_config  # noqa: PLC0415
+
+    start_logging("text")
+    directory = secrets_dir or load_config(None, os.environ, {}).connectors.secrets_dir
+    secrets = Secrets(Path(directory), os.environ)
+    process = OwnProcess(
+        name,
+        lambda: AdminServer(ServerAdmin(at, needs=_NEEDS)),
+        lambda settings, target, duties: task_of(
+            settings, target, duties, secrets, __version__, time.time_ns
+        ),
+        lambda text: click.echo(text, err=True),
+    )
+    for each in stop_signals():
+        signal.signal(each, lambda _number, _frame: process.stop())
+    process.run()
 
 
 @connector.command("ls", epilog="mainstem connector ls")
@@ -191,6 +249,10 @@ def show(name: str, form: Format | None, at: str | None) -> None:
     for title, text in (("error", found.error), ("alarm", found.alarm), ("note", found.note)):
         if text:
             click.echo(f"{title}: {cell(title, text)}")
+    if found.phase == "not running":
+        click.echo(f"start mainstem connector run {cell('connector', found.name)}")
+    elif found.runs_in not in ("server", ""):
+        click.echo(f"runs in {cell('process', found.runs_in)}")
     click.echo(f"published: {found.published} events; the database keeps {found.lag_bytes} bytes")
     if found.pending:
         click.echo(f"still to read: {', '.join(found.pending)}")

@@ -1,0 +1,75 @@
+"""The server as a connector sees it that runs in a process of its own: by its admin port."""
+
+from typing import TypeVar
+
+import msgspec
+
+from mainstem.cli.admin_port import ServerAdmin
+from mainstem.connectors.errors import ConnectorTaken, LeaseEnded
+from mainstem.connectors.lease_messages import Status, Taken, TargetTopic
+from mainstem.connectors.own_process import TargetBusy
+from mainstem.core.errors import Failure
+from mainstem.core.topic_settings import TopicSettings
+from mainstem.heads.admin_operations import OperationFailed
+from mainstem.node.connector_operations import (
+    END,
+    PUBLISH,
+    RENEW,
+    TAKE,
+    TOPIC,
+    Done,
+    EndLease,
+    FoundTopic,
+    LeasedTopic,
+    PieceTaken,
+    PublishPiece,
+    Renewed,
+    RenewLease,
+    TakeConnector,
+)
+
+T = TypeVar("T")
+
+
+class AdminServer:
+    """A server that keeps connectors; ``connectors.own_process.Server``."""
+
+    def __init__(self, admin: ServerAdmin) -> None:
+        self._admin = admin
+
+    def take(self, name: str, holder: str) -> Taken:
+        """Take the lease; raises ConnectorTaken."""
+        try:
+            return self._ask(TAKE, TakeConnector(name, holder), Taken)
+        except OperationFailed as error:
+            if error.failure is Failure.CONFLICT:
+                raise ConnectorTaken(str(error)) from None
+            raise
+
+    def renew(self, name: str, token: str, status: Status) -> bytes | None:
+        """Go on with the lease; returns the tables that are to be read."""
+        return self._ask(RENEW, RenewLease(name, token, status), Renewed).request
+
+    def publish(self, name: str, token: str, piece: bytes, at: int, *, is_last: bool) -> str:
+        """Send a piece of an append; returns why it was not done."""
+        return self._ask(PUBLISH, PublishPiece(name, token, piece, at, is_last), PieceTaken).why
+
+    def topic(
+        self, name: str, token: str, topic: str, create: TopicSettings | None
+    ) -> TargetTopic | None:
+        """Return a topic, which is created before if that is asked for."""
+        return self._ask(TOPIC, LeasedTopic(name, token, topic, create), FoundTopic).topic
+
+    def end(self, name: str, token: str) -> None:
+        """Give the lease back."""
+        self._ask(END, EndLease(name, token), Done)
+
+    def _ask(self, operation: str, asked: msgspec.Struct, kind: type[T]) -> T:
+        try:
+            return self._admin.change(operation, asked, kind)
+        except OperationFailed as error:
+            if error.failure is Failure.FENCED:
+                raise LeaseEnded from None
+            if error.failure in (Failure.OVERLOADED, Failure.UNAVAILABLE):
+                raise TargetBusy(str(error)) from None
+            raise

@@ -1,0 +1,63 @@
+"""Where a connector publishes: the broker, or from a process of its own a server's broker.
+
+What is published and the connector's definitions are one append in both.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from mainstem.broker.door import Door, Durable, HeadChanges, HeldPublish, TopicEvents
+from mainstem.connectors.lease_messages import TargetTopic
+from mainstem.connectors.progress import HEAD
+from mainstem.core.topic_settings import TopicSettings
+
+Changes = Mapping[tuple[str, str], bytes | None]
+"""New values of definitions, by kind and key; None deletes."""
+
+
+class Target(Protocol):
+    """The topics and the definitions of one connector."""
+
+    def get(self, kind: str, key: str) -> bytes | None:
+        """Return a definition of connectors, None if there is none."""
+
+    def topic(self, name: str) -> TargetTopic:
+        """Return a topic; raises UnknownTopic."""
+
+    def create_topic(self, name: str, settings: TopicSettings) -> None:
+        """Create a topic; raises TopicExists."""
+
+    def publish(
+        self, entries: Sequence[TopicEvents], changes: Changes, held: HeldPublish | None
+    ) -> Durable | HeldPublish:
+        """Append events and definitions, all or nothing; as ``Door.publish_all``."""
+
+
+class DoorTarget:
+    """The broker of this process."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._definitions = door.definitions.open(HEAD)
+
+    def get(self, kind: str, key: str) -> bytes | None:
+        """Return a definition of connectors, None if there is none."""
+        return self._definitions.get(kind, key)
+
+    def topic(self, name: str) -> TargetTopic:
+        """Return a topic; raises UnknownTopic."""
+        found = self._door.topic(name)
+        count = len(found.partitions)
+        was_written = any(self._door.bounds(name, each).end for each in range(count))
+        return TargetTopic(count, found.settings.durability, was_written)
+
+    def create_topic(self, name: str, settings: TopicSettings) -> None:
+        """Create a topic; raises TopicExists."""
+        self._door.create_topic(name, settings).durable.wait()
+
+    def publish(
+        self, entries: Sequence[TopicEvents], changes: Changes, held: HeldPublish | None
+    ) -> Durable | HeldPublish:
+        """Append events and definitions, all or nothing."""
+        answer = self._door.publish_all(entries, held=held, defined=HeadChanges(HEAD, changes))
+        return answer if isinstance(answer, HeldPublish) else answer.durable
