@@ -2,8 +2,11 @@
 
 import asyncio
 import resource
+import socket
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -56,6 +59,31 @@ async def test_a_hundred_endpoints_that_hang_delay_none_of_the_others() -> None:
         over.set()
         await slow.got(HANGING * EVENTS)
         await until(lambda: all(served.unsettled(name=f"webhook.e{it}") == 0 for it in (0, 10)))
+
+
+async def test_a_hundred_names_that_hang_delay_no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    over, look_up = threading.Event(), socket.getaddrinfo
+
+    def hanging(host: str, *rest: int) -> list[tuple[Any, ...]]:
+        if host.startswith("hangs"):
+            over.wait()
+        return look_up("127.0.0.1" if host.startswith("works") else host, *rest)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hanging)
+    async with receiving() as healthy, serving(SETTINGS) as served:
+        for number in range(HANGING):
+            await served.add(
+                f"http://hangs-{number}.example/", name=f"e{number}", secret="file:signing"
+            )
+        url = healthy.url.replace("127.0.0.1", "works.example")
+        await served.add(url, name="healthy", secret="file:signing")
+        served.publish(b"1")
+
+        await healthy.got(1)
+
+        in_flight = ("mainstem_webhooks_requests_in_flight", (), HANGING)
+        await until(lambda: in_flight in served.samples())
+        over.set()
 
 
 async def test_an_endpoint_gets_one_request_even_if_others_use_up_the_limit() -> None:

@@ -1,9 +1,8 @@
-"""Sends HTTP requests to endpoints, with aiohttp: the only module here with sockets and the loop.
+"""Sends HTTP requests to endpoints, with aiohttp: here and in ``resolver.py`` are all sockets.
 
 How this works: each request is a task of the event loop. It follows no redirect, uses no proxy and
-keeps no cookie. Names are resolved in threads of our own, so that a slow name server does not
-occupy those of the event loop. Whatever was resolved, the address is checked when the socket for it
-is made: there is no time between this check and the connection in which a name could change.
+keeps no cookie. Whatever a name was resolved to, the address is checked when the socket for it is
+made: there is no time between this check and the connection in which a name could change.
 """
 
 import asyncio
@@ -11,21 +10,19 @@ import functools
 import socket
 import ssl
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import aiohttp
 import msgspec
-from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from mainstem import __version__
 from mainstem.heads.webhooks.addresses import AllowedAddresses
+from mainstem.heads.webhooks.resolver import Resolver
 from mainstem.heads.webhooks.schedule import Answer, retry_after_ms
 
 MAX_ANSWER_BYTES = 64 * 1024
 """How much of a response is read; the connection of a longer one is closed."""
 MAX_HEADER_BYTES = 8190
-RESOLVER_THREADS = 64
 AGENT = f"mainstem/{__version__}"
 _KEEP_S = 60.0
 
@@ -55,11 +52,10 @@ class Client:
         self._allowed = allowed
         self._now_ms = now_ms
         self._tasks: set[asyncio.Task[None]] = set()
-        self._resolver = _Resolver()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,
-                resolver=self._resolver,
+                resolver=Resolver(),
                 use_dns_cache=False,
                 socket_factory=self._socket,
                 keepalive_timeout=_KEEP_S,
@@ -140,36 +136,6 @@ class Client:
                 f"{address[0]} is refused: {reason}; only the setting webhooks.allow can allow it"
             )
         return socket.socket(family, kind, protocol)
-
-
-class _Resolver(AbstractResolver):
-    """Resolves names in threads of its own."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(RESOLVER_THREADS, "webhooks-resolver")
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """Return the addresses of a name; raises OSError."""
-        found = await asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
-        )
-        return [
-            ResolveResult(
-                hostname=host,
-                host=str(address[0]),
-                port=int(address[1]),
-                family=kind,
-                proto=protocol,
-                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-            )
-            for kind, _, protocol, _, address in found
-        ]
-
-    async def close(self) -> None:
-        """Let the threads end; a lookup that hangs is not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 @functools.cache
