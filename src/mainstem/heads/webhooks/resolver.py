@@ -75,7 +75,8 @@ class Resolver(AbstractResolver):
 
         def run() -> None:
             host, port, family = name
-            found, failed = [], None
+            found: _Found = []
+            failed: Exception | None = None
             try:
                 look_up = self._look_up or socket.getaddrinfo
                 found = look_up(host, port, family, socket.SOCK_STREAM)
