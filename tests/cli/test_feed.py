@@ -62,6 +62,11 @@ def test_a_feed_is_served_listened_to_ended_and_removed(run: Run, running: Runni
     assert (report["session"], report["delivered"], report["lost"]) == ("T1", 100, 0)
     replayed = run("feed", "replay", "T1", "3", "5", "--requests", requests)
     assert [json.loads(line)["sequence"] for line in replayed.lines] == [3, 4, 5]
+    found = json.loads(run("feed", "sequence", "T1", "40").out)
+    assert found == {"session": "T1", "offset": 40, "sequence": 41}
+    refused = run("feed", "sequence", "T1", "101")
+    assert refused.code == Exit.NOT_FOUND
+    assert "offset 101 has no sequence number in session T1 yet" in refused.err
     assert run("feed", "rm", "T1").code == Exit.OK
     assert run("feed", "ls").out == b""
 

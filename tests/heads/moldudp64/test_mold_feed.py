@@ -2,10 +2,14 @@
 
 import asyncio
 import re
+import socket
+import struct
+import sys
 
 import pytest
 from tests.broker.brokers import publish
 from tests.broker.transactions.transactional_producers import Bank
+from tests.client.feeds.relay import joined
 from tests.heads.moldudp64.feed_head import TOPIC, broker_with_topic, feeding, new_group
 from tests.heads.transport.echo import run, until
 
@@ -18,8 +22,15 @@ from mainstem.heads.moldudp64.feeds import FeedDefinitions, FeedExists
 from mainstem.heads.moldudp64.metrics import MISSED, TOO_LARGE
 from mainstem.heads.moldudp64.numbering import Mark
 from mainstem.heads.moldudp64.publication import Publication
+from mainstem.heads.moldudp64.settings import MoldSettings
 
+IP_PKTINFO, IP_RECVTTL = 8, 12
+"""In linux/in.h."""
 END = Packet("S1", 3, is_end=True)
+
+
+def test_multicast_stays_in_the_network_by_default() -> None:
+    assert MoldSettings().ttl == 1
 
 
 def words(count: int, first: int = 0) -> list[bytes]:
@@ -334,3 +345,27 @@ def test_a_bad_feed_setting_is_refused(feeds: str, why: str) -> None:
                 raise AssertionError("it was served")
 
     run("uvloop", scenario)
+
+
+@pytest.mark.parametrize("ttl", [MoldSettings().ttl, 3], ids=["default", "three"])
+def test_packets_have_the_time_to_live_and_leave_through_the_interface(ttl: int) -> None:
+    group = new_group()
+    with joined(group) as heard:
+        heard.setsockopt(socket.IPPROTO_IP, IP_RECVTTL, 1)
+        heard.setsockopt(socket.IPPROTO_IP, IP_PKTINFO, 1)
+        heard.setblocking(False)
+
+        async def scenario() -> None:
+            broker = broker_with_topic()
+            publish(broker, TOPIC, b"a")
+            interface = "127.0.0.9"
+            async with feeding(broker, group, interface=interface, ttl=ttl) as feed:
+                await feed.hears(1)
+                _, told, _, sender = heard.recvmsg(2048, 1024)
+            found = {kind: data for _, kind, data in told}
+            assert int.from_bytes(found[socket.IP_TTL], sys.byteorder) == ttl
+            arrived_at, *_ = struct.unpack("=I4s4s", found[IP_PKTINFO])
+            assert socket.if_indextoname(arrived_at) == "lo"
+            assert sender[0] == interface
+
+        run("uvloop", scenario)

@@ -17,9 +17,11 @@ from mainstem.heads.moldudp64.operations import (
     END,
     LIST,
     REMOVE,
+    SEQUENCE,
     SERVE,
     FeedInfo,
     NameFeed,
+    SequenceInfo,
     ServeFeed,
 )
 
@@ -108,6 +110,20 @@ def remove(session: str, at: str | None) -> None:
     click.echo(f"removed {cell('session', session)}", err=True)
 
 
+@feed.command(epilog="mainstem feed sequence TRADES 1200")
+@click.argument("session")
+@click.argument("offset", type=click.IntRange(0))
+@format_option
+@at_option
+def sequence(session: str, offset: int, form: Format | None, at: str | None) -> None:
+    """Show the number of the first message at or behind an offset of the topic.
+
+    With a snapshot of all events before that offset, listen --from that number misses nothing.
+    """
+    asked = {"session": session, "offset": str(offset)}
+    _show(_Admin(at).read(SEQUENCE, asked, SequenceInfo), form)
+
+
 @feed.command(
     epilog="""
     mainstem feed listen 239.255.77.1:30001 --requests 127.0.0.1:30002
@@ -183,5 +199,5 @@ def _print(messages: Iterator[Message], form: Format | None) -> None:
             click.echo(f"{message.sequence}\t{cell('data', text)}")
 
 
-def _show(info: FeedInfo, form: Format | None) -> None:
+def _show(info: FeedInfo | SequenceInfo, form: Format | None) -> None:
     print_rows([msgspec.to_builtins(info)], form)

@@ -89,6 +89,18 @@ class Numbering:
             return Place(mark.offset + sequence - mark.sequence, 0)
         return Place(mark.offset, sequence - mark.sequence)
 
+    def around(self, offset: int) -> tuple[Mark, Mark]:
+        """Return the last mark before an offset, and the first one that is not before it.
+
+        The next message is the last mark; twice the same if there is none before.
+        """
+        at = bisect_left(self._offsets, offset)
+        after = self.next
+        if at < len(self._offsets):
+            after = min(after, Mark(self._sequences[at], self._offsets[at]))
+        before = Mark(self._sequences[at - 1], self._offsets[at - 1]) if at else after
+        return before, after
+
     def offsets(self, sequence: int, count: int) -> list[int]:
         """Return the offsets of some messages that have been numbered; only if it is exact."""
         end = min(sequence + count, self.next.sequence)

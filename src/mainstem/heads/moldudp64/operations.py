@@ -1,7 +1,7 @@
-"""Feed operations of the admin port: list, serve, end, remove.
+"""Feed operations of the admin port: list, serve, end, remove, find a sequence number.
 
-Permissions: a feed is listed if its topic may be described; to serve, end or remove it, its topic
-must be readable.
+Permissions: a feed is listed if its topic may be described; for all others, its topic must be
+readable.
 """
 
 from collections.abc import Callable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mainstem.heads.moldudp64.publication import Publication
 
 LIST, SERVE, END, REMOVE = "feeds", "feeds/serve", "feeds/end", "feeds/rm"
+SEQUENCE = "feeds/sequence"
 T = TypeVar("T")
 
 
@@ -45,6 +46,22 @@ class NameFeed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """End or remove a multicast feed."""
 
     session: str
+
+
+class FindSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Find the sequence number at which a receiver goes on from an offset of the topic."""
+
+    session: str
+    offset: Annotated[int, Meta(ge=0)]
+    """The offset that follows those that it has, such as that of a snapshot."""
+
+
+class SequenceInfo(msgspec.Struct, frozen=True):
+    """The number of the first message at or behind an offset, as the admin port returns it."""
+
+    session: str
+    offset: int
+    sequence: int
 
 
 class FeedInfo(msgspec.Struct, frozen=True):
@@ -110,6 +127,17 @@ class FeedOperations:
         self._authorize(peer, Action.READ, self._topic_of(asked.session))
         self._on_loop(lambda: self._head.remove(asked.session)).wait()
         return {}
+
+    @operation(SEQUENCE, "GET feeds/{session}/sequence")
+    def sequence(self, peer: Peer, asked: FindSequence) -> SequenceInfo:
+        """Return the number of the first message at or behind an offset."""
+        self._authorize(peer, Action.READ, self._topic_of(asked.session))
+
+        def carry_out() -> int:
+            publication = self._head.find(asked.session)
+            return publication.sequence_at(self._context.door(peer), asked.offset)
+
+        return SequenceInfo(asked.session, asked.offset, self._on_loop(carry_out))
 
     def _topic_of(self, session: str) -> str:
         return self._on_loop(lambda: self._head.find(session).feed.topic)

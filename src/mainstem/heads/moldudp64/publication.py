@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mainstem.broker.door import Durable
+from mainstem.broker.door import Door, Durable
 from mainstem.core.errors import Failure, MainstemError, OffsetOutOfRange, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.heads.admin_operations import OperationFailed
@@ -111,6 +111,20 @@ class Publication:
         if topic.id != self.feed.topic_id:
             raise UnknownTopic(self.feed.topic)
         self.feed.check_topic(topic.settings)
+
+    def sequence_at(self, door: Door, offset: int) -> int:
+        """Return the number of the first message at or behind an offset: where to go on from it.
+
+        Raises OffsetOutOfRange if the offset is deleted, OperationFailed if it was not numbered.
+        """
+        self.check_topic()
+        if self.failed or offset > self._reader.offset:
+            raise OperationFailed(
+                Failure.NOT_FOUND,
+                f"offset {offset} has no sequence number in session {self.feed.session}"
+                + (f": {self.failed}" if self.failed else " yet"),
+            )
+        return self.retransmission.sequence_at(door, offset)
 
     def end(self, ended: Feed) -> None:
         """End the session at the end offset of its new definition."""

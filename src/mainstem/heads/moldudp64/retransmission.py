@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mainstem.broker.door import Door
 from mainstem.broker.door import Feed as Reader
-from mainstem.core.errors import Failure, MainstemError
+from mainstem.core.errors import Failure, MainstemError, OffsetOutOfRange
 from mainstem.heads.moldudp64.codec import MAX_MESSAGE_BYTES, blocked, fitting
 from mainstem.heads.moldudp64.feeds import Feed
 from mainstem.heads.moldudp64.numbering import NEAR, Mark, Numbering
@@ -74,6 +74,23 @@ class Retransmission:
         fit, _ = fitting(map(len, found), self._max_bytes, count)
         return Replay(found[:fit], read)
 
+    def sequence_at(self, door: Door, offset: int) -> int:
+        """Return the number of the first message at or behind an offset, which was read already.
+
+        Raises OffsetOutOfRange if retention has deleted the offset, and the errors of ``door``.
+        """
+        bounds = door.bounds(*self._partition)
+        if offset < bounds.start:
+            raise OffsetOutOfRange("{}[{}]".format(*self._partition), offset, *bounds[:2])
+        reader = door.follow(*self._partition, offset)
+        before, after = self._numbering.around(offset)
+        if offset >= after.offset or before is after:
+            return after.sequence
+        has_no_gap = after.offset - before.offset == after.sequence - before.sequence
+        if self._is_exact or has_no_gap:
+            return min(after.sequence, before.sequence + offset - before.offset)
+        return after.sequence - _count_before(reader, after.offset)
+
     def _run(self, reader: Reader, sequence: int) -> tuple[int, Sequence[bytes]]:
         """Return messages from the log, and how many events were read to find them."""
         start = reader.offset
@@ -132,14 +149,20 @@ class Retransmission:
         place, after = self._numbering.place(sequence), self._numbering.after(sequence)
         if not place.skip or place.offset >= start or after.offset <= start:
             return 0
-        count = 0
-        while reader.offset < after.offset:
-            events = reader.take(NEAR)
-            if not events:
-                break
-            count += sum(it.offset < after.offset and _is_message(it.value) for it in events)
+        count = _count_before(reader, after.offset)
         self._numbering.learn(Mark(after.sequence - count, start))
         return count
+
+
+def _count_before(reader: Reader, end: int) -> int:
+    """Return how many messages come before an offset."""
+    count = 0
+    while reader.offset < end:
+        events = reader.take(NEAR)
+        if not events:
+            break
+        count += sum(it.offset < end and _is_message(it.value) for it in events)
+    return count
 
 
 def _messages(reader: Reader, count: int, max_bytes: int = MAX_MESSAGE_BYTES) -> list[bytes]:
