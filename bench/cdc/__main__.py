@@ -1,6 +1,6 @@
 """Measures change capture from PostgreSQL and MariaDB beside Debezium's engine.
 
-    python -m bench.cdc --rounds 3               about eight minutes; writes docs/benchmarks/cdc.md
+    python -m bench.cdc --rounds 3               nine minutes; writes docs/benchmarks/cdc.md
     python -m bench.cdc --quick                  prints, and writes nothing
     python -m bench.cdc --quick --only MariaDB   one database
 

@@ -36,6 +36,9 @@ class Figures(msgspec.Struct, frozen=True):
     snapshot: float
     """Rows per second from the first to the last."""
     following: float
+    snapshot_cpu_us: float
+    """User and system time of the process for a row."""
+    following_cpu_us: float
     p50_ms: float
     p99_ms: float
     memory_mib: float
@@ -69,16 +72,46 @@ def memory_mib(pid: int) -> float:
     raise ValueError(f"process {pid} has no VmHWM")
 
 
-def load(db: Measured, name: str, plan: Plan, pid: int, count: Callable[[], int]) -> float:
-    """Insert rows while the process is stopped; return the rows per second once it goes on."""
+def cpu_us(pid: int) -> float:
+    """Return the user and system time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * 1_000_000 / os.sysconf("SC_CLK_TCK")
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """How fast rows came."""
+
+    rows_s: float
+    row_cpu_us: float
+
+
+class Counting:
+    """Measures a process from the first rows on, until others have come."""
+
+    def __init__(self, pid: int, count: int) -> None:
+        self._pid = pid
+        self._count = count
+        self._cpu_us = cpu_us(pid)
+        self._began = time.perf_counter()
+
+    def rate(self, count: int) -> Rate:
+        """Return what has happened since."""
+        rows = count - self._count
+        used_us = cpu_us(self._pid) - self._cpu_us
+        return Rate(rows / (time.perf_counter() - self._began), used_us / rows)
+
+
+def load(db: Measured, name: str, plan: Plan, pid: int, count: Callable[[], int]) -> Rate:
+    """Insert rows while the process is stopped; return how fast they come once it goes on."""
     before = count()
     os.kill(pid, signal.SIGSTOP)
     try:
         db.load(name, plan.rows, plan.rows)
     finally:
         os.kill(pid, signal.SIGCONT)
-    began = time.perf_counter()
-    return plan.rows / (wait_until(lambda: count() >= before + plan.rows) - began)
+    counting = Counting(pid, before)
+    wait_until(lambda: count() >= before + plan.rows)
+    return counting.rate(before + plan.rows)
 
 
 class Single(msgspec.Struct, frozen=True):
@@ -142,15 +175,18 @@ def ours(db: Measured, name: str, plan: Plan) -> Figures:
             )
             admin.change(ADD, AddConnector(settings), Added)
             first = wait_until(lambda: published() > 0)
-            there = published()
-            last = wait_until(lambda: published() >= plan.rows)
+            counting = Counting(pid, published())
+            wait_until(lambda: published() >= plan.rows)
+            snapshot = counting.rate(plan.rows)
             following = load(db, name, plan, pid, published)
             with mainstem.connect(address) as stem:
                 p50_ms, p99_ms = percentiles(db, ours_one_by_one(stem, db, name, plan))
             return Figures(
                 start_s=first - began,
-                snapshot=(plan.rows - there) / (last - first),
-                following=following,
+                snapshot=snapshot.rows_s,
+                following=following.rows_s,
+                snapshot_cpu_us=snapshot.row_cpu_us,
+                following_cpu_us=following.row_cpu_us,
                 p50_ms=p50_ms,
                 p99_ms=p99_ms,
                 memory_mib=memory_mib(pid),
@@ -199,8 +235,9 @@ def debezium(db: Measured, name: str, plan: Plan) -> Figures:
                 return records
 
             first = wait_until(lambda: count() > 0, engine.said)
-            there = count()
-            last = wait_until(lambda: count() >= plan.rows, engine.said)
+            counting = Counting(engine.process.pid, count())
+            wait_until(lambda: count() >= plan.rows, engine.said)
+            snapshot = counting.rate(plan.rows)
             wait_until(db.is_followed, engine.said)
             following = load(db, name, plan, engine.process.pid, count)
             began_us, batches = [], len(engine.records)
@@ -217,8 +254,10 @@ def debezium(db: Measured, name: str, plan: Plan) -> Figures:
             p50_ms, p99_ms = percentiles(db, alone)
             return Figures(
                 start_s=first - began,
-                snapshot=(plan.rows - there) / (last - first),
-                following=following,
+                snapshot=snapshot.rows_s,
+                following=following.rows_s,
+                snapshot_cpu_us=snapshot.row_cpu_us,
+                following_cpu_us=following.row_cpu_us,
                 p50_ms=p50_ms,
                 p99_ms=p99_ms,
                 memory_mib=memory_mib(engine.process.pid),
