@@ -80,7 +80,7 @@ OWN: dict[type, set[str]] = {
     # For the async stem, which drives the same parts.
     | {"bulk", "check_open", "create_unknown", "forget", "join_queue", "reaper", "register"}
     | {"close_now", "open_queue", "open_subscription", "try_publish", "with_settings"},
-    ConnectedStem: {"address", "check_open", "send"}
+    ConnectedStem: {"address", "check_open", "delay", "send"}
     | {"close_now", "open_queue", "open_subscription"},
     EmbeddedQueues: {"open"},
     ConnectedQueues: {"close", "open"},

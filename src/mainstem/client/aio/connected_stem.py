@@ -50,7 +50,7 @@ class AsyncConnectedStem(
     async def _schedule(
         self, topic: str, event: Event, due: DueTime, partition: int | None
     ) -> None:
-        self._stem.schedule(topic, event.value, delay_s=due.delay_s, at=due.at)
+        await self._in_order(partial(self._stem.delay, topic, event, due, partition))
 
     async def _publish_many(self, topic: str, events: AsyncValues, partition: int | None) -> int:
         publish = partial(self._stem.publish_many, topic, partition=partition)

@@ -2,10 +2,10 @@
 
 import atexit
 from collections.abc import Callable
-from typing import NoReturn
 from weakref import WeakSet
 
 from mainstem.client.blocking_stem import BlockingStem
+from mainstem.client.connected.delayed_events import store
 from mainstem.client.connected.groups import ConnectedGroups
 from mainstem.client.connected.queue import ConnectedQueue
 from mainstem.client.connected.queues import ConnectedQueues
@@ -17,7 +17,7 @@ from mainstem.client.queue_options import QueueOptions
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.client.values import Values, event_of
 from mainstem.client.writer import WriterId
-from mainstem.core.errors import Closed, MainstemError, UnknownPartition, UnknownTopic, Unsupported
+from mainstem.core.errors import Closed, MainstemError, UnknownPartition, UnknownTopic
 from mainstem.core.event import Event, Position
 from mainstem.remote.admin import Admin
 from mainstem.remote.cluster import Cluster, Setting
@@ -91,11 +91,13 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
             self._producers.forget(topic)
         return DeliveryReport(self._producers.to(topic), topic, event, partition, told)
 
-    def _schedule(self, topic: str, event: Event, due: DueTime, partition: int | None) -> NoReturn:
-        raise Unsupported(
-            "the Kafka protocol cannot delay events: open the log with mainstem.open, or publish "
-            "to a mainstem server over AMQP, to an exchange of the type x-delayed-message"
-        )
+    def _schedule(self, topic: str, event: Event, due: DueTime, partition: int | None) -> None:
+        self.check_open()
+        store(self._administration, topic, event, due, partition)
+
+    def delay(self, topic: str, event: Event, due: DueTime, partition: int | None) -> None:
+        """Store an event on the server, which publishes it when it is due."""
+        self._schedule(topic, event, due, partition)
 
     def publish_many(self, topic: str, events: Values, *, partition: int | None = None) -> int:
         """Append many events in large batches; return how many, once all are durable.

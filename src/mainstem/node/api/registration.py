@@ -3,6 +3,7 @@
 from mainstem.heads.context import HeadContext
 from mainstem.node.admin_queries import AdminQueries
 from mainstem.node.api.dead_letters import DeadLetterOperations
+from mainstem.node.api.delayed_events import DelayedEventOperations
 from mainstem.node.api.groups import GroupOperations
 from mainstem.node.api.overview import OverviewOperations
 from mainstem.node.api.pipelines import PipelineOperations
@@ -23,6 +24,7 @@ def offer_operations(context: HeadContext, queries: AdminQueries, config: Config
         GroupOperations(context),
         QueueOperations(context),
         DeadLetterOperations(context),
+        DelayedEventOperations(context),
         SqlOperations(context, config.sql),
         SettingOperations(context, config),
         PipelineOperations(context, config),
