@@ -16,6 +16,12 @@ message is also in plain headers, so they do not pass this header to their clien
 """
 
 
+ID_HEADER = "mainstem-id"
+"""The header with a unique id (UUIDv7) that all copies of a message have, if it is in several
+topics: they have different positions.
+"""
+
+
 class Position(NamedTuple):
     """The position of an event: partition and offset."""
 

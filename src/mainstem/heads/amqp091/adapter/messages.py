@@ -6,6 +6,7 @@
 | properties, and headers that are text, numbers or booleans | headers of the same names, as text |
 | exchange and routing key, if there is an exchange | ``amqp-exchange``, ``amqp-routing-key`` |
 | that it is a dead letter | ``amqp-dead-letter`` |
+| that it is in several queues | ``mainstem-id``, the same in all of them |
 | exchange, routing key, properties, all as they came | the header ``mainstem-native`` |
 
 AMQP consumers get the exchange, routing key and properties of ``mainstem-native``; all other
@@ -25,7 +26,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from mainstem.broker.door import Delivery
-from mainstem.core.event import NATIVE_HEADER, NO_TIMESTAMP, Event, Headers
+from mainstem.core.event import ID_HEADER, NATIVE_HEADER, NO_TIMESTAMP, Event, Headers
 from mainstem.heads.amqp091 import codec, fields
 from mainstem.heads.amqp091.properties import (
     NO_PROPERTIES,
@@ -69,6 +70,7 @@ _RESERVED = frozenset(
         HEADER_ROUTING_KEY,
         HEADER_DEAD_LETTER,
         HEADER_KEY,
+        ID_HEADER,
         # Only the property expires a message.
         "expiration",
     )

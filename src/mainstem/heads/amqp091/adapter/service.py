@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from functools import partial
-from secrets import token_bytes, token_urlsafe
+from secrets import randbits, token_bytes, token_urlsafe
 from typing import TYPE_CHECKING
 
 import mainstem
 from mainstem.core.errors import StorageFull
+from mainstem.core.event import ID_HEADER, Event
+from mainstem.core.unique_ids import RANDOM_BITS, UniqueIds
 from mainstem.heads.amqp091.adapter.messages import SECRET_BYTES, MessageFormat
 from mainstem.heads.amqp091.adapter.publishing import incomplete_messages
 from mainstem.heads.amqp091.adapter.publishing.delayed_messages import HEAD, DelayedRouter
@@ -73,6 +75,14 @@ class Service:
         context.broker.queues.route_dead_letters(self.dead_letters)
         context.broker.delays.route_delayed(HEAD, DelayedRouter(self))
         self._ids = 0
+        self._message_ids = UniqueIds(context.now_ms, randbits(RANDOM_BITS))
+
+    def for_all(self, event: Event, copies: int) -> Event:
+        """Return the event for ``copies`` queues: with an id if these are several."""
+        if copies < 2:
+            return event
+        its_id = ID_HEADER, self._message_ids.next().encode()
+        return Event(event.value, event.key, (its_id, *event.headers))
 
     def _secret(self) -> bytes:
         """Return the secret that signs stored messages; create it in a new data directory."""

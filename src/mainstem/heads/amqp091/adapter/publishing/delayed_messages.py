@@ -66,6 +66,7 @@ class DelayedRouter:
         properties = msgspec.structs.replace(said, headers=without_bcc(headers))
         told = service.messages.headers_of(content, encode_properties(properties))
         due = Event(event.value, event.key, told)
+        due = service.for_all(due, len(names))
         return service.queues.copies(vhost, names, due, said.priority)
 
 

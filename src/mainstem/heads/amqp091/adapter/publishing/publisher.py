@@ -142,6 +142,7 @@ class Publisher:
         if (known := self._known_route(target.route, properties)) is not None:
             connection.service.counts.published += 1
             event = Event(message.body, None, known.headers)
+            event = connection.service.for_all(event, len(known.places))
             return Routed(channel, number, event, known.places, known.waits)
         said = decode_properties(properties)
         connection.check_user_id(said.user_id)
@@ -170,6 +171,7 @@ class Publisher:
         waits = said.delivery_mode == PERSISTENT or bool(delayed)
         if not said.headers and said.expiration is None and properties is message.properties:
             self._know_route(target.route, properties, queues, event.headers, places, waits)
+        event = connection.service.for_all(event, len(places))
         return Routed(channel, number, event, places, waits, delayed)
 
     def _known_route(self, route: bytes, properties: bytes) -> "_KnownRoute | None":

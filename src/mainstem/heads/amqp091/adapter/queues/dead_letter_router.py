@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mainstem.broker.door import DeadEvent, RoutedEvent
-from mainstem.core.event import Event
+from mainstem.core.event import ID_HEADER, Event
 from mainstem.heads.amqp091.adapter.queues.dead_lettering import (
     dead_letter,
     without_cycles,
@@ -51,6 +51,8 @@ class DeadLetterRouter:
         raw = encode_properties(letter.properties)
         route_ = route_of(letter.exchange, letter.routing_keys[0])
         told = service.messages.headers_of(route_, raw, is_dead_letter=True)
-        event = Event(dead.event.value, dead.event.key, told)
         names = without_cycles(names, letter, reason)
+        ids = tuple(each for each in dead.event.headers if each[0] == ID_HEADER)[:1]
+        event = Event(dead.event.value, dead.event.key, (*ids, *told))
+        event = event if ids else service.for_all(event, len(names))
         return service.queues.copies(vhost, names, event, letter.properties.priority)
