@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.broker.brokers import read_all
-from tests.connectors.debezium.comparison import by_topic, compare, told
+from tests.connectors.debezium.comparison import by_topic, compare, text_in, told
 from tests.connectors.debezium.engine import (
     MARIADB_JARS,
     NEEDED_FOR_MARIADB,
@@ -143,7 +143,7 @@ def test_events_are_those_of_debezium_in_every_field(db: MariaDb, tmp_path: Path
             transactions=True,
         )
         # Debezium passes on the last row of a snapshot when it has read all tables.
-        wait_until(lambda: has_rows(engine, "types", 2), engine.said, 60)
+        wait_until(lambda: has_rows(engine, "types", 2), engine.said)
         after_it(db)
         at.wait_past(db.last())
         ours = {
@@ -158,7 +158,6 @@ def test_events_are_those_of_debezium_in_every_field(db: MariaDb, tmp_path: Path
                 and has_rows(engine, "pairs", len(ours["shop.shop.pairs"]))
             ),
             engine.said,
-            60,
         )
         theirs = {topic: by_topic(engine.records, topic) for topic in ours}
         their_schemas = [
@@ -186,6 +185,53 @@ def test_events_are_those_of_debezium_in_every_field(db: MariaDb, tmp_path: Path
     assert known == KNOWN.keys()
     assert list(map(schema_told, schemas)) == list(map(schema_told, their_schemas))
     assert len(schemas) == 2
+
+
+def test_events_of_an_outbox_are_those_of_its_event_router(db: MariaDb, tmp_path: Path) -> None:
+    db.execute(
+        "CREATE TABLE box (id CHAR(36) PRIMARY KEY, aggregatetype VARCHAR(40), aggregateid "
+        "VARCHAR(40), type VARCHAR(40), payload JSON)"
+    )
+    settings = mariadb_settings_for(db, "shop", tmp_path) | {
+        "table.include.list": "shop.box",
+        "include.schema.changes": "false",
+        "transforms": "outbox",
+        "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+    }
+    # The server notices only later that an engine of another test is gone.
+    before = followers(db)
+    with desk(db.url, tmp_path) as at, Engine(settings, tmp_path, MARIADB_JARS) as engine:
+        at.add(outbox=("shop.box",), password_env="MAINSTEM_SECRET_A")
+        wait_until(lambda: followers(db) - before, engine.said)
+        row = "INSERT INTO box VALUES (uuid()"
+        db.execute(
+            "BEGIN",
+            f"""{row}, 'order', '7', 'Made', '{{"a": 1}}')""",
+            "DELETE FROM box",
+            "COMMIT",
+            f"{row}, 'order', '8', 'Made', NULL)",
+            f"{row}, 'payment', NULL, 'Paid', '[1]')",
+        )
+        at.wait_past(db.last())
+        wait_until(lambda: len(engine.records) >= 3, engine.said)
+        ours = {
+            topic: [(it.key, it.value) for it in read_all(at.broker, topic)]
+            for topic in ("outbox.event.order", "outbox.event.payment")
+        }
+
+    theirs: dict[str, list[tuple[bytes | None, bytes | None]]] = {topic: [] for topic in ours}
+    for each in engine.records:
+        theirs[each.topic].append((text_in(each.key), text_in(each.value)))
+    assert ours == theirs
+
+
+def followers(db: MariaDb) -> set[int]:
+    """Return the connections over which engines follow the server."""
+    rows = db.execute(
+        "SELECT id FROM information_schema.processlist WHERE command = 'Binlog Dump' AND user = "
+        "'debezium'"
+    )
+    return {number for (number,) in rows}
 
 
 def has_rows(engine: Engine, table: str, count: int) -> bool:
