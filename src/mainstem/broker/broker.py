@@ -112,7 +112,7 @@ class Broker:
         self.duties = Duties()
         fold = self.transactions.fold
         self._acked_events = AckedEvents(state, self.queues.registry, fold, self.trim)
-        self._topic_changes.changed = self.queues.topic_changed
+        self._topic_changes.changed = self.queues.registry.topic_changed
         self.delays = Delays(state)
         self._atomic = AtomicPublish(state, self.queues, self.delays, self.definitions, self._open)
         self.share = ShareGroups(state, self.queues, self.group_configs, limits.groups)
@@ -120,7 +120,7 @@ class Broker:
 
     def close(self) -> None:
         """Record in the log that the process stops, before the log is closed."""
-        self.queues.close()
+        self.queues.registry.close()
 
     # Topics
 
@@ -426,7 +426,7 @@ class Broker:
             timer("classic groups", self.classic, monotonic_ms),
             timer("producers", self.producers, monotonic_ms),
             timer("transactions", self.transactions, now_ms),
-            Timer("queues", self.queues.tick, self.queues.next_wait_ms),
+            Timer("queues", self.queues.registry.tick, self.queues.registry.next_wait_ms),
             timer("share groups", self.share, monotonic_ms),
             timer("delayed events", self.delays, now_ms),
             timer("cursor expiry", self._cursor_expiry, monotonic_ms),
@@ -508,7 +508,7 @@ class Broker:
             calls = self._state.make_room((at,))
         make(calls)
         if end is not None:
-            self.queues.cut(at)
+            self.queues.registry.cut(at)
         return bounds
 
     def _move(

@@ -7,7 +7,7 @@ from tests.broker.brokers import read_all
 from tests.broker.queues.queue_consumers import Desk
 
 from mainstem.broker.door import Cause, DeadEvent, RoutedEvent
-from mainstem.broker.queues import registry
+from mainstem.broker.queues import lock_expiry
 from mainstem.broker.queues.limits import MAX_AT_ONCE
 from mainstem.broker.queues.records import Outcome
 from mainstem.core.event import Event
@@ -16,7 +16,7 @@ from mainstem.core.event import Event
 @pytest.fixture(autouse=True)
 def looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let queues be looked at as soon as they have got more."""
-    monkeypatch.setattr(registry, "LOOK_MS", 0)
+    monkeypatch.setattr(lock_expiry, "LOOK_MS", 0)
 
 
 def dead(desk: Desk) -> list[bytes | None]:
@@ -29,8 +29,8 @@ def dead(desk: Desk) -> list[bytes | None]:
 def ticked(desk: Desk, passed_ms: int = 0) -> int | None:
     """Let time pass, as a node does; return how long it may wait now."""
     desk.clock.now_ms += passed_ms
-    desk.queues.tick()
-    return desk.queues.next_wait_ms()
+    desk.queues.registry.tick()
+    return desk.queues.registry.next_wait_ms()
 
 
 def expiring(value: bytes, ttl_ms: int) -> Event:
@@ -134,7 +134,7 @@ def test_limits_hold_again_after_a_restart() -> None:
     desk.publish(b"1")
     after = desk.restarted()
 
-    assert after.queues.next_wait_ms() == 0
+    assert after.queues.registry.next_wait_ms() == 0
     ticked(after, 1_000)
 
     assert dead(after) == [b"1"]
@@ -179,7 +179,7 @@ def test_what_a_router_drops_is_settled_and_gone() -> None:
 
 
 def test_a_queue_is_not_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "LOOK_MS", 50)
+    monkeypatch.setattr(lock_expiry, "LOOK_MS", 50)
     desk = Desk(max_length=1)
     desk.publish(b"1", b"2")
     ticked(desk, 50)
@@ -196,9 +196,9 @@ def test_what_cannot_be_routed_is_tried_again_but_not_at_once() -> None:
     desk = Desk(dead_letter_route="dlx", max_length=0)
     desk.publish(*[b""] * (MAX_AT_ONCE + 1))
 
-    assert ticked(desk) == registry.RETRY_MS
+    assert ticked(desk) == lock_expiry.RETRY_MS
     desk.queues.route_dead_letters(lambda route, found: [])
-    ticked(desk, registry.RETRY_MS)
+    ticked(desk, lock_expiry.RETRY_MS)
     ticked(desk)
 
     assert desk.queues.show("orders", "emails").windows[0].unsettled == 0

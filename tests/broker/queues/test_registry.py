@@ -32,8 +32,8 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def pass_time(desk: Desk, passed_ms: int = 0) -> int | None:
     desk.clock.now_ms += passed_ms
-    desk.queues.tick()
-    return desk.queues.next_wait_ms()
+    desk.queues.registry.tick()
+    return desk.queues.registry.next_wait_ms()
 
 
 def test_only_queues_to_which_time_brings_something_are_looked_at(looked: list[str]) -> None:

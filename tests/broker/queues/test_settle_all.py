@@ -81,9 +81,9 @@ def test_without_a_lock_a_delivery_stays_with_its_owner_until_it_leaves() -> Non
     assert delivery.until_ms is None
 
     desk.clock.now_ms += 10 * LOCK_MS
-    desk.queues.tick()
+    desk.queues.registry.tick()
     assert desk.acquire(owner="bob") == []
-    assert desk.queues.next_wait_ms() is None
+    assert desk.queues.registry.next_wait_ms() is None
     assert desk.queues.show("orders", "emails").windows[0].out == 1
 
     desk.queues.leave("orders", "emails", "ann", failed=True)

@@ -94,6 +94,8 @@ class LiveQueue:
         self._waiting_bytes = WaitingBytes()
         self._growth: dict[int, Callback] = {}
         """Functions that cancel the watch for appended events, by partition."""
+        self.is_closed = False
+        """Whether the queue was deleted."""
 
     def fit(self, topic: Topic, fold: QueueFold) -> None:
         """Add state for new partitions of the topic; drop state of partitions that do not exist.
@@ -336,6 +338,7 @@ class LiveQueue:
 
     def close(self) -> None:
         """Cancel all watches, when the queue is deleted."""
+        self.is_closed = True
         for take_back in list(self._growth.values()):
             take_back()
         self._growth.clear()

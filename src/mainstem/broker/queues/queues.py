@@ -93,17 +93,12 @@ class Queues:
         self._state = state
         self._now_ms, self._monotonic_ms = state.clocks
         source = Source(state.log, transactions, BatchCache())
-        self._registry = QueueRegistry(state, source, create_topic, crashed=crashed)
-        self._settler = self._registry.settler
-        self.registry = self._registry
+        self.registry = QueueRegistry(state, source, create_topic, crashed=crashed)
         """The open queues, for broker modules that maintain all of them, such as retention."""
-        self.fold = self._registry.fold
+        self._settler = self.registry.settler
+        self._lock_expiry = self.registry.lock_expiry
+        self.fold = self.registry.fold
         self._leases = first_lease
-        self.tick = self._registry.tick
-        self.next_wait_ms = self._registry.next_wait_ms
-        self.topic_changed = self._registry.topic_changed
-        self.cut = self._registry.cut
-        self.close = self._registry.close
 
     # Create, change, delete and list queues
 
@@ -124,36 +119,36 @@ class Queues:
         begins = {at.number: self._state.log.bounds(at).start for at in found.partitions}
         begins |= starts or {}
         key = QueueKey(name, found.id)
-        with self._registry.turn():
+        with self.registry.turn():
             changes = self.fold.set(key, settings, begins, self._now_ms())
             durable = self._settler.write(changes)
             for at in found.partitions:
                 self._state.keep_all(at)
-            self._registry.alter(key)
+            self.registry.alter(key)
         return durable
 
     def route_dead_letters(self, router: DeadLetterRouter) -> None:
         """Register the router for ``dead_letter_route``; it is called under the queues' lock."""
-        self._registry.dead_letters.router = router
+        self.registry.dead_letters.router = router
 
     def watch_deletions(self, watcher: str, deleted: Callable[[str], None]) -> None:
         """Call ``deleted`` with the name of each deleted queue, also if its topic was deleted."""
-        self._registry.deletions[watcher] = deleted
+        self.registry.deletions[watcher] = deleted
 
     def lay_over(self, overlay: Overlay) -> None:
         """Register a function that overrides the settings of queues, given their name."""
-        self._registry.overlay = overlay
+        self.registry.overlay = overlay
 
     def overlay_changed(self, name: str) -> None:
         """Apply changed overrides of settings to the open queues of this name."""
-        with self._registry.turn():
+        with self.registry.turn():
             for key in self.fold.named(name):
-                self._registry.alter(key)
+                self.registry.alter(key)
 
     def delete(self, topic: str, name: str) -> Durable:
         """Delete a queue; deliveries in flight can no longer be settled."""
-        with self._registry.turn():
-            return self._registry.forget([self._registry.known(topic, name)])
+        with self.registry.turn():
+            return self.registry.forget([self.registry.known(topic, name)])
 
     def delete_on(
         self, topics: Iterable[str], name: str
@@ -162,27 +157,26 @@ class Queues:
 
         Also returns the topics without such a queue, with the error.
         """
-        with self._registry.turn():
+        with self.registry.turn():
             keys, refused = dict[QueueKey, None](), dict[str, MainstemError]()
             for topic in topics:
                 try:
-                    keys[self._registry.known(topic, name)] = None
+                    keys[self.registry.known(topic, name)] = None
                 except (UnknownTopic, UnknownQueue) as error:
                     refused[topic] = error
-            return self._registry.forget(keys), refused
+            return self.registry.forget(keys), refused
 
     def delete_all(self, name: str) -> Durable:
         """Delete the queues of a name on all topics, in one append."""
-        with self._registry.turn():
-            return self._registry.forget(self.fold.named(name))
+        with self.registry.turn():
+            return self.registry.forget(self.fold.named(name))
 
     def seek(self, topic: str, name: str, offsets: Mapping[int, int]) -> Durable:
         """Set a queue's offsets, forward or back; deliveries in flight there become stale.
 
         Raises OffsetOutOfRange or UnknownPartition, in which case nothing was moved.
         """
-        with self._registry.turn():
-            live = self._registry.opened(topic, name)
+        with self.registry.using(topic, name) as live:
             changes: list[QueueChange] = []
             for number, offset in offsets.items():
                 self.check_offset(topic, number, offset)
@@ -198,8 +192,7 @@ class Queues:
 
     def purge(self, topic: str, name: str) -> tuple[int, Durable]:
         """Settle all visible events that are not in flight; return their number."""
-        with self._registry.turn():
-            live = self._registry.opened(topic, name)
+        with self.registry.using(topic, name) as live:
             count, changes = 0, list[QueueChange]()
             tails: dict[int, int] = {}
             for number, window in live.windows.items():
@@ -225,7 +218,7 @@ class Queues:
 
     def settings(self, topic: str, name: str) -> QueueSettings | None:
         """Return a queue's effective settings, None if there is no such queue."""
-        return self._registry.settings(QueueKey(name, self._state.topics.get(topic).id))
+        return self.registry.settings(QueueKey(name, self._state.topics.get(topic).id))
 
     def created_with(self, topic: str, name: str) -> QueueSettings | None:
         """Return the settings a queue was created with, None if there is no such queue."""
@@ -234,10 +227,7 @@ class Queues:
 
     def show(self, topic: str, name: str) -> QueueState:
         """Return a queue's state; raises UnknownQueue."""
-        with self._registry.turn():
-            live = self._registry.opened(topic, name)
-            self._registry.expire(live)
-            self._registry.enforce_limits(live)
+        with self.registry.using(topic, name, expire=True, limits=True) as live:
             return described(live)
 
     def waiting_bytes(self, topic: str, name: str) -> int:
@@ -245,33 +235,27 @@ class Queues:
 
         To measure them, each value is read from the log once.
         """
-        with self._registry.turn():
-            live = self._registry.opened(topic, name)
-            self._registry.expire(live)
-            self._registry.enforce_limits(live)
+        with self.registry.using(topic, name, expire=True, limits=True) as live:
             return live.waiting_bytes()
 
     def every(self, name: str | None = None) -> list[QueueState]:
         """Return the state of every queue, or of those with one name, ordered by topic and name."""
-        with self._registry.lock:
+        with self.registry.lock:
             keys = list(self.fold) if name is None else self.fold.named(name)
             found = [(self._state.topics.by_id(key.topic_id), key.name) for key in keys]
             names = sorted((topic.name, name) for topic, name in found if topic is not None)
-            return [described(self._registry.opened(*each)) for each in names]
+            return [described(self.registry.opened(*each)) for each in names]
 
     def names(self) -> set[str]:
         """Return the names of all queues, across topics."""
-        with self._registry.lock:
+        with self.registry.lock:
             return self.fold.names()
 
     def peek(
         self, topic: str, name: str, limit: int, after: Position | None = None
     ) -> list[Unsettled]:
         """Return the first unsettled events, or those after a position, without delivering them."""
-        with self._registry.turn():
-            live = self._registry.opened(topic, name)
-            self._registry.expire(live)
-            self._registry.enforce_limits(live)
+        with self.registry.using(topic, name, expire=True, limits=True) as live:
             return live.peek(limit, after)
 
     # Deliveries
@@ -296,9 +280,7 @@ class Queues:
         ``noted``: stores the delivery counts of events that may have been in flight at a crash, so
         that they count even if this process crashes too.
         """
-        with self._registry.turn():
-            live = self._registry.opened(topic, name)
-            self._registry.expire(live)
+        with self.registry.using(topic, name, expire=True) as live:
             if credit is not None:
                 max_events = min(max_events, credit - live.out_with(owner))
             deliveries: list[Delivery] = []
@@ -328,9 +310,9 @@ class Queues:
         if not live.settings.is_limited:
             yield from live.choose(max_events, max_bytes)
             return
-        self._registry.look_soon(live)
+        self._lock_expiry.look_soon(live)
         if live.settings.has_length:
-            self._registry.enforce_limits(live)
+            self._lock_expiry.enforce_limits(live)
         now_ms, settings = self._now_ms(), live.settings
         while max_events > 0 and max_bytes > 0:
             plan: Plan | None = None
@@ -365,10 +347,7 @@ class Queues:
         ``least``: the first batch is delivered whatever its size; the others obey ``max_bytes``.
         ``single``: only from one partition, the first that has events.
         """
-        with self._registry.turn():
-            live = self._registry.opened(topic, name)
-            self._registry.expire(live)
-            self._registry.enforce_limits(live)
+        with self.registry.using(topic, name, expire=True, limits=True) as live:
             self._leases += 1
             until_ms = self._monotonic_ms() + live.settings.lock_ms
             lent: list[AcquiredBatches] = []
@@ -404,10 +383,10 @@ class Queues:
 
         Raises StorageFull, in which case nothing was changed.
         """
-        with self._registry.turn():
-            live, plan = self._registry.opened(topic, name), Plan()
+        with self.registry.using(topic, name) as live:
+            plan = Plan()
             refused = self._decide(live, owner, settlements, plan)
-            durable = self._settler.carry_out(live, plan)
+            durable = self._settler.carry_out([(live, plan)])
         return Settled(durable, refused)
 
     def settle_all(
@@ -418,18 +397,18 @@ class Queues:
         Settlements for a deleted queue are refused. ``lazy``: nobody waits for durability. The
         settlements then survive kill -9 on return, and a power cut only a little later.
         """
-        with self._registry.turn():
+        with self.registry.turn():
             plans: dict[QueueKey, Planned] = {}
             refused: list[dict[int, MainstemError]] = []
             for topic, name, owner, settlements in settled:
                 try:
-                    live = self._registry.opened(topic, name)
+                    live = self.registry.opened(topic, name)
                 except (UnknownTopic, UnknownQueue) as error:
                     refused.append(dict.fromkeys(range(len(settlements)), error))
                     continue
                 plan = plans.setdefault(live.key, (live, Plan()))[1]
                 refused.append(self._decide(live, owner, settlements, plan))
-            durable = self._settler.carry_out_all(list(plans.values()), lazy=lazy)
+            durable = self._settler.carry_out(list(plans.values()), lazy=lazy)
         return [Settled(durable, each) for each in refused]
 
     def _decide(
@@ -437,7 +416,7 @@ class Queues:
     ) -> dict[int, MainstemError]:
         """Add an owner's settlements to a plan; return the errors of refused ones by index."""
         if any(each.outcome is Outcome.RENEW for each in settlements):
-            self._registry.expire(live)
+            self._lock_expiry.expire(live)
         refused: dict[int, MainstemError] = {}
         for place, each in enumerate(settlements):
             try:
@@ -453,9 +432,7 @@ class Queues:
 
         ``refused`` holds the partitions in which nothing was settled.
         """
-        with self._registry.turn():
-            live = self._registry.opened(topic, name)
-            self._registry.expire(live)
+        with self.registry.using(topic, name, expire=True) as live:
             lasts = {at: max(it.offset for it in said) for at, said in settlements.items() if said}
             plan, refused = Plan(), self._settler.undelivered(live, lasts)
             for number in [each for each in settlements if each not in refused]:
@@ -467,7 +444,7 @@ class Queues:
                     refused[number] = error
                 else:
                     plan.add(part)
-            durable = self._settler.carry_out(live, plan)
+            durable = self._settler.carry_out([(live, plan)])
         return Settled(durable, refused)
 
     def settle_with(self, settled: Sequence[QueueSettlements], append: Append[Answer]) -> Answer:
@@ -476,13 +453,13 @@ class Queues:
         ``append``: see ``Settler.carry_out_with``. Raises StaleDelivery, UnknownTopic, UnknownQueue
         or UnknownPartition, in which case nothing was changed.
         """
-        with self._registry.turn():
+        with self.registry.turn():
             plans: dict[QueueKey, Planned] = {}
             for topic, name, owner, settlements in settled:
-                live = self._registry.opened(topic, name)
+                live = self.registry.opened(topic, name)
                 plan = plans.setdefault(live.key, (live, Plan()))[1]
                 if any(each.outcome is Outcome.RENEW for each in settlements):
-                    self._registry.expire(live)
+                    self._lock_expiry.expire(live)
                 for each in settlements:
                     self._settler.decide(live, owner, each, plan)
             return self._settler.carry_out_with(list(plans.values()), append)
@@ -491,8 +468,8 @@ class Queues:
         self, topic: str, name: str, lasts: Mapping[int, int]
     ) -> dict[int, MainstemError]:
         """Return errors for partitions that do not exist or whose offset was never delivered."""
-        with self._registry.lock:
-            return self._settler.undelivered(self._registry.opened(topic, name), lasts)
+        with self.registry.lock:
+            return self._settler.undelivered(self.registry.opened(topic, name), lasts)
 
     def renew(
         self, topic: str, name: str, owner: str, deliveries: Iterable[Settlement]
@@ -509,14 +486,13 @@ class Queues:
 
         ``failed``: they count towards ``max_deliveries``.
         """
-        with self._registry.turn():
-            live = self._registry.opened(topic, name)
+        with self.registry.using(topic, name) as live:
             plan = Plan()
             for number, window in live.windows.items():
                 for offset in list(window.held_by(owner)):
                     count = window.entries[offset].deliveries
                     plan.set(number, offset, Redelivery(count if failed else count - 1))
-            durable = self._settler.carry_out(live, plan)
+            durable = self._settler.carry_out([(live, plan)])
             self._settler.bury_spent(live)
         return durable
 
@@ -530,14 +506,14 @@ class Queues:
         from any thread, and while the lock is held: it must only set a flag. Expiring locks and
         delays do not call it: see ``wait_ms``.
         """
-        with self._registry.lock:
-            live = self._registry.opened(topic, name)
+        with self.registry.lock:
+            live = self.registry.opened(topic, name)
             return live.watch(wake, live.windows if partitions is None else partitions)
 
     def wait_ms(self, topic: str, name: str) -> int | None:
         """Return the ms until a lock or delay in a queue ends, None if there is none."""
-        with self._registry.lock:
-            live = self._registry.opened(topic, name)
+        with self.registry.lock:
+            live = self.registry.opened(topic, name)
             return live.wait_ms(self._monotonic_ms(), self._now_ms())
 
 

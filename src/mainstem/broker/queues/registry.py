@@ -1,4 +1,4 @@
-"""Registry of open queues: finds them by name, holds their common lock, and runs their timers.
+"""Registry of open queues: finds them by name, and holds their common lock.
 
 How this works: a queue is opened, with its stored state, when it is first used. All queues share
 one lock. It is taken before the broker's own lock and never while that one is held, so that reading
@@ -10,17 +10,16 @@ import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import NamedTuple
 
 import msgspec
 
 from mainstem.broker.callbacks import Callback, make
-from mainstem.broker.deadlines import MAX_AT_ONCE, Deadlines, first_wait_ms
 from mainstem.broker.journal import QUEUES, Journal
 from mainstem.broker.queues.dead_letters import CreateTopic, DeadLetters
 from mainstem.broker.queues.delivery_state import Window
 from mainstem.broker.queues.live_queue import LiveQueue
+from mainstem.broker.queues.lock_expiry import LockExpiry
 from mainstem.broker.queues.reader import Source
 from mainstem.broker.queues.records import (
     ChangeKey,
@@ -39,17 +38,9 @@ from mainstem.broker.queues.records import (
 from mainstem.broker.queues.replay import QueueFold
 from mainstem.broker.queues.settlement import Settler
 from mainstem.broker.state import State
-from mainstem.core.errors import MainstemError, StorageFull, UnknownQueue
+from mainstem.core.errors import StorageFull, UnknownQueue
 from mainstem.log.port import Durable, PartitionId
 
-_Place = tuple[str, str]
-"""A queue's name and topic id, in a form that can be sorted."""
-LOOK_MS = 50
-"""Minimum time between two checks of a queue's limits."""
-LOOK_SHARE = 20
-"""Checks of limits take at most one in so many milliseconds."""
-RETRY_MS = 1_000
-"""Delay before dead letters that could not be written are tried again."""
 Overlay = Callable[[str, QueueSettings], QueueSettings]
 
 
@@ -70,10 +61,7 @@ class UnsettledOffsets(NamedTuple):
 
 
 class _Turn:
-    """Context manager that holds the lock of all queues; see ``QueueRegistry.turn``.
-
-    Not a generator, which would be slower: it is entered for every delivery.
-    """
+    """Context manager that holds the lock of all queues; see ``QueueRegistry.turn``."""
 
     __slots__ = ("_registry",)
 
@@ -84,12 +72,40 @@ class _Turn:
         self._registry.lock.acquire()
 
     def __exit__(self, *_: object) -> None:
-        calls: list[Callback] = []
+        self._registry.end_turn()
+
+
+class _QueueTurn:
+    """Context manager that holds the lock and opens a queue; see ``QueueRegistry.using``.
+
+    Not a generator, which would be slower: it is entered for every delivery.
+    """
+
+    __slots__ = ("_expire", "_limits", "_name", "_registry", "_topic")
+
+    def __init__(
+        self, registry: "QueueRegistry", topic: str, name: str, expire: bool, limits: bool
+    ) -> None:
+        self._registry = registry
+        self._topic, self._name = topic, name
+        self._expire, self._limits = expire, limits
+
+    def __enter__(self) -> LiveQueue:
+        registry = self._registry
+        registry.lock.acquire()
         try:
-            calls = self._registry.end_turn()
-        finally:
-            self._registry.lock.release()
-            make(calls)
+            live = registry.opened(self._topic, self._name)
+            if self._expire:
+                registry.lock_expiry.expire(live)
+            if self._limits:
+                registry.lock_expiry.enforce_limits(live)
+        except BaseException:
+            registry.end_turn()
+            raise
+        return live
+
+    def __exit__(self, *_: object) -> None:
+        self._registry.end_turn()
 
 
 class QueueRegistry:
@@ -100,19 +116,10 @@ class QueueRegistry:
     ) -> None:
         self._state = state
         self._source = source
-        self._now_ms, self._monotonic_ms = state.clocks
         self.lock = threading.Lock()
         self._turn = _Turn(self)
         self.fold = QueueFold()
         self._live: dict[QueueKey, LiveQueue] = {}
-        self._used: dict[QueueKey, LiveQueue] = {}
-        """Queues whose deadlines may have changed since the last check."""
-        self._lock_expiries = Deadlines[_Place]()
-        """When the first lock of each queue expires, on the monotonic clock."""
-        self._delay_ends = Deadlines[_Place]()
-        """When the first delay of each queue ends, in wall-clock time."""
-        self._spent: dict[QueueKey, LiveQueue] = {}
-        """Queues with dead letters that could not be written yet."""
         self.deletions: dict[str, Callable[[str], None]] = {}
         """Functions to call with the name of each deleted queue, by watcher."""
         self.overlay: Overlay = lambda _, own: own
@@ -126,14 +133,11 @@ class QueueRegistry:
         journal.replay(lambda key, value: self.fold.apply([QueueChange(key, value)]))
         self.dead_letters = DeadLetters(state, create_topic)
         self.settler = Settler(state, journal, self.fold, self.dead_letters)
+        self.lock_expiry = LockExpiry(state, self.settler, self._find)
         self._put_right()
-        self._grown = {key for key in self.fold if self.is_limited(key)}
-        """Queues with limits that may have received events since the last check."""
-        self._looks = Deadlines[_Place]()
-        """When to check the limits of queues that received events, on the monotonic clock."""
-        self._looked_ms: dict[QueueKey, int] = {}
-        self._rested_ms = 0
-        """When the next checks of limits may follow, so that there is time for other work."""
+        for key in self.fold:
+            if self.is_limited(key):
+                self.lock_expiry.grew(key)
         run = self.fold.run
         stopped = () if run is None else run.unsure
         has_crashed = crashed or (run is not None and run.is_running)
@@ -144,11 +148,25 @@ class QueueRegistry:
         """Return a context that holds the lock, and after it calls the collected callbacks."""
         return self._turn
 
-    def end_turn(self) -> list[Callback]:
-        """Before the lock is released: update deadlines, and return the collected callbacks."""
-        self._set_deadlines()
-        calls, self.settler.calls = self.settler.calls, []
-        return calls
+    def using(
+        self, topic: str, name: str, *, expire: bool = False, limits: bool = False
+    ) -> _QueueTurn:
+        """Return a context like ``turn``, which opens a queue; raises UnknownTopic, UnknownQueue.
+
+        ``expire``: locks and delays that have ended are acted on first. ``limits``: so are events
+        over the queue's limits.
+        """
+        return _QueueTurn(self, topic, name, expire, limits)
+
+    def end_turn(self) -> None:
+        """Update deadlines, release the lock, and call the collected callbacks."""
+        calls: list[Callback] = []
+        try:
+            self.lock_expiry.set_deadlines()
+            calls, self.settler.calls = self.settler.calls, []
+        finally:
+            self.lock.release()
+            make(calls)
 
     # The following are called under the lock
 
@@ -168,9 +186,9 @@ class QueueRegistry:
         """Apply the current settings of a queue, after they were changed, to its open state."""
         live, settings = self._live.get(key), self.settings(key)
         if self.is_limited(key):
-            self._grew(key)
+            self.lock_expiry.grew(key)
         if live is not None and settings is not None:
-            self._used[key] = live
+            self.lock_expiry.note_used(live)
             self.settler.calls += live.alter(settings)
 
     def unsettled(self, at: PartitionId, tail: int) -> UnsettledOffsets:
@@ -211,8 +229,15 @@ class QueueRegistry:
                 live.be_unsure()
         if len(live.windows) != len(found.partitions):
             live.fit(found, self.fold)
-        self._used[key] = live
+        self.lock_expiry.note_used(live)
         return live
+
+    def _find(self, key: QueueKey) -> LiveQueue | None:
+        """Return a queue by its key, None if it was deleted."""
+        topic = self._state.topics.by_id(key.topic_id)
+        if topic is None or self.fold.get(key) is None:
+            return None
+        return self.opened(topic.name, key.name)
 
     def close(self) -> None:
         """Store that this process stops, with the queues still uncertain from an earlier crash."""
@@ -238,133 +263,17 @@ class QueueRegistry:
             self.settler.calls += [*self._close(key), *self._told(key)]
         return durable
 
-    def expire(self, live: LiveQueue) -> None:
-        """Return expired deliveries, write dead letters, and wake waiting consumers."""
-        is_changed = live.expire(self._monotonic_ms(), self._now_ms())
-        if self.settler.bury_spent(live) or is_changed:
-            self.settler.calls += live.take_waiting()
-
-    def enforce_limits(self, live: LiveQueue) -> None:
-        """Remove events over the limits, and schedule the next check."""
-        if not live.settings.is_limited:
-            return
-        self._looked_ms[live.key] = self._monotonic_ms()
-        # The topic may be deleted or the log closed; the next acquire reports that.
-        with suppress(MainstemError):
-            live.watch_growth(partial(self._grew, live.key))
-            self.settler.enforce_limits(live)
-
-    def look_soon(self, live: LiveQueue) -> None:
-        """Schedule a check of the queue's limits; called under the lock."""
-        if live.key not in self._grown and (live.key.name, live.key.topic_id) not in self._looks:
-            self._grew(live.key)
-
-    def _grew(self, key: QueueKey) -> None:
-        """Note, from any thread, that a queue with limits has received events."""
-        self._grown.add(key)
-        self._state.alarm()
-
-    # Timers, and changes of topics
+    # The following take the lock themselves
 
     def tick(self) -> None:
-        """Return expired deliveries to their queues, and write dead letters.
-
-        Handles a bounded number per call and the rest in later calls, so that other queues get
-        their turn.
-        """
+        """Act on locks and delays that have ended; see ``LockExpiry.tick``."""
         with self.turn():
-            due = dict(islice(self._spent.items(), MAX_AT_ONCE))
-            self._note_grown()
-            looks = {QueueKey(*place) for place in self._looks.due(self._monotonic_ms())}
-            due |= {key: live for key in looks if (live := self._opened_by(key)) is not None}
-            for deadlines, now in (
-                (self._lock_expiries, self._monotonic_ms),
-                (self._delay_ends, self._now_ms),
-            ):
-                for name, topic_id in deadlines.due(now()):
-                    key = QueueKey(name, topic_id)
-                    if (live := self._live.get(key)) is not None:
-                        due[key] = live
-                        if deadlines is self._delay_ends:
-                            looks.add(key)
-            began_ms = self._monotonic_ms()
-            for key, live in due.items():
-                self._used[key] = live
-                self.expire(live)
-                if key in looks:
-                    self.enforce_limits(live)
-            if looks:
-                ended_ms = self._monotonic_ms()
-                self._rested_ms = ended_ms + LOOK_SHARE * (ended_ms - began_ms)
+            self.lock_expiry.tick()
 
     def next_wait_ms(self) -> int | None:
         """Return the longest wait before the next ``tick``, in ms; None if there is no deadline."""
         with self.lock:
-            self._set_deadlines()
-            self._note_grown()
-            return first_wait_ms(
-                (
-                    (self._lock_expiries.next(), self._monotonic_ms),
-                    (self._delay_ends.next(), self._now_ms),
-                    (self._looks.next(), self._monotonic_ms),
-                )
-            )
-
-    def _note_grown(self) -> None:
-        """Schedule checks of queues with limits that got events, each once per ``LOOK_MS``."""
-        now_ms = self._monotonic_ms()
-        while self._grown:
-            key = self._grown.pop()
-            looked_ms = self._looked_ms.get(key)
-            due_ms = now_ms
-            if looked_ms is not None:
-                due_ms = max(now_ms, looked_ms + LOOK_MS, self._rested_ms)
-            place = (key.name, key.topic_id)
-            if place not in self._looks:
-                self._looks.set(place, due_ms)
-
-    def _opened_by(self, key: QueueKey) -> LiveQueue | None:
-        """Return a queue by its key, None if it was deleted."""
-        topic = self._state.topics.by_id(key.topic_id)
-        if topic is None or self.fold.get(key) is None:
-            self._looked_ms.pop(key, None)
-            return None
-        return self.opened(topic.name, key.name)
-
-    def _note_returned(self) -> None:
-        """Schedule checks of queues with limits to which events were returned."""
-        while self.settler.given_back:
-            self._grew(self.settler.given_back.pop())
-        while self.settler.kept:
-            # Retry after a delay: the disk is full, or the head that owns the route is off.
-            key = self.settler.kept.pop()
-            self._looks.set((key.name, key.topic_id), self._monotonic_ms() + RETRY_MS)
-
-    def _set_deadlines(self) -> None:
-        """Update the deadlines of all queues that were used since the last call."""
-        self._note_returned()
-        for key, live in self._used.items():
-            place = (key.name, key.topic_id)
-            if self._live.get(key) is not live:
-                # The queue was deleted; one created later with the same name and topic is another
-                # object.
-                if key not in self._live:
-                    for deadlines in (self._lock_expiries, self._delay_ends, self._looks):
-                        deadlines.clear(place)
-                    self._looked_ms.pop(key, None)
-                    self._spent.pop(key, None)
-                continue
-            lock_ms, delay_ms, is_spent = live.deadlines()
-            for deadlines, due_ms in ((self._lock_expiries, lock_ms), (self._delay_ends, delay_ms)):
-                if due_ms is not None:
-                    deadlines.set(place, due_ms)
-                elif place in deadlines:
-                    deadlines.clear(place)
-            if is_spent:
-                self._spent[key] = live
-            else:
-                self._spent.pop(key, None)
-        self._used.clear()
+            return self.lock_expiry.next_wait_ms()
 
     def topic_changed(self, topic_id: str) -> None:
         """Update queues after their topic was deleted or altered."""
@@ -385,7 +294,7 @@ class QueueRegistry:
         live = self._live.pop(key, None)
         if live is None:
             return []
-        self._used[key] = live
+        self.lock_expiry.note_used(live)
         live.close()
         return live.take_waiting()
 

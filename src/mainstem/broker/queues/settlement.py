@@ -184,7 +184,7 @@ class Settler:
             # If they cannot be read or written, they stay spent and the next request tries again:
             # the error must not fail requests for other events.
             with suppress(MainstemError):
-                self.carry_out(live, plan)
+                self.carry_out([(live, plan)])
                 is_any = is_any or bool(plan.changes)
         return is_any
 
@@ -202,7 +202,7 @@ class Settler:
         """
         try:
             # Lazy is enough: if a power cut restores these events, they exceed the limits again.
-            self.carry_out_all([(live, plan)], lazy=True)
+            self.carry_out([(live, plan)], lazy=True)
         except MainstemError:
             for number, changes in plan.changes.items():
                 live.windows[number].head_ms = None
@@ -212,18 +212,12 @@ class Settler:
             return False
         return True
 
-    def carry_out(self, live: LiveQueue, plan: Plan) -> Durable:
-        """Append a plan, all or nothing, and apply it; raises StorageFull with nothing changed.
+    def carry_out(self, plans: Sequence[Planned], *, lazy: bool = False) -> Durable:
+        """Append and apply the plans of queues, all or none, in one append.
 
         The same append holds the dead letters, so an event is settled only together with its dead
-        letter.
-        """
-        return self.carry_out_all([(live, plan)])
-
-    def carry_out_all(self, plans: Sequence[Planned], *, lazy: bool = False) -> Durable:
-        """Append and apply plans for several queues, all or none, in one append.
-
-        ``lazy``: the sync may be delayed, as nobody waits for durability; see the log's ``append``.
+        letter. Raises StorageFull with nothing changed. ``lazy``: the sync may be delayed, as
+        nobody waits for durability; see the log's ``append``.
         """
         durable: Durable = AT_ONCE
         prepared = [self._prepare(live, plan) for live, plan in plans if plan.changes]
