@@ -25,11 +25,13 @@ _MESSAGE = route_of("forged", "forged") + encode_properties(
 FORGED = {
     "nothing": b"",
     "a prefix": b"amqp091\0",
+    "a prefix of a signed message": b"amqp091\1",
     "a route that ends too early": b"amqp091\0\0\1q\xff\xff\xff",
-    "a route that goes past the end": b"amqp091\0" + bytes(13) + b"\xffq",
+    "a route that goes past the end": b"amqp091\1" + bytes(13) + b"\xffq",
     "an unsigned message": b"amqp091\0" + _MESSAGE,
-    "a message signed with zeros": b"amqp091\0" + bytes(13) + _MESSAGE,
-    "a dead letter signed with zeros": b"amqp091\0" + bytes(12) + b"\1" + _MESSAGE,
+    "a message signed with zeros": b"amqp091\1" + bytes(13) + _MESSAGE,
+    "a dead letter signed with zeros": b"amqp091\1" + bytes(12) + b"\1" + _MESSAGE,
+    "a route that is no text": b"amqp091\0" + route_of("", "q").replace(b"q", b"\xff") + b"\0\0",
     "more than a frame holds": b"amqp091\0" + b"\xff" * 300_000,
 }
 Publish = Callable[[World, Client, bytes], None]
@@ -119,9 +121,11 @@ async def test_it_is_delivered_with_the_messages_around_it(
 
     assert bodies(told) == [b"before", b"bad", b"after"]
     (deliver,) = [each for each in told if isinstance(each, methods.BasicDeliver)][1:2]
-    assert (deliver.exchange, deliver.routing_key) == ("", "q")
+    # Older versions stored messages without a signature, so what is well-formed is taken as such.
+    is_old = forged == FORGED["an unsigned message"] and publish is by_kafka
+    assert (deliver.exchange, deliver.routing_key) == (("forged",) * 2 if is_old else ("", "q"))
     said = [each for each in told if isinstance(each, Properties)][1]
-    assert said.message_id is None
+    assert said.message_id == ("forged" if is_old else None)
     await client.asks(methods.BasicAck(0, True))
     client.leave()
     assert world.broker.queues.show("q", "q").windows[0].unsettled == 0 or restarts
@@ -261,6 +265,21 @@ async def test_messages_are_believed_after_a_restart() -> None:
     client = await restarted(world).client()
 
     assert said in await client.asks(methods.BasicGet(queue="q"))
+
+
+async def test_messages_of_older_versions_keep_their_properties() -> None:
+    world = World()
+    client = await world.client()
+    await declare(client)
+    stored = Event(b"old", None, ((NATIVE_HEADER, b"amqp091\0" + _MESSAGE),))
+    world.broker.publish("q", [stored], 0)
+
+    told = await client.asks(methods.BasicGet(queue="q", no_ack=True))
+
+    (ok,) = [each for each in told if isinstance(each, methods.BasicGetOk)]
+    (properties,) = [each for each in told if isinstance(each, Properties)]
+    assert (ok.exchange, ok.routing_key) == ("forged", "forged")
+    assert properties.message_id == "forged"
 
 
 async def test_messages_of_another_server_are_not_believed() -> None:

@@ -14,8 +14,8 @@ readers use the other headers. An event published over another protocol has no s
 properties are derived from its headers.
 
 Producers of other protocols may write any header. So the server signs ``mainstem-native`` with a
-secret of its own, and reads no message from one that it did not sign: such bytes could be
-malformed, too long for a frame, or claim to be a dead letter.
+secret of its own. From a header without a signature, as older versions wrote it, it reads route and
+properties only if they are well-formed, and never that the message is a dead letter.
 """
 
 from functools import lru_cache
@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from mainstem.broker.door import Delivery
 from mainstem.core.event import ID_HEADER, NATIVE_HEADER, NO_TIMESTAMP, Event, Headers
 from mainstem.heads.amqp091 import codec, fields
+from mainstem.heads.amqp091.errors import AmqpError
 from mainstem.heads.amqp091.properties import (
     NO_PROPERTIES,
     Properties,
@@ -44,7 +45,9 @@ SECRET_BYTES = 32
 MAX_FOREIGN_BYTES = 64 * 1024
 """Maximum size of properties that are derived from an event; headers beyond it are left out."""
 
-_NATIVE = b"amqp091\0"
+_NATIVE = b"amqp091\1"
+_UNSIGNED = b"amqp091\0"
+"""What the header began with before it was signed: such messages are in older directories."""
 _SIGNATURE_BYTES = 12
 _SIGNED_AT = len(_NATIVE) + _SIGNATURE_BYTES
 _PUBLISHED, _DEAD = b"\0", b"\1"
@@ -133,7 +136,7 @@ class MessageFormat:
         If this server did not sign them, the properties are derived from the event's headers, as
         far as ``most`` bytes permit, and the routing key is ``queue``.
         """
-        found = self.signed_content(event.headers)
+        found = self.signed_content(event.headers) or _unsigned_content(event.headers, most)
         if found is not None:
             return found
         return Content(codec.route_of("", queue), _foreign_properties(event, most))
@@ -172,6 +175,23 @@ class MessageFormat:
         mac = self._mac.copy()
         mac.update(signed)
         return mac.digest()
+
+
+def _unsigned_content(headers: Headers, most: int) -> Content | None:
+    """Return what an older version stored, or anybody wrote; None if it is malformed."""
+    native = next((value for name, value in headers if name == NATIVE_HEADER), None)
+    if native is None or not native.startswith(_UNSIGNED):
+        return None
+    stored = native[len(_UNSIGNED) :]
+    try:
+        middle = 1 + stored[0]
+        end = middle + 1 + stored[middle]
+        route, properties = stored[:end], stored[end:]
+        stored[1:middle].decode(), stored[middle + 1 : end].decode()
+        decode_properties(properties)
+    except (IndexError, UnicodeDecodeError, AmqpError):
+        return None
+    return Content(route, properties) if len(properties) <= most else None
 
 
 def _text(value: object) -> bytes | None:
