@@ -17,6 +17,7 @@ from datadog.dogstatsd.base import DogStatsd
 from prometheus_client.parser import text_string_to_metric_families
 from statsd import StatsClient  # type: ignore[import-untyped]
 from tests.heads.admin.web import get
+from tests.heads.server_process import Process
 from tests.in_process_server import server
 from tests.loop_thread import PATIENCE_S
 
@@ -168,6 +169,23 @@ def test_a_server_that_stops_keeps_what_it_received(tmp_path: Path) -> None:
         found = [event.json() for event in stem.subscribe("statsd.aggregates", follow=False)]
 
     assert [(it["name"], it["count"]) for it in found if it["name"] == "last"] == [("last", 5.0)]
+
+
+def test_a_server_that_is_killed_has_the_values_in_its_log(tmp_path: Path) -> None:
+    with Process(tmp_path, statsd__listen="127.0.0.1:0", statsd__flush_ms=3_600_000) as process:
+        port = int(process.addresses["statsd"].rpartition(":")[2])
+        with closing(StatsClient("127.0.0.1", port)) as client:
+            client.incr("last", 5)
+        with mainstem.connect(process.address) as stem:
+            assert stem.subscribe("statsd.samples").poll(PATIENCE_S)
+        # Leaving the block kills it with SIGKILL.
+
+    with mainstem.open(tmp_path) as stem:
+        found = [event.json() for event in stem.subscribe("statsd.samples", follow=False)]
+        sums = list(stem.subscribe("statsd.aggregates", follow=False))
+
+    assert [(it["name"], it["value"]) for it in found] == [("last", 5.0)]
+    assert not sums
 
 
 def test_packets_that_the_kernel_dropped_are_counted(tmp_path: Path) -> None:

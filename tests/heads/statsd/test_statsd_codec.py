@@ -60,6 +60,8 @@ def test_a_line_means_what_statsd_and_its_kin_mean_by_it(line: str, meant: list[
         "a\x00b:1|c",
         f"{'n' * 501}:1|c",
         f"jobs:1|c|#{','.join(map(str, range(101)))}",
+        f"jobs:1|c|#{'x' * 4_001}",
+        f"jobs:{':'.join('1' * 3_000)}|c|#{'x' * 400}",
         "_e{5,4}:title|text",
         "_sc|db|0",
         ":" * 65_000,

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mainstem.heads.admin.codec import encode
 from mainstem.heads.metric import Metric, Sample
-from mainstem.heads.statsd.aggregates import Aggregates
+from mainstem.heads.statsd.aggregates import Aggregates, Limits
 from mainstem.heads.statsd.codec import BadLine, parse_line
 from mainstem.heads.statsd.totals import Totals
 
@@ -19,7 +19,9 @@ class Interval:
 
     def __init__(self, most: int = 1000) -> None:
         self.totals = Totals(most)
-        self._aggregates = Aggregates(0, (50, 99), 1000, random.Random(1))
+        self._aggregates = Aggregates(
+            0, (50, 99), Limits(1000, 1 << 30, 3_600_000), random.Random(1)
+        )
         self._ends_ms = 0
 
     def has(self, *lines: str) -> None:
@@ -27,7 +29,9 @@ class Interval:
             for metric in parse_line(line):
                 self._aggregates.add(metric)
         self._ends_ms += 1000
+        self.totals.begin()
         self.totals.add(self._aggregates.flush(self._ends_ms))
+        self.totals.end()
 
     def text(self) -> str:
         found: dict[Metric, list[Sample]] = {}

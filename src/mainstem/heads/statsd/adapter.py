@@ -15,6 +15,7 @@ it ends.
 import logging
 import random
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,7 +28,7 @@ from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric as Measured
 from mainstem.heads.metric import Sample
 from mainstem.heads.statsd import metrics
-from mainstem.heads.statsd.aggregates import OWN, Aggregate, Aggregates
+from mainstem.heads.statsd.aggregates import OWN, REASONS, Aggregate, Aggregates, Limits
 from mainstem.heads.statsd.codec import Metric, parse_packet
 from mainstem.heads.statsd.settings import StatsdSettings
 from mainstem.heads.statsd.totals import Totals
@@ -43,6 +44,10 @@ _logger = logging.getLogger("mainstem.heads.statsd")
 LINGER_MS = 5
 """How long received values are collected before they are appended."""
 MOST_AT_ONCE = 5_000
+MOST_CHARACTERS = 1024 * 1024
+"""Names and tags of the values that are appended at once."""
+PORTION = 500
+"""Aggregates that are appended in a turn of the event loop."""
 SAMPLES_KEPT_MS = 7 * 86_400_000
 """The retention of the samples topic if this head creates it."""
 
@@ -59,15 +64,23 @@ class StatsdHead:
         self.address = self._datagrams.address
         self.traffic = self._datagrams.traffic
         self._aggregates = Aggregates(
-            context.now_ms(), settings.percentile_numbers(), settings.max_series, random.Random()
+            context.now_ms(),
+            settings.percentile_numbers(),
+            Limits(settings.max_series, settings.max_bytes, settings.gauge_idle_ms),
+            random.Random(),
         )
         self._totals = Totals(settings.max_scraped_series)
         self._pending: list[Metric] = []
+        self._pending_characters = 0
+        self._ended: Iterator[Aggregate] | None = None
+        """The aggregates of the interval that has ended, as far as they are not appended."""
+        self._intervals = 0
         # UDP senders are anonymous, so all of them are one peer.
         door = context.door(context.auth.peer(str(self.address)))
         self._samples = _Topic(context, door, settings.samples_topic)
         self._sums = _Topic(context, door, settings.aggregates_topic)
         self._received_samples = 0
+        self._began_ms = context.now_ms()
         self._bad_lines: dict[str, int] = {}
         self._told: dict[str, int] = {}
         """The head's own counters, as they were at the last flush."""
@@ -93,10 +106,14 @@ class StatsdHead:
             self._aggregates.add(each)
         if not self._samples.name:
             return
-        self._pending += found
+        for each in found:
+            self._pending.append(each)
+            self._pending_characters += len(each.name) + sum(map(len, each.tags))
+            if self._pending_characters >= MOST_CHARACTERS:
+                self._publish()
         if len(self._pending) >= MOST_AT_ONCE:
             self._publish()
-        elif self._publish_timer is None:
+        elif self._pending and self._publish_timer is None:
             self._publish_timer = self._context.after(LINGER_MS, self._publish)
 
     def _publish(self) -> None:
@@ -104,21 +121,46 @@ class StatsdHead:
             self._publish_timer.cancel()
             self._publish_timer = None
         pending, self._pending = self._pending, []
+        self._pending_characters = 0
         self._samples.append([_sample_event(each) for each in pending])
 
     # Aggregates
 
     def _flush(self) -> None:
         self._flush_timer = self._context.after(self._settings.flush_ms, self._flush)
-        self._append_sums()
+        self._append_all()
+        self._end_interval()
+        self._append_some()
 
-    def _append_sums(self) -> None:
+    def _end_interval(self) -> None:
         now_ms = self._context.now_ms()
-        sums = self._aggregates.flush(now_ms)
-        self._totals.add(sums)
-        started_ms = sums[0].start_ms if sums else now_ms - self._settings.flush_ms
-        sums += self._own_counts(started_ms, now_ms)
-        self._sums.append([_sum_event(each) for each in sums])
+        self._totals.begin()
+        own = self._own_counts(self._began_ms, now_ms)
+        self._ended = chain(self._aggregates.flush(now_ms), own)
+        self._began_ms = now_ms
+
+    def _append_some(self) -> None:
+        """Append a portion; the event loop does other things before the next one."""
+        if self._append_portion():
+            self._context.after(0, self._append_some)
+
+    def _append_all(self) -> None:
+        while self._append_portion():
+            pass
+
+    def _append_portion(self) -> bool:
+        """Append some aggregates of the interval that has ended; return whether there are more."""
+        if self._ended is None:
+            return False
+        some = list(islice(self._ended, PORTION))
+        self._totals.add(each for each in some if not each.name.startswith(OWN))
+        self._sums.append([_sum_event(each) for each in some])
+        if len(some) == PORTION:
+            return True
+        self._ended = None
+        self._totals.end()
+        self._intervals += 1
+        return False
 
     def _own_counts(self, start_ms: int, end_ms: int) -> Iterator[Aggregate]:
         """Yield the head's counters of received and lost data since the last flush, zeros too."""
@@ -128,7 +170,7 @@ class StatsdHead:
             "bad_lines": sum(self._bad_lines.values()),
             "kernel_drops": self._datagrams.kernel_drops,
             "lost_events": self._samples.lost + self._sums.lost,
-            "left_out": self._aggregates.left_out,
+            "left_out": self._aggregates.left_out.total(),
         }
         seconds = max(1, end_ms - start_ms) / 1000
         for name, total in counts.items():
@@ -154,9 +196,12 @@ class StatsdHead:
         for topic in (self._samples, self._sums):
             if topic.name:
                 yield metrics.LOST, ((topic.name,), topic.lost)
-        yield metrics.LEFT_OUT, ((), self._aggregates.left_out)
+        for reason in REASONS:
+            yield metrics.LEFT_OUT, ((reason,), self._aggregates.left_out[reason])
         yield metrics.NOT_SHOWN, ((), self._totals.left_out)
         yield metrics.SERIES, ((), len(self._aggregates))
+        yield metrics.BYTES, ((), self._aggregates.estimated_bytes)
+        yield metrics.INTERVALS, ((), self._intervals)
         yield from self._totals.samples()
 
     async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
@@ -166,7 +211,9 @@ class StatsdHead:
             if timer is not None:
                 timer.cancel()
         self._publish()
-        self._append_sums()
+        self._append_all()
+        self._end_interval()
+        self._append_all()
 
     async def close(self) -> None:
         """Stop receiving packets."""

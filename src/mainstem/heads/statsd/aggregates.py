@@ -3,10 +3,15 @@
 How this works: a series is a type, a name and tags. Counters, timers and sets start empty in every
 interval; a gauge keeps its value. Of a timer with very many values a random sample is kept
 (reservoir sampling): its percentiles are then estimates, and all else is exact. Values of series
-beyond the limit are not aggregated, but counted.
+beyond the limits are not aggregated, but counted.
+
+The bytes that series take are estimated. At the end of an interval its series are handed out one by
+one, and their bytes are free only then; so old and new ones together keep within the limit.
 """
 
 import random
+from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -15,6 +20,16 @@ from mainstem.heads.statsd.codec import Metric, Type
 
 MAX_VALUES = 10_000
 """Maximum values of a timer, and members of a set, kept in one interval."""
+
+SERIES_BYTES = 260
+TIMER_BYTES = 190
+SET_BYTES = 100
+VALUE_BYTES = 9
+MEMBER_BYTES = 110
+"""What each takes at least, measured; the text of names, tags and members comes in addition."""
+
+REASONS = ("max_series", "max_bytes", "max_members")
+"""Why a value is not aggregated."""
 
 OWN = "mainstem.statsd."
 """Prefix of the names of the head's own counters, such as the number of lost packets."""
@@ -53,104 +68,198 @@ class _Timer:
     def __init__(self) -> None:
         self.count = self.sum = 0.0
         self.min, self.max = float("inf"), float("-inf")
-        self.values: list[float] = []
+        self.values = array("d")
         self.taken = 0
 
-    def add(self, value: float, rate: float, chance: random.Random) -> None:
+    def add(self, value: float, rate: float, chance: random.Random, *, may_grow: bool) -> bool:
+        """Add a value; return whether memory was taken for it."""
         self.count += 1 / rate
         self.sum += value
         self.min, self.max = min(self.min, value), max(self.max, value)
         self.taken += 1
-        if len(self.values) < MAX_VALUES:
+        kept = len(self.values)
+        # What was kept so far is a sample of any size.
+        if kept == 0 or (may_grow and kept == self.taken - 1 and kept < MAX_VALUES):
             self.values.append(value)
-        elif (place := chance.randrange(self.taken)) < MAX_VALUES:
+            return True
+        if (place := chance.randrange(self.taken)) < kept:
             self.values[place] = value
+        return False
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much is aggregated in an interval."""
+
+    max_series: int
+    max_bytes: int
+    gauge_idle_ms: int
+    """A gauge goes when no value has come for so long."""
 
 
 class Aggregates:
     """Aggregates the values of the current interval, by series."""
 
     def __init__(
-        self, now_ms: int, percentiles: Sequence[float], max_series: int, chance: random.Random
+        self, now_ms: int, percentiles: Sequence[float], limits: Limits, chance: random.Random
     ) -> None:
         self._began_ms = now_ms
         self._percentiles = percentiles
-        self._max_series = max_series
+        self._limits = limits
         self._chance = chance
-        self._known: set[Series] = set()
         self._counters: dict[Series, float] = {}
-        self._gauges: dict[Series, float] = {}
+        self._gauges: dict[Series, tuple[float, int]] = {}
+        """The value of each, and when the interval of the last one began."""
         self._timers: dict[Series, _Timer] = {}
         self._sets: dict[Series, set[str]] = {}
-        self.left_out = 0
-        """Number of values not aggregated, because there were too many series or members of a set.
-        """
+        self._bytes = self._gauge_bytes = 0
+        self.left_out = Counter[str]()
+        """Number of values not aggregated, by reason (``REASONS``)."""
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._counters) + len(self._gauges) + len(self._timers) + len(self._sets)
+
+    @property
+    def estimated_bytes(self) -> int:
+        """The memory that series and their values take."""
+        return self._bytes
 
     def add(self, metric: Metric) -> None:
         """Add a value to its series."""
         series = (metric.type, metric.name, metric.tags)
-        if series not in self._known:
-            if len(self._known) >= self._max_series:
-                self.left_out += 1
-                return
-            self._known.add(series)
         if isinstance(metric.value, str):
             self._add_member(series, metric.value)
         elif metric.type == "counter":
-            self._counters[series] = self._counters.get(series, 0.0) + metric.value / metric.rate
+            count = self._counters.get(series)
+            if count is None:
+                if not self._has_room(_size(series)):
+                    return
+                count = 0.0
+            self._counters[series] = count + metric.value / metric.rate
         elif metric.type == "gauge":
-            before = self._gauges.get(series, 0.0) if metric.relative else 0.0
-            self._gauges[series] = before + metric.value
+            gauge = self._gauges.get(series)
+            if gauge is None and not self._gauge_has_room(_size(series)):
+                return
+            before = gauge[0] if gauge is not None and metric.relative else 0.0
+            self._gauges[series] = before + metric.value, self._began_ms
         else:
             timer = self._timers.get(series)
             if timer is None:
+                if not self._has_room(_size(series) + TIMER_BYTES):
+                    return
                 timer = self._timers[series] = _Timer()
-            timer.add(metric.value, metric.rate, self._chance)
+            may_grow = self._bytes + VALUE_BYTES <= self._limits.max_bytes
+            if timer.add(metric.value, metric.rate, self._chance, may_grow=may_grow):
+                self._bytes += VALUE_BYTES
+
+    def _has_room(self, size: int) -> bool:
+        """Take memory for a new series; False if there is none, which is counted."""
+        if len(self) >= self._limits.max_series:
+            self.left_out["max_series"] += 1
+        elif self._bytes + size > self._limits.max_bytes:
+            self.left_out["max_bytes"] += 1
+        else:
+            self._bytes += size
+            return True
+        return False
+
+    def _gauge_has_room(self, size: int) -> bool:
+        # Gauges stay; they must not take the room of all that begins anew.
+        if self._gauge_bytes + size > self._limits.max_bytes // 2:
+            self.left_out["max_bytes"] += 1
+            return False
+        if not self._has_room(size):
+            return False
+        self._gauge_bytes += size
+        return True
 
     def _add_member(self, series: Series, member: str) -> None:
-        members = self._sets.setdefault(series, set())
-        if len(members) < MAX_VALUES or member in members:
-            members.add(member)
+        members = self._sets.get(series)
+        if members is None:
+            if not self._has_room(_size(series) + SET_BYTES):
+                return
+            members = self._sets[series] = set()
+        if member in members:
+            return
+        size = MEMBER_BYTES + _text_bytes(member)
+        if len(members) >= MAX_VALUES:
+            self.left_out["max_members"] += 1
+        elif self._bytes + size > self._limits.max_bytes:
+            self.left_out["max_bytes"] += 1
         else:
-            self.left_out += 1
+            members.add(member)
+            self._bytes += size
 
-    def flush(self, now_ms: int) -> list[Aggregate]:
-        """Return the aggregates of the interval that ends now, and begin the next interval."""
-        found = list(self._all(now_ms))
+    def flush(self, now_ms: int) -> Iterator[Aggregate]:
+        """Begin the next interval; return the aggregates of the one that ends now.
+
+        They are made, and their memory is freed, as the iterator advances.
+        """
+        span, idle_ms = (self._began_ms, now_ms), self._limits.gauge_idle_ms
+        for series, (_, last_ms) in list(self._gauges.items()):
+            if now_ms - last_ms > idle_ms:
+                del self._gauges[series]
+                self._bytes -= _size(series)
+                self._gauge_bytes -= _size(series)
+        gauges = [(series, value) for series, (value, _) in self._gauges.items()]
+        ended = self._counters, gauges, self._sets, self._timers
         self._began_ms = now_ms
         self._counters, self._timers, self._sets = {}, {}, {}
-        self._known = set(self._gauges)
-        return found
+        return self._all(span, *ended)
 
-    def _all(self, now_ms: int) -> Iterator[Aggregate]:
-        seconds = max(1, now_ms - self._began_ms) / 1000
-        span = (self._began_ms, now_ms)
-        for (kind, name, tags), count in self._counters.items():
+    def _all(
+        self,
+        span: tuple[int, int],
+        counters: dict[Series, float],
+        gauges: list[tuple[Series, float]],
+        sets: dict[Series, set[str]],
+        timers: dict[Series, _Timer],
+    ) -> Iterator[Aggregate]:
+        seconds = max(1, span[1] - span[0]) / 1000
+        for series in list(counters):
+            kind, name, tags = series
+            count = counters.pop(series)
+            self._bytes -= _size(series)
             yield Aggregate(name, kind, *span, tags, count=count, rate=count / seconds)
-        for (kind, name, tags), value in self._gauges.items():
+        for (kind, name, tags), value in gauges:
             yield Aggregate(name, kind, *span, tags, value=value)
-        for (kind, name, tags), members in self._sets.items():
+        for series in list(sets):
+            kind, name, tags = series
+            members = sets.pop(series)
+            text = sum(map(_text_bytes, members))
+            self._bytes -= _size(series) + SET_BYTES + MEMBER_BYTES * len(members) + text
             yield Aggregate(name, kind, *span, tags, count=len(members))
-        for (kind, name, tags), timer in self._timers.items():
-            values = sorted(timer.values)
-            yield Aggregate(
-                name,
-                kind,
-                *span,
-                tags,
-                count=timer.count,
-                rate=timer.count / seconds,
-                sum=timer.sum,
-                mean=timer.sum / timer.taken,
-                min=timer.min,
-                max=timer.max,
-                percentiles={
-                    f"p{share:g}": _percentile(values, share) for share in self._percentiles
-                },
-            )
+        for series in list(timers):
+            timer = timers.pop(series)
+            self._bytes -= _size(series) + TIMER_BYTES + VALUE_BYTES * len(timer.values)
+            yield self._timed(span, series, timer)
+
+    def _timed(self, span: tuple[int, int], series: Series, timer: _Timer) -> Aggregate:
+        kind, name, tags = series
+        values = sorted(timer.values)
+        return Aggregate(
+            name,
+            kind,
+            *span,
+            tags,
+            count=timer.count,
+            rate=timer.count / (max(1, span[1] - span[0]) / 1000),
+            sum=timer.sum,
+            mean=timer.sum / timer.taken,
+            min=timer.min,
+            max=timer.max,
+            percentiles={f"p{share:g}": _percentile(values, share) for share in self._percentiles},
+        )
+
+
+def _size(series: Series) -> int:
+    _, name, tags = series
+    text = _text_bytes(name) + sum(60 + _text_bytes(each) for each in tags)
+    return SERIES_BYTES + text
+
+
+def _text_bytes(text: str) -> int:
+    # Python takes up to four bytes for each character of a text that is not ASCII.
+    return len(text) if text.isascii() else 4 * len(text)
 
 
 def _percentile(values: Sequence[float], share: float) -> float:

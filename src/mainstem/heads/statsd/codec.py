@@ -25,6 +25,9 @@ _NUMBER = re.compile(r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MAX_NAME_BYTES = 500
 MAX_TAGS = 100
+MAX_TAGS_CHARACTERS = 4_000
+MAX_REPEATED = 1024 * 1024
+"""Characters of name and tags of a line, times its values: each value becomes an event."""
 
 
 class BadLine(Exception):
@@ -111,6 +114,8 @@ def _values(name: str, values: list[str], sections: list[str]) -> list[Metric]:
         elif not section.startswith(("c:", "e:", "card:")):
             # These three sections are DogStatsD's, about the origin of a value.
             raise BadLine("unknown section")
+    if len(values) * (len(name) + sum(map(len, tags))) > MAX_REPEATED:
+        raise BadLine("too many values for such a long name and tags")
     if kind == "set":
         return [Metric(name, kind, _member(each), rate, tags) for each in values]
     return [
@@ -143,6 +148,8 @@ def _member(text: str) -> str:
 
 
 def _tags(text: str) -> tuple[str, ...]:
+    if len(text) > MAX_TAGS_CHARACTERS:
+        raise BadLine("the tags are too long")
     tags = sorted({each for each in text.split(",") if each})
     if len(tags) > MAX_TAGS or _CONTROL.search(text):
         raise BadLine("too many tags, or control characters in one")

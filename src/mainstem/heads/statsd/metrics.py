@@ -19,7 +19,9 @@ LOST = counter(
 )
 LEFT_OUT = counter(
     "mainstem_statsd_left_out_total",
-    "Values that were not aggregated, because of statsd.max_series.",
+    "Values that were not aggregated, by reason: max_series, max_bytes (settings), or max_members, "
+    "10,000 of a set.",
+    "reason",
 )
 NOT_SHOWN = counter(
     "mainstem_statsd_not_shown_total",
@@ -27,5 +29,18 @@ NOT_SHOWN = counter(
     "because another metric has their name.",
 )
 SERIES = gauge("mainstem_statsd_series", "Series in the current interval.")
+BYTES = gauge("mainstem_statsd_aggregates_bytes", "Estimated memory of series and their values.")
+INTERVALS = counter("mainstem_statsd_intervals_total", "Intervals that have been aggregated.")
 
-METRICS = (PACKETS, SAMPLES, BAD_LINES, KERNEL_DROPS, LOST, LEFT_OUT, NOT_SHOWN, SERIES)
+METRICS = (
+    PACKETS,
+    SAMPLES,
+    BAD_LINES,
+    KERNEL_DROPS,
+    LOST,
+    LEFT_OUT,
+    NOT_SHOWN,
+    SERIES,
+    BYTES,
+    INTERVALS,
+)

@@ -31,6 +31,18 @@ class StatsdSettings(UdpSettings, frozen=True, kw_only=True, forbid_unknown_fiel
             "more series are only counted.",
         ),
     ] = 100_000
+    max_bytes: Annotated[
+        int,
+        Meta(
+            ge=65_536,
+            description="Bytes of memory for series and their values, estimated. Values of series "
+            "that have no room are only counted; percentiles of timers become estimates.",
+        ),
+    ] = 32 * 1024 * 1024
+    gauge_idle_ms: Annotated[
+        int,
+        Meta(ge=1, description="How long a gauge is repeated without values, in milliseconds."),
+    ] = 3_600_000
     max_scraped_series: Annotated[
         int,
         Meta(

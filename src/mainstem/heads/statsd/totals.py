@@ -21,6 +21,8 @@ from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.statsd.aggregates import Aggregate
 
 PREFIX = "statsd_"
+MAX_CHARACTERS = 2 * 1024 * 1024
+"""Of all labels together."""
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 _QUANTILE = "quantile"
 
@@ -34,6 +36,8 @@ class _Family:
     def __init__(self, kind: Kind, sentence: str) -> None:
         self.kind, self.sentence = kind, sentence
         self.series: dict[Labels, float] = {}
+        self.before: dict[Labels, float] = {}
+        """What the interval before showed, until this one is complete."""
 
 
 class Totals:
@@ -42,24 +46,33 @@ class Totals:
     def __init__(self, max_series: int) -> None:
         self._max_series = max_series
         self._families: dict[str, _Family] = {}
-        self._passing: list[dict[Labels, float]] = []
-        """The series that only show the last interval."""
-        self._count = 0
+        self._passing: list[_Family] = []
+        """Those whose series only show the last interval."""
+        self._count = self._characters = 0
         self.left_out = 0
         """Number of aggregates that are not shown, because of the limit, or of another kind."""
 
-    def add(self, interval: Iterable[Aggregate]) -> None:
-        """Add the aggregates of an interval."""
+    def begin(self) -> None:
+        """Begin to add the aggregates of an interval."""
         for each in self._passing:
-            self._count -= len(each)
-            each.clear()
-        for found in interval:
+            each.before, each.series = each.series, {}
+
+    def add(self, some: Iterable[Aggregate]) -> None:
+        """Add aggregates of the interval."""
+        for found in some:
             self._add(found)
+
+    def end(self) -> None:
+        """Show no more what was only in the interval before."""
+        for family in self._passing:
+            gone, family.before = family.before, {}
+            self._count -= len(gone)
+            self._characters -= sum(map(_characters, gone))
 
     def samples(self) -> Iterator[tuple[Metric, Sample]]:
         """Yield the metrics with their values; may be called from any thread."""
         for name, family in list(self._families.items()):
-            series = list(family.series.items())
+            series = [*family.series.items(), *family.before.items()]
             labels = tuple(sorted({label for each, _ in series for label, _ in each}))
             metric = Metric(name, family.kind, family.sentence, labels)
             for each, value in series:
@@ -73,7 +86,7 @@ class Totals:
             case "counter":
                 self._put(f"{name}_total", "counter", found, labels, found.count)
             case "gauge":
-                self._put(name, "gauge", found, labels, found.value)
+                self._put(name, "gauge", found, labels, found.value, passes=True)
             case "set":
                 self._put(f"{name}_distinct", "gauge", found, labels, found.count, passes=True)
             case _:
@@ -99,19 +112,29 @@ class Totals:
         """Set a series, or add to a counter; ``passes``: it shows the last interval only."""
         family = self._families.get(name)
         if family is None:
-            if self._count >= self._max_series:
+            if not self._has_room(labels):
                 self.left_out += 1
                 return
             family = self._families[name] = _Family(kind, _sentence(found))
             if passes:
-                self._passing.append(family.series)
-        known = labels in family.series
-        if family.kind != kind or (not known and self._count >= self._max_series):
+                self._passing.append(family)
+        is_new = labels not in family.series and family.before.pop(labels, None) is None
+        if family.kind != kind or (is_new and not self._has_room(labels)):
             self.left_out += 1
             return
-        self._count += not known
+        if is_new:
+            self._count += 1
+            self._characters += _characters(labels)
         before = family.series.get(labels, 0.0) if kind == "counter" else 0.0
         family.series[labels] = before + (value or 0.0)
+
+    def _has_room(self, labels: Labels) -> bool:
+        room = MAX_CHARACTERS - self._characters
+        return self._count < self._max_series and _characters(labels) <= room
+
+
+def _characters(labels: Labels) -> int:
+    return sum(len(name) + len(value) for name, value in labels)
 
 
 def _sentence(found: Aggregate) -> str:
