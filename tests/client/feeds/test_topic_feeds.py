@@ -1,5 +1,6 @@
 """ZmqFeed and NngFeed: every event once and in order; the same programs without a broker lose."""
 
+import asyncio
 import contextlib
 import os
 import subprocess
@@ -12,13 +13,17 @@ from typing import Self
 import pynng
 import pytest
 import zmq
+import zmq.auth
 from tests.faults.killable_server import free_port
 from tests.heads.server_process import Process
+from tests.heads.zmq.zmq_head import serving
 from tests.processes import wait_until
 
 import mainstem
-from mainstem.core.errors import InvalidSetting, MessagesLost, Unreachable
-from mainstem.feeds import FeedPatience, FeedRefused, NngFeed, ZmqFeed
+from mainstem.auth import Auth, Credentials, Peer, Principal
+from mainstem.core.errors import InvalidSetting, MessagesLost, Unauthenticated, Unreachable
+from mainstem.feeds import FeedPatience, FeedRefused, NngFeed, ZmqFeed, ZmqLogin
+from mainstem.heads.zmq.metrics import LOGINS
 
 COUNT = 20_000
 QUICK = FeedPatience(answer_s=0.2, check_s=0.2)
@@ -298,3 +303,57 @@ def test_what_is_not_supported_is_refused_by_name(
     assert ran.returncode != 0
     assert words in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def logins(security: str, keys: Path) -> tuple[dict[str, object], ZmqLogin]:
+    """Return settings of a server, and a login that it knows."""
+    if security == "plain":
+        return {}, ZmqLogin(user="ann", password="secret")
+    zmq.auth.create_certificates(keys, "server")
+    server_key, _ = zmq.auth.load_certificate(keys / "server.key")
+    public, secret = zmq.curve_keypair()
+    login = ZmqLogin(server_key=server_key, public_key=public, secret_key=secret)
+    return {"zmq__curve_key": str(keys / "server.key_secret")}, login
+
+
+@pytest.mark.parametrize("security", ["plain", "curve"])
+def test_a_feed_that_logs_in_catches_up_and_follows(
+    data: Path, tmp_path: Path, security: str
+) -> None:
+    more, login = logins(security, tmp_path)
+    asked = settings(zmq__security=security, **more)
+    address = f"tcp://{asked['zmq__listen']}"
+    with Process(data, **asked) as server:
+        publish(server, 0, 10)
+        with (
+            ZmqFeed(address, "trades", login=login) as feed,
+            mainstem.connect(server.address) as stem,
+        ):
+            assert take(feed, 10) == words(0, 10)
+            # Live ones come through PUB, which asks for the login, too.
+            while not feed.report().delivered > feed.report().recovered:
+                stem.publish("trades", b"live")
+                assert take(feed, 1) == [b"live"]
+        accepted = server.metric('mainstem_zmq_logins_total{outcome="accepted"}')
+        with pytest.raises(Unreachable):
+            ZmqFeed(address, "trades", timeout_s=0.5)
+
+    assert accepted == 2
+    assert "secret" not in repr(login)
+
+
+@pytest.mark.parametrize("security", ["plain", "curve"])
+async def test_a_login_that_is_refused_is_told(tmp_path: Path, security: str) -> None:
+    more, login = logins(security, tmp_path)
+
+    def nobody(_mechanism: str, _credentials: Credentials, peer: Peer) -> Principal:
+        raise Unauthenticated(peer.address, "nobody is known")
+
+    async with serving(auth=Auth(authenticate=nobody), security=security, **unprefixed(more)) as it:
+        with pytest.raises(Unauthenticated, match="refuses the login"):
+            await asyncio.to_thread(ZmqFeed, it.replay_url, "orders", login=login)
+        assert it.metric(LOGINS, "refused") >= 1
+
+
+def unprefixed(settings: dict[str, object]) -> dict[str, object]:
+    return {name.removeprefix("zmq__"): value for name, value in settings.items()}

@@ -1,6 +1,7 @@
 """What subscribers of PUB receive, and what requests are answered."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 import zmq
@@ -15,6 +16,7 @@ from tests.heads.zmq.zmq_head import (
 )
 
 from mainstem.core.event import Event
+from mainstem.core.topic_settings import Overload
 from mainstem.heads.brokerless.codec import (
     Events,
     Refusal,
@@ -22,7 +24,7 @@ from mainstem.heads.brokerless.codec import (
     decode_answer,
     decode_whole,
 )
-from mainstem.heads.zmq.metrics import REPLAYED, REQUESTS, SUBSCRIPTIONS
+from mainstem.heads.zmq.metrics import DROPPED, PUBLISHED, REPLAYED, REQUESTS, SUBSCRIPTIONS
 
 
 async def test_a_subscriber_receives_the_events_of_its_topic_from_then_on() -> None:
@@ -190,3 +192,44 @@ async def test_partitions_have_their_own_offsets() -> None:
         assert sorted((it.partition, it.offset) for it in found) == [
             (number, offset) for number in range(3) for offset in range(2)
         ]
+
+
+SMALL: dict[str, int | bytes] = {"RCVHWM": 1, "RCVBUF": 4096}
+"""What a subscriber takes before it has read."""
+LARGE = b"x" * 50_000
+
+
+async def test_with_backpressure_all_subscribers_wait_for_a_slow_one_and_none_misses_anything() -> (
+    None
+):
+    count = 300
+    broker = broker_with_topic(overload=Overload.BACKPRESSURE, max_backlog=count)
+    async with serving(broker, high_water_mark=10) as served:
+        slow = await served.subscriber(b"orders/", **SMALL)
+        fast = await served.subscriber(b"orders/o")
+        slow.setsockopt(zmq.SUBSCRIBE, b"orders/o")
+        await until(lambda: served.told(b"orders/o") == 2)
+
+        broker.publish(TOPIC, [Event(LARGE, b"o%d" % number) for number in range(count)])
+        heard = [it.event.offset for it in await events(fast, 10)]
+        # The fast one waits, too: PUB does not go on until the slow one has read.
+        published = await standstill(lambda: served.metric(PUBLISHED))
+        assert published < count
+        heard += [it.event.offset for it in await events(fast, int(published) - 10)]
+        assert not fast.poll(50)
+
+        slowly = [it.event.offset for it in await events(slow, count)]
+        heard += [it.event.offset for it in await events(fast, count - int(published))]
+
+        assert slowly == heard == list(range(count))
+        assert served.metric(DROPPED) == 0
+
+
+async def standstill(value: Callable[[], float]) -> float:
+    """Return a value once it has not changed for many turns of the loop."""
+    last, turns = value(), 0
+    while turns < 100:
+        await asyncio.sleep(0.002)
+        turns = turns + 1 if value() == last else 0
+        last = value()
+    return last

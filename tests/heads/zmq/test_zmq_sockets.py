@@ -1,6 +1,7 @@
 """PULL and SUB that collect, PUSH that hands out a queue, logins, and permissions."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,46 @@ async def test_without_a_worker_events_stay_in_the_queue() -> None:
         await until(lambda: len(broker.queues.peek(TOPIC, "workers", 10)) == 1)
         assert served.metric(PUSHED) == 10
     assert len(broker.queues.peek(TOPIC, "workers", 10)) == 1
+
+
+WORKER = """
+import sys, zmq
+worker = zmq.Context().socket(zmq.PULL)
+worker.connect(sys.argv[1])
+for _ in range(3):
+    print(worker.recv().decode(), flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_what_a_worker_had_taken_is_lost_if_it_is_killed_and_is_handed_to_nobody_else() -> (
+    None
+):
+    at = f"127.0.0.1:{free_port()}"
+    broker = broker_with_topic()
+    broker.queues.create(TOPIC, "workers")
+    async with serving(broker, push=f"{TOPIC}/workers={at}") as served:
+        await served.publish(*(Event(b"%d" % number) for number in range(100)))
+        worker = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", WORKER, f"tcp://{at}"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            assert worker.stdout is not None
+            processed = [await worker.stdout.readline() for _ in range(3)]
+            await until(lambda: served.metric(PUSHED) == 100)
+        finally:
+            worker.kill()
+            await worker.communicate()
+        await until(lambda: not served.head.connections())
+
+        # At most once: neither a redelivery, nor anything left in the queue.
+        assert processed == [b"0\n", b"1\n", b"2\n"]
+        assert broker.queues.peek(TOPIC, "workers", 10) == []
+        other = served.socket(zmq.PULL, f"tcp://{at}")
+        await served.publish(Event(b"later"))
+        assert await received(other) == [b"later"]
 
 
 async def test_a_queue_that_does_not_exist_and_a_taken_address_are_refused() -> None:
