@@ -42,6 +42,25 @@ async def test_a_subscriber_receives_the_events_of_its_topic_from_then_on() -> N
         assert (second.event.offset, second.after) == (2, 2)
 
 
+@pytest.mark.parametrize("frames", ["three", "one"])
+async def test_a_header_whose_name_the_frames_cannot_hold_is_left_out(frames: str) -> None:
+    async with serving(publish_frames=frames) as served:
+        subscriber = await served.subscriber(b"orders/")
+        headers = (("h", b"v"), ("x" * 65_535, b"1"), ("x" * 65_536, b"2"), ("n", None))
+
+        await served.publish(Event(b"one", None, headers), Event(b"two"))
+
+        if frames == "three":
+            one, two = await events(subscriber, 2)
+        else:
+            one, two = [decode_whole((await received(subscriber))[0]) for _ in range(2)]
+        assert one.event.headers == (headers[0], headers[1], headers[3])
+        assert two.event.value == b"two"
+        found = await answer(served.socket(zmq.DEALER), b"REPLAY", b"orders", b"0", b"0")
+        assert isinstance(found, Events)
+        assert [each.event.value for each in found.events] == [b"one", b"two"]
+
+
 async def test_a_subscription_to_a_prefix_of_keys_receives_those_events_only() -> None:
     async with serving() as served:
         subscriber = await served.subscriber(b"orders/eu-")

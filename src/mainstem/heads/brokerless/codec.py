@@ -3,7 +3,7 @@
 A published event has three frames: its subject (topic, ``/``, key), its value, and its details. The
 details are 29 bytes, big-endian: partition (4), offset (8), the offset after which it follows (8),
 timestamp in ms (8), flags (1: 1 = no key, 2 = no value); then the headers: name length (2), name,
-value length (4; 0xFFFFFFFF = no value), value.
+value length (4; 0xFFFFFFFF = no value), value. Headers with longer names are left out.
 
 A request's frames, in ASCII: ``REPLAY topic partition offset`` or ``BOUNDS topic``. Frames up to an
 empty one come first in the answer, too, so that REQ sockets work. Answers: ``EVENTS topic partition
@@ -26,6 +26,8 @@ _WHOLE = struct.Struct(">xIIQQqBI")
 """A NUL, details without headers after their length, and the length of the value."""
 _NAME = struct.Struct(">H")
 _VALUE = struct.Struct(">I")
+MAX_NAME_BYTES = 65_535
+"""Maximum size of a header's name."""
 _NO_KEY, _NO_VALUE = 1, 2
 _NULL = 0xFFFFFFFF
 _NUL = b"\xc0\x80"
@@ -201,6 +203,9 @@ def _events(frames: Sequence[bytes]) -> Iterator[Published]:
 def _headers(headers: Headers) -> Iterator[bytes]:
     for name, value in headers:
         said = name.encode()
+        if len(said) > MAX_NAME_BYTES:
+            # Any producer may write it, and it must not stop the publisher.
+            continue
         yield _NAME.pack(len(said)) + said
         yield _VALUE.pack(_NULL) if value is None else _VALUE.pack(len(value)) + value
 
