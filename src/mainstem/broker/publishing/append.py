@@ -57,9 +57,10 @@ class BatchAppends:
             return [self._append_one(opened, *batches[0], adds_partition)], None
         outcomes: list[AppendOutcome] = []
         given: list[CheckedBatch] = []
+        check = self._checked
         for number, batch in batches:
             try:
-                checked, header, appended_ms = self._checked(opened, number, batch)
+                checked, header, appended_ms = check(opened, number, batch)
             except MainstemError as error:
                 outcomes.append(error)
                 continue

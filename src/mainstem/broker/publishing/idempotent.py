@@ -149,7 +149,7 @@ class IdempotentAppends:
         """Append new batches and the records ``beside`` them, and update the producers' state."""
         producers, completion = self._producers, self._transactions.completion
         partitions = topic.partitions
-        batches = [(partitions[each.number], each.batch) for each in new]
+        batches = [(partitions[number], batch) for number, batch, _, _, _ in new]
         if beside is _NOTHING:
             appended = self._state.log.append(batches, together=False)
         else:
@@ -161,8 +161,8 @@ class IdempotentAppends:
             completion.appended(beside.touched)
             producers.begun(beside.begun)
         written = [
-            (partitions[each.number], each.header, offset)
-            for each, offset in zip(new, appended.offsets, strict=False)
+            (partitions[number], header, offset)
+            for (number, _, header, _, _), offset in zip(new, appended.offsets, strict=False)
         ]
         producers.appended(written, appended.durable)
         return appended

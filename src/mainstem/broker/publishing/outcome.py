@@ -47,8 +47,10 @@ def appended_batches(given: Sequence[CheckedBatch], appended: Appended) -> list[
     """Return the outcomes of an append; if it took only the first batches, only theirs."""
     durable = appended.durable
     return [
-        AppendedBatch(offset, durable, each.header.count, start, each.appended_ms)
-        for each, offset, start in zip(given, appended.offsets, appended.starts, strict=False)
+        AppendedBatch(offset, durable, header.count, start, appended_ms)
+        for (_, _, header, appended_ms, _), offset, start in zip(
+            given, appended.offsets, appended.starts, strict=False
+        )
     ]
 
 
