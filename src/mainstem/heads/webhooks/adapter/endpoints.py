@@ -63,6 +63,9 @@ class Endpoints:
         self._endpoints: dict[str, Endpoint] = {}
         self._states: dict[str, EndpointState] = {}
         self._senders: dict[str, Sender] = {}
+        self._leaving: set[str] = set()
+        """Order ``endpoint``: those whose next sender waits for the last request of the one before.
+        """
         self._failing: dict[str, int] = {}
         """Since when each endpoint fails, on the clock of the day."""
         self._unwatch: Callable[[], None] = _nothing
@@ -203,6 +206,8 @@ class Endpoints:
         name = endpoint.name
         if self._is_closed or self.state(name).status is not Status.ACTIVE:
             return
+        if name in self._leaving:
+            return
         try:
             signing = Signing(endpoint, self._service.secrets, self._service.context.now_ms())
         except MainstemError as error:
@@ -210,7 +215,7 @@ class Endpoints:
             self._set_status(name, Status.PAUSED, str(error))
             return
         sender = Sender(
-            self._service, endpoint, signing, partial(self._answered, name), self._queue_gone
+            self._service, endpoint, signing, partial(self._answered, endpoint), self._queue_gone
         )
         self._senders[name] = sender
         for queue in self.queues(endpoint):
@@ -221,15 +226,29 @@ class Endpoints:
     def _stop(self, name: str) -> None:
         if (sender := self._senders.pop(name, None)) is not None:
             sender.close()
+            if self._endpoints[name].order is EndpointOrder.ENDPOINT:
+                # What it had goes back to the queue before the next sender takes a later event.
+                self._service.outcomes.flush()
+                if sender.when_idle(partial(self._left, name)):
+                    self._leaving.add(name)
+
+    def _left(self, name: str) -> None:
+        """Start the next sender of an endpoint after the last request of the one before."""
+        self._leaving.discard(name)
+        self._service.outcomes.flush()
+        if name in self._endpoints and name not in self._senders:
+            self._start(self._endpoints[name])
+            self._count()
 
     def _start_replay(self, replay: Replay) -> None:
         if (sender := self._senders.get(replay.endpoint)) is not None:
             settled = partial(self.replays.settled, replay, sender.drop)
             sender.consume(replay.queue, replay.has, settled)
 
-    def _answered(self, name: str, answer: Answer) -> None:
+    def _answered(self, endpoint: Endpoint, answer: Answer) -> None:
         """Note whether an endpoint works; stop it if it is gone, or has failed for long."""
-        if name not in self._endpoints:
+        name = endpoint.name
+        if name not in self._endpoints or self._endpoints[name].url != endpoint.url:
             return
         if answer.is_success:
             if self._failing.pop(name, None) is not None:
@@ -243,6 +262,8 @@ class Endpoints:
             self._count()
         failed_ms = now_ms - self._failing[name]
         if answer.status == GONE:
+            if self.state(name).status is Status.DISABLED:
+                return
             self._give_up(name, Status.DISABLED, "the receiver answered 410 Gone")
         elif failed_ms >= self._endpoints[name].pause_after_ms:
             reason = f"every attempt of {_hours(failed_ms)} has failed, the last one: {answer.text}"

@@ -24,7 +24,7 @@ from mainstem.heads.webhooks.client import Request
 from mainstem.heads.webhooks.endpoints import Endpoint, Order
 from mainstem.heads.webhooks.filters import Filter
 from mainstem.heads.webhooks.payloads import Message, message, message_id
-from mainstem.heads.webhooks.schedule import Answer, Decision, Verdict, decide
+from mainstem.heads.webhooks.schedule import GONE, Answer, Decision, Verdict, decide
 from mainstem.heads.webhooks.signatures import signature_header, signed_content
 from mainstem.heads.webhooks.templates import Template
 
@@ -67,6 +67,8 @@ class Sender:
         self._flow = Flow(endpoint)
         self._consumers: dict[Queue, Consumer] = {}
         self._is_waking = self.is_closed = False
+        self._under_way = 0
+        self._when_idle: Call | None = None
         self._retry: tuple[Call, Call] | None = None
         """Order ``endpoint``: functions that send the kept event again, and that release it."""
 
@@ -102,6 +104,13 @@ class Sender:
         if self._retry is not None:
             (_, release), self._retry = self._retry, None
             release()
+
+    def when_idle(self, call: Call) -> bool:
+        """Call a function after the last request under way; return False if there is none."""
+        if not self._under_way:
+            return False
+        self._when_idle = call
+        return True
 
     def leave(self, queues: Iterable[Queue]) -> None:
         """Give back what requests that were broken off have not delivered."""
@@ -171,9 +180,13 @@ class Sender:
         def done(answer: Answer) -> None:
             service.counts.in_flight -= 1
             took_ms = service.clock_ms() - began_ms
+            self._under_way -= 1
             self._done(queue, topic_id, deliveries, settled, attempt, answer, took_ms)
+            if self._when_idle is not None and not self._under_way:
+                self._when_idle()
 
         service.counts.in_flight += 1
+        self._under_way += 1
         service.client.send(self._request(made), done)
 
     def _request(self, made: Message) -> Request:
@@ -217,8 +230,10 @@ class Sender:
             if self._endpoint.order is not Order.PARALLEL:
                 # The next event is there only after this one is settled.
                 service.outcomes.flush_soon()
-        if not self.is_closed:
+        # A receiver that is gone is gone, also if the endpoint was paused meanwhile.
+        if not self.is_closed or answer.status == GONE:
             self._answered(answer)
+        if not self.is_closed:
             self._wake()
 
     def _settlement(self, delivery: Delivery, decision: Decision, answer: Answer) -> Settlement:
