@@ -15,9 +15,10 @@ LIBZMQ = [
 ]
 
 
-def compiled(name: str, folder: Path) -> str:
+def compiled(name: str, folder: Path, *libraries: str) -> str:
     """Compile a program of the folder ``c`` into another folder; return its path."""
     source = Path(__file__).parent / "c" / f"{name}.c"
-    command = ["gcc", "-Wall", "-Werror", "-O1", "-o", str(folder / name), str(source), "-lzmq"]
+    command = ["gcc", "-Wall", "-Werror", "-O1", "-o", str(folder / name), str(source)]
+    command += [f"-l{each}" for each in libraries]
     subprocess.run(command, check=True, timeout=60)
     return str(folder / name)

@@ -14,7 +14,7 @@ COUNT = 10_000
 
 
 def test_a_c_program_has_every_event_once_and_in_order(tmp_path: Path) -> None:
-    program = compiled("follow", tmp_path)
+    program = compiled("follow", tmp_path, "zmq")
     ports = free_port(), free_port()
     words = [b"message %d" % number for number in range(COUNT)]
     with mainstem.open(tmp_path / "data") as stem:

@@ -126,7 +126,7 @@ def _in_python(style: str) -> Callable[[Path, int], Sequence[str]]:
 
 
 def _in_c(folder: Path, port: int) -> Sequence[str]:
-    return [compiled("follow", folder), "127.0.0.1", str(port), "trades", str(COUNT)]
+    return [compiled("follow", folder, "zmq"), "127.0.0.1", str(port), "trades", str(COUNT)]
 
 
 @pytest.mark.parametrize(
