@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pynng
 import pytest
@@ -305,7 +305,7 @@ def test_what_is_not_supported_is_refused_by_name(
     assert "Traceback" not in ran.stderr
 
 
-def logins(security: str, keys: Path) -> tuple[dict[str, object], ZmqLogin]:
+def logins(security: str, keys: Path) -> tuple[dict[str, Any], ZmqLogin]:
     """Return settings of a server, and a login that it knows."""
     if security == "plain":
         return {}, ZmqLogin(user="ann", password="secret")
@@ -355,5 +355,5 @@ async def test_a_login_that_is_refused_is_told(tmp_path: Path, security: str) ->
         assert it.metric(LOGINS, "refused") >= 1
 
 
-def unprefixed(settings: dict[str, object]) -> dict[str, object]:
+def unprefixed(settings: dict[str, Any]) -> dict[str, Any]:
     return {name.removeprefix("zmq__"): value for name, value in settings.items()}
