@@ -1,11 +1,13 @@
 """Very many delayed AMQP messages that are all due at once."""
 
 import time
+from collections.abc import Iterator
 
 import pytest
 from tests.heads.admin.web import get
 from tests.heads.amqp091.abuse.attacks import confirmed, eventually
 from tests.heads.amqp091.raw_peers import Peer, publish
+from tests.heads.amqp091.talking import START_OK, connecting
 from tests.heads.server_process import Process, until
 from tests.long_runs import LONG
 
@@ -25,35 +27,48 @@ def delayed(number: int, due: float) -> bytes:
     return publish("", b"%d" % number, said, exchange="later")
 
 
+@pytest.fixture
+def patient(address: str) -> Iterator[Peer]:
+    """A client without heartbeats, that waits for hours."""
+    with Peer(address) as found:
+        tune_ok = methods.ConnectionTuneOk(2047, 131_072, 0)
+        found.send(connecting(START_OK, tune_ok, methods.ConnectionOpen()))
+        for _ in range(3):
+            found.next()
+        found.ask(methods.ChannelOpen())
+        found.socket.settimeout(None)
+        yield found
+
+
 @pytest.mark.timeout(0 if LONG else 240)
 def test_a_million_delayed_messages_that_are_due_at_once_hold_up_nobody(
-    server: Process, peer: Peer
+    server: Process, patient: Peer
 ) -> None:
     arguments = {"x-delayed-type": "fanout"}
-    peer.ask(
+    patient.ask(
         methods.ExchangeDeclare(exchange="later", type="x-delayed-message", arguments=arguments)
     )
-    peer.ask(methods.QueueDeclare(queue="due", durable=True))
-    peer.ask(methods.QueueBind(queue="due", exchange="later"))
-    peer.ask(methods.ConfirmSelect())
+    patient.ask(methods.QueueDeclare(queue="due", durable=True))
+    patient.ask(methods.QueueBind(queue="due", exchange="later"))
+    patient.ask(methods.ConfirmSelect())
     due = time.time() + AHEAD_S
     for first in range(0, COUNT, AT_ONCE):
-        peer.send(b"".join(delayed(at, due) for at in range(first, first + AT_ONCE)))
-        confirmed(peer, first + AT_ONCE)
+        patient.send(b"".join(delayed(at, due) for at in range(first, first + AT_ONCE)))
+        confirmed(patient, first + AT_ONCE)
     assert time.time() < due, "publishing took longer than their delay"
 
     # The fixtures see that a healthy client is answered meanwhile, and that memory does not grow.
-    peer.ask(methods.BasicConsume(queue="due", no_ack=True))
+    patient.ask(methods.BasicConsume(queue="due", no_ack=True))
     found = bytearray(COUNT)
     for _ in range(COUNT):
-        _, body = peer.message()
+        _, body = patient.message()
         found[int(body)] += 1
 
     assert found == b"\1" * COUNT
     assert time.time() >= due - 1
     assert server.metric("mainstem_delayed_events") == 0
     assert get(server.admin, "/readyz").status == 200
-    peer.ask(methods.QueueDelete(queue="due"))
+    patient.ask(methods.QueueDelete(queue="due"))
 
 
 def test_delayed_messages_of_an_exchange_that_is_gone_are_dropped(
