@@ -30,6 +30,7 @@ class Compared(NamedTuple):
     mainstem pipeline diff shop.py fixed
     mainstem pipeline diff shop.py --source postgres://reader@db/shop --wait 10s
     mainstem pipeline diff shop.py fixed --source postgres://reader@db/shop
+    mainstem pipeline diff shop.py --source sqlite:///var/lib/shop/shop.db
     """,
 )
 @file_argument
@@ -37,8 +38,8 @@ class Compared(NamedTuple):
 @click.option(
     "--source",
     metavar="URL",
-    help="Compare tables of apply_changes with this PostgreSQL, too. Give the password by "
-    "PGPASSWORD or a password file.",
+    help="Compare tables of apply_changes with this PostgreSQL, MariaDB, MySQL or SQLite, too. "
+    "Give the password by PGPASSWORD or a password file, or by MYSQL_PWD.",
 )
 @click.option(
     "--wait",

@@ -10,7 +10,7 @@ import struct
 import time
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
@@ -19,31 +19,15 @@ import msgspec
 
 from mainstem.pipelines.definitions.apply_changes import POSITION
 from mainstem.pipelines.definitions.table import Pipeline, Table
-from mainstem.pipelines.errors import InvalidDefinition, RunRefused
-from mainstem.pipelines.sinks.statements import quoted, text_of
+from mainstem.pipelines.errors import RunRefused
+from mainstem.pipelines.running.source_rows import Row, database_rows
+from mainstem.pipelines.sinks.statements import text_of
 
-Row = Mapping[str, object]
 Key = tuple[object, ...]
 
 _SHOWN = 5
 _PAUSE_S = 0.5
 _HISTORY = frozenset(("valid_from", "valid_to", POSITION))
-_NATIVE = frozenset(
-    (
-        "bool",
-        "int2",
-        "int4",
-        "int8",
-        "oid",
-        "float4",
-        "float8",
-        "bytea",
-        "bpchar",
-        "varchar",
-        "text",
-    )
-)
-"""Types that are read as they are; others are read as text."""
 
 
 class SourceDifference(msgspec.Struct, frozen=True):
@@ -88,7 +72,8 @@ def compare_with_source(
 ) -> list[SourceDifference]:
     """Return how each table of ``apply_changes`` (or its copy) differs from the database's.
 
-    ``database`` is the address of a PostgreSQL. Rows that differ have ``wait_s`` to become equal.
+    ``database`` is the URL of a PostgreSQL, MariaDB, MySQL or SQLite. Rows that differ have
+    ``wait_s`` to become equal.
     """
     following = [each for each in pipeline.tables if each.scd]
     if not following:
@@ -136,7 +121,7 @@ def _read(table: Table, database: str, into: str | None) -> _Sides:
     if table.scd == 2:
         rows = [row for row in rows if row["valid_to"] is None]
         names = [each for each in names if each not in _HISTORY]
-    types, there = _database_rows(table.sources[0].name, names, database)
+    types, there = database_rows(table.sources[0].name, names, database)
 
     def known(row: Row) -> tuple[Key, Row]:
         comparable = {name: _comparable(types[name], row.get(name)) for name in names}
@@ -149,60 +134,6 @@ def _read(table: Table, database: str, into: str | None) -> _Sides:
             twice[at] += 1
         stored[at] = row
     return _Sides(stored, twice, dict(map(known, there)))
-
-
-# The database
-
-
-def _database_rows(
-    topic: str, names: Sequence[str], database: str
-) -> tuple[dict[str, str], list[Row]]:
-    """Return the types of columns, and the rows of the table whose changes a topic has."""
-    schema, dot, name = ".".join(topic.rsplit(".", 2)[-2:]).rpartition(".")
-    if not dot:
-        raise RunRefused(
-            f"the topic {topic!r} does not say which table its changes are of; topics of "
-            "connectors are named PREFIX.SCHEMA.TABLE"
-        )
-    try:
-        import psycopg  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise InvalidDefinition(
-            "comparing with PostgreSQL needs psycopg: pip install 'mainstem[postgres]'"
-        ) from None
-    where = f"{quoted(schema)}.{quoted(name)}"
-    try:
-        with psycopg.connect(
-            database, connect_timeout=10, options="-c timezone=UTC -c datestyle=ISO"
-        ) as base:
-            base.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            base.read_only = True
-            types: dict[str, str] = dict(
-                base.execute(
-                    "SELECT attname, typname FROM pg_attribute JOIN pg_type t ON t.oid = atttypid "
-                    "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
-                    (where,),
-                ).fetchall()
-            )
-            if unknown := [each for each in names if each not in types]:
-                raise RunRefused(
-                    f"the database's table {where} does not exist"
-                    if not types
-                    else f"the database's table {where} has no column {unknown[0]!r}"
-                )
-            columns = [
-                quoted(each) if _is_native(types[each]) else f"{quoted(each)}::text"
-                for each in names
-            ]
-            found = base.execute(f"SELECT {', '.join(columns)} FROM {where}".encode()).fetchall()
-    except psycopg.Error as error:
-        raise RunRefused(f"the database's table {where} cannot be read: {error}") from None
-    return types, [dict(zip(names, row, strict=True)) for row in found]
-
-
-def _is_native(kind: str) -> bool:
-    # The names of array types begin with an underscore.
-    return kind in _NATIVE or kind.startswith("_")
 
 
 # Values
@@ -247,6 +178,14 @@ def _date(value: object) -> date:
     return value if isinstance(value, date) else date.fromisoformat(str(value))
 
 
+def _integer(value: object) -> object:
+    return _number(int(value) if isinstance(value, bool) else value)
+
+
+def _micros(value: object) -> object:
+    return value // timedelta(microseconds=1) if isinstance(value, timedelta) else int(str(value))
+
+
 def _json(value: object) -> str:
     return text_of(msgspec.json.decode(value) if isinstance(value, str) else value)
 
@@ -259,6 +198,8 @@ _READ: dict[str, Callable[[object], object]] = {
     "bool": bool,
     **dict.fromkeys(("int2", "int4", "int8", "oid"), lambda value: int(str(value))),
     "numeric": _number,
+    "integer": _integer,
+    "micros": _micros,
     "float4": lambda value: _float(struct.unpack("f", struct.pack("f", float(str(value))))[0]),
     "float8": _float,
     **dict.fromkeys(("timestamp", "timestamptz"), _moment),
