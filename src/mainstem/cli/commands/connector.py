@@ -221,9 +221,14 @@ def run(name: str, secrets_dir: str, at: str | None) -> None:
         ),
         lambda text: click.echo(text, err=True),
     )
-    for each in stop_signals():
-        signal.signal(each, lambda _number, _frame: process.stop())
-    process.run()
+    before = {
+        each: signal.signal(each, lambda _number, _frame: process.stop()) for each in stop_signals()
+    }
+    try:
+        process.run()
+    finally:
+        for each, action in before.items():
+            signal.signal(each, action)
 
 
 @connector.command("ls", epilog="mainstem connector ls")
