@@ -321,7 +321,7 @@ def test_a_feed_that_logs_in_catches_up_and_follows(
     data: Path, tmp_path: Path, security: str
 ) -> None:
     more, login = logins(security, tmp_path)
-    asked = settings(zmq__security=security, **more)
+    asked = settings("zmq", zmq__security=security, **more)
     address = f"tcp://{asked['zmq__listen']}"
     with Process(data, **asked) as server:
         publish(server, 0, 10)
@@ -349,7 +349,8 @@ async def test_a_login_that_is_refused_is_told(tmp_path: Path, security: str) ->
     def nobody(_mechanism: str, _credentials: Credentials, peer: Peer) -> Principal:
         raise Unauthenticated(peer.address, "nobody is known")
 
-    async with serving(auth=Auth(authenticate=nobody), security=security, **unprefixed(more)) as it:
+    auth = Auth(authenticate=nobody)
+    async with serving(None, auth, security=security, **unprefixed(more)) as it:
         with pytest.raises(Unauthenticated, match="refuses the login"):
             await asyncio.to_thread(ZmqFeed, it.replay_url, "orders", login=login)
         assert it.metric(LOGINS, "refused") >= 1

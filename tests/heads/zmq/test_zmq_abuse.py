@@ -2,9 +2,15 @@
 
 import contextlib
 import os
+import resource
+import signal
 import socket
 import struct
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import zmq
@@ -103,6 +109,7 @@ def healthy(attacked: Attacked) -> Iterator[None]:
 
 
 NULL_READY = zmtp.greeting(b"NULL") + zmtp.command(b"READY", b"\x0bSocket-Type\0\0\0\x04PUSH")
+SUB_READY = zmtp.greeting(b"NULL") + zmtp.command(b"READY", b"\x0bSocket-Type\0\0\0\x03SUB")
 OPENINGS = {
     "HTTP": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -141,10 +148,7 @@ FRAMES = {
 @pytest.mark.parametrize("said", FRAMES.values(), ids=FRAMES)
 def test_a_bad_frame_cuts_off_its_peer(attacked: Attacked, said: bytes) -> None:
     with healthy(attacked), connected(attacked.pull) as hostile:
-        hostile.sendall(NULL_READY)
-        heard = b""
-        while b"READY" not in heard:
-            heard += hostile.recv(4096)
+        shaken_hands(hostile)
         with contextlib.suppress(OSError):
             hostile.sendall(said)
             # libzmq ignores flags that it does not know.
@@ -194,12 +198,144 @@ def test_a_slow_subscriber_at_full_speed(attacked: Attacked, peer: Opens) -> Non
         until(lambda: attacked.server.metric(dropped) > 0, lambda: None)
 
 
-def test_many_connections_that_say_nothing(attacked: Attacked) -> None:
+@pytest.fixture
+def descriptors() -> Iterator[None]:
+    """Let this process open as many files as it may."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def open_connections(attacked: Attacked) -> float:
+    return attacked.server.metric('mainstem_connections{head="zmq"}')
+
+
+@pytest.mark.usefixtures("descriptors")
+def test_thousands_of_connections_that_say_nothing_are_cut_off(attacked: Attacked) -> None:
     with healthy(attacked), contextlib.ExitStack() as idle:
-        peers = [idle.enter_context(connected(attacked.replay)) for _ in range(500)]
+        peers = [idle.enter_context(connected(attacked.replay)) for _ in range(5_000)]
         # zmq.handshake_ms is over.
         for each in peers:
             _read_to_end(each)
+
+
+@pytest.mark.usefixtures("descriptors")
+def test_a_thousand_idle_subscribers(attacked: Attacked) -> None:
+    """They have shaken hands, so they may stay."""
+    before = open_connections(attacked)
+    with healthy(attacked), contextlib.ExitStack() as idle:
+        for _ in range(1_000):
+            idle.enter_context(connected(attacked.publish)).sendall(SUB_READY)
+        until(lambda: open_connections(attacked) >= before + 1_000, lambda: None)
+    until(lambda: open_connections(attacked) <= before, lambda: None)
+
+
+def descriptors_of(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def test_without_descriptors_those_connected_are_served_and_others_later(
+    attacked: Attacked, peer: Opens
+) -> None:
+    pid = attacked.server.pid
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    with healthy(attacked):
+        taken = descriptors_of(pid)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (taken + 5, limits[1]))
+        try:
+            with contextlib.ExitStack() as crowd:
+                for _ in range(50):
+                    crowd.enter_context(connected(attacked.publish))
+                until(lambda: descriptors_of(pid) == taken + 5, lambda: None)
+                late = peer(zmq.DEALER, attacked.replay)
+                late.send_multipart([b"BOUNDS", TOPIC.encode()])
+        finally:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+        # libzmq tries again by itself.
+        assert late.poll(60_000)
+
+
+def test_a_thousand_connects_a_second_keep_nobody_out(attacked: Attacked) -> None:
+    before, began, count = open_connections(attacked), time.monotonic(), 3_000
+    with healthy(attacked):
+        for _ in range(count):
+            with connected(attacked.pull) as hasty:
+                reset(hasty)
+        print(f"{count / (time.monotonic() - began):.0f} connects a second")  # noqa: T201 - for -s
+    until(lambda: open_connections(attacked) <= before, lambda: None)
+
+
+def test_resets_in_the_midst_of_a_frame(attacked: Attacked) -> None:
+    before = open_connections(attacked)
+    collected = attacked.server.metric("mainstem_zmq_collected_total")
+    with healthy(attacked):
+        for _ in range(300):
+            with connected(attacked.pull) as broken:
+                shaken_hands(broken)
+                broken.sendall(b"\x02" + struct.pack(">Q", LIMIT) + bytes(LIMIT // 2))
+                reset(broken)
+    until(lambda: open_connections(attacked) <= before, lambda: None)
+    # No half of a frame is a message.
+    assert attacked.server.metric("mainstem_zmq_collected_total") == collected
+
+
+def test_two_hundred_frames_of_a_hundred_mebibytes_are_refused(attacked: Attacked) -> None:
+    before = open_connections(attacked)
+    begun = b"\x02" + struct.pack(">Q", 100 << 20) + bytes(1 << 20)
+    with healthy(attacked):
+        for _ in range(200):
+            with connected(attacked.pull) as greedy:
+                shaken_hands(greedy)
+                with contextlib.suppress(OSError):
+                    greedy.sendall(begun)
+                _read_to_end(greedy)
+    until(lambda: open_connections(attacked) <= before, lambda: None)
+
+
+def test_a_stopped_subscriber_is_no_burden(attacked: Attacked) -> None:
+    """Its process stands still, and its kernel's buffers are full."""
+    before = attacked.server.metric("mainstem_zmq_dropped_total")
+    with (
+        healthy(attacked),
+        subprocess.Popen([sys.executable, "-c", STOPPED, f"tcp://{attacked.publish}"]) as stopped,
+        mainstem.connect(attacked.server.address) as stem,
+    ):
+        try:
+            until(lambda: attacked.server.metric("mainstem_zmq_subscriptions") == 1, lambda: None)
+            stopped.send_signal(signal.SIGSTOP)
+            for _ in range(20):
+                stem.publish_many(TOPIC, [Event(b"x" * 1_000)] * 2_000)
+            dropped = "mainstem_zmq_dropped_total"
+            until(lambda: attacked.server.metric(dropped) > before, lambda: None)
+        finally:
+            stopped.kill()
+    until(lambda: attacked.server.metric("mainstem_zmq_subscriptions") == 0, lambda: None)
+
+
+STOPPED = """
+import sys, zmq
+subscriber = zmq.Context().socket(zmq.SUB)
+subscriber.set(zmq.RCVHWM, 1)
+subscriber.set(zmq.RCVBUF, 4096)
+subscriber.subscribe(b"")
+subscriber.connect(sys.argv[1])
+while True:
+    subscriber.recv()
+"""
+
+
+def reset(hostile: socket.socket) -> None:
+    """Close a connection so that the peer gets a reset."""
+    hostile.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    hostile.close()
+
+
+def shaken_hands(peer: socket.socket) -> None:
+    peer.sendall(NULL_READY)
+    heard = b""
+    while b"READY" not in heard:
+        heard += peer.recv(4096)
 
 
 def test_one_byte_at_a_time(attacked: Attacked) -> None:
