@@ -74,31 +74,50 @@ def summed(server: Process) -> dict[str, float]:
 def test_nothing_of_50_000_packets_a_second_is_lost_and_the_counters_are_exact(
     sender: str, tmp_path: Path
 ) -> None:
-    turns, total = list[tuple[float, float]](), 0
+    turns, total = list[Turn](), 0
     with Process(tmp_path, statsd__listen="127.0.0.1:0", statsd__flush_ms=1_000) as server:
-        while len(turns) < ATTEMPTS and not any(fast(*each) for each in turns):
-            before = received(server)[1]
+        while len(turns) < ATTEMPTS and not any(map(is_lossless, turns)):
+            before, waited = received(server)[1], waited_s(server)
             sent = send(sender, port_of(server), RATE, SECONDS)
             total += sent.packets
+            waited = waited_s(server) - waited
             until(lambda: sum(received(server)) >= total, lambda: None)  # noqa: B023
-            turns.append((sent.rate, received(server)[1] - before))
+            turns.append(Turn(sent.rate, received(server)[1] - before, waited / SECONDS))
         packets, drops = received(server)
         counters = summed(server)
 
-    print("packets/s and how many were lost:", turns)  # noqa: T201 - figures for -s
+    print(*turns, sep="\n")  # noqa: T201 - figures for whoever asks with -s
     assert packets + drops == total
     assert len(counters) == NAMES
     assert sum(counters.values()) == packets
     if not drops:
         assert set(counters.values()) == {total / NAMES}
-    fastest = max(rate for rate, _ in turns)
-    if fastest < 0.99 * RATE:
-        pytest.skip(f"this machine sends {fastest:,.0f} packets a second at most")
-    assert any(fast(*each) for each in turns)
+    if not any(map(is_fair, turns)):
+        pytest.skip(f"too much else runs on this machine: {turns}")
+    assert any(map(is_lossless, turns))
 
 
-def fast(rate: float, lost: float) -> bool:
-    return rate >= 0.99 * RATE and not lost
+class Turn(msgspec.Struct):
+    """What became of the packets of some seconds."""
+
+    rate: float
+    lost: float
+    waited: float
+    """The share of the time that the server waited for a processor that others had."""
+
+
+def is_fair(turn: Turn) -> bool:
+    return turn.rate >= 0.99 * RATE and turn.waited < 0.05
+
+
+def is_lossless(turn: Turn) -> bool:
+    return is_fair(turn) and turn.lost == 0
+
+
+def waited_s(server: Process) -> float:
+    """Return how long the server has waited for a processor."""
+    tasks = Path(f"/proc/{server.pid}/task").glob("*/schedstat")
+    return sum(int(each.read_text().split()[1]) for each in tasks) / 1e9
 
 
 @pytest.mark.skipif(
