@@ -124,6 +124,41 @@ def test_what_the_datadog_client_sends_has_its_tags(seen: Seen) -> None:
     client.close_socket()
 
 
+def test_prometheus_finds_the_aggregates(seen: Seen) -> None:
+    with closing(StatsClient("127.0.0.1", seen.port, prefix="scraped")) as client:
+        client.incr("orders", 3)
+        client.timing("page", 320)
+        client.gauge("basket", 7)
+
+    while not seen.metric("statsd_scraped_basket"):
+        pass
+
+    assert seen.metric("statsd_scraped_orders_total") == 3
+    assert seen.metric("statsd_scraped_page_count_total") == 1
+    assert seen.metric("statsd_scraped_page_sum_total") == 320
+    assert seen.metric("statsd_scraped_basket") == 7
+
+
+def test_the_datadog_client_tells_how_many_packets_it_has_sent(tmp_path: Path) -> None:
+    with server(tmp_path, config=CONFIG) as running:
+        seen, count = Seen(running), 50
+        client = DogStatsd(
+            host="127.0.0.1",
+            port=seen.port,
+            disable_buffering=True,
+            telemetry_min_flush_interval=0,
+        )
+        for _ in range(count):
+            client.increment("dog.jobs")
+        client.close_socket()
+        sent = "statsd_datadog_dogstatsd_client_packets_sent_total"
+        while seen.metric("statsd_dog_jobs_total") < count:
+            pass
+
+        # The telemetry is in the packet after the one that it counts, or in one of its own.
+        assert count - 1 <= seen.metric(sent) <= seen.metric("mainstem_statsd_packets_total")
+
+
 def test_a_bad_line_is_counted_as_a_metric_and_as_an_event(seen: Seen) -> None:
     before = seen.metric("mainstem_statsd_bad_lines_total")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:

@@ -15,11 +15,14 @@ from pathlib import Path
 import pynng
 import pytest
 from tests.faults.killable_server import free_port
-from tests.heads.server_process import Process
+from tests.heads.server_process import Process, connected
 from tests.processes import wait_until
 
 import mainstem
+from mainstem.core.errors import MessagesLost
 from mainstem.core.event import Event
+from mainstem.feeds import FeedPatience, NngFeed
+from mainstem.heads.nng import sp
 
 NAME, TOPIC, COUNT = "desk", "trades", 6_000
 BUFFER = 8_192
@@ -179,3 +182,54 @@ def test_nngcat_that_was_away_gets_everything_though_the_server_is_killed(
         hear(3 * third - 1)
 
     assert found == set(range(3 * third))
+
+
+QUICK = FeedPatience(answer_s=0.2, check_s=0.2, max_held=10)
+
+
+def feeds(**more: object) -> dict[str, object]:
+    addresses = {f"nng__{name}": f"127.0.0.1:{free_port()}" for name in ("listen", "publish")}
+    return {**addresses, "nng__topics": TOPIC, **more}
+
+
+def take(feed: NngFeed, count: int) -> list[int]:
+    found = list[int]()
+    while len(found) < count:
+        event = feed.poll(PATIENCE_MS / 1000)
+        assert event is not None, f"nothing comes after {len(found)} of {count}"
+        found += numbers(event.value or b"")
+    return found
+
+
+def test_a_feed_gets_what_pub_of_nng_dropped_for_it(data: Path) -> None:
+    asked = feeds(nng__queue_length=1)
+    with (
+        Process(data, **asked) as server,
+        NngFeed(f"tcp://{asked['nng__listen']}", TOPIC, patience=QUICK) as feed,
+        # One that reads nothing holds up nobody.
+        connected(str(asked["nng__publish"]), 4096) as stopped,
+    ):
+        stopped.sendall(sp.header(sp.SUB))
+        publish(server, 0, 10)
+        assert take(feed, 10) == list(range(10))
+
+        for first in range(10, 100_010, 20_000):
+            publish(server, first, first + 20_000)
+        dropped = "mainstem_nng_dropped_total"
+        wait_until(lambda: server.metric(dropped) > 0, "nothing is dropped")
+
+        assert take(feed, 100_000) == list(range(10, 100_010))
+
+
+def test_a_feed_of_nng_is_told_what_retention_has_deleted(data: Path) -> None:
+    asked = feeds()
+    with Process(data, **asked) as server:
+        publish(server, 0, 10)
+        with mainstem.connect(server.address) as stem:
+            stem.topics.trim(TOPIC, 6, partition=0)
+        address = f"tcp://{asked['nng__listen']}"
+        with NngFeed(address, TOPIC, start={0: 2}, patience=QUICK) as feed:
+            with pytest.raises(MessagesLost, match="2 to 5"):
+                feed.poll(PATIENCE_MS / 1000)
+            assert feed.skip() == (0, 2, 5)
+            assert take(feed, 4) == list(range(6, 10))

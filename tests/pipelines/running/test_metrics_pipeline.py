@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import msgspec
+import pytest
 from pyspark.sql import SparkSession
 from tests.pipelines.sample_events import bounded
 
@@ -38,7 +39,7 @@ def test_counters_are_summed_by_the_hour_with_the_share_that_was_lost(
     with mainstem.connect(address) as stem:
         stem.topics.create("statsd.aggregates", partitions=1)
     publish(0, orders=3, packets=90, dropped=10, sent=100)
-    publish(0, orders=4, packets=100)
+    publish(0, orders=4, packets=100, sent=150)
     bounded(spark, pipeline, address)
     publish(0, orders=1)
     publish(1, orders=5, packets=0)
@@ -52,7 +53,12 @@ def test_counters_are_summed_by_the_hour_with_the_share_that_was_lost(
     }
     assert orders == {0: 8, 1: 5}
     rows = {
-        each["hour"].hour: (each["packets"], each["lost_share"], each["sent"])
+        each["hour"].hour: (
+            each["packets"],
+            each["lost_share"],
+            each["sent"],
+            each["lost_of_sent"],
+        )
         for each in losses.to_pylist()
     }
-    assert rows == {0: (190, 0.05, 100), 1: (0, 0, 0)}
+    assert rows == {0: (190, 0.05, 250, pytest.approx(0.24)), 1: (0, 0, 0, None)}
