@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import mainstem
+from mainstem.client.embedded.ack_batching import SettlementWindow
 from mainstem.client.embedded.queue import EmbeddedQueue
 from mainstem.client.info import QueuedEvent
 from mainstem.core.dead_letters import origin_of
@@ -205,6 +206,24 @@ def test_an_ack_that_nobody_waits_for_lets_the_next_event_of_its_key_out(
             delivery.ack(wait=False)
 
     assert drained(memory) == []
+
+
+def test_a_queue_ends_only_after_what_its_own_acks_let_out(
+    memory: mainstem.EmbeddedStem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The background thread may write at any moment: here it does so as soon as it can."""
+    monkeypatch.setattr(SettlementWindow.__init__, "__defaults__", (0.0,))
+    events = [str(number) for number in range(200)]
+    for each in events:
+        memory.publish("orders", each, key="ann")
+
+    with memory.queue("orders", name="emails", order="key", follow=False) as queue:
+        found = []
+        for delivery in queue:
+            found.append(delivery.text())
+            delivery.ack(wait=False)
+
+    assert found == events
 
 
 def test_closing_the_stem_settles_what_nobody_waited_for(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ class SettlementWindow:
         """Guards the attributes below; held during writes, so that ``flush`` waits for them."""
         self._waiting: list[Settlement] = []
         self._writes: deque[Durable] = deque()
+        self.written = 0
+        """Number of writes so far; read without the lock."""
         self._has_thread = False
         self._closed = threading.Event()
         self._failed: deque[MainstemError] = deque()
@@ -51,12 +53,12 @@ class SettlementWindow:
                 threading.Thread(target=self._run, name="mainstem-settle", daemon=True).start()
             return self._writes.popleft() if len(self._writes) > MAX_WRITES else AT_ONCE
 
-    def flush(self) -> bool:
-        """Write the collected settlements; return whether there were any."""
+    def flush(self) -> None:
+        """Write the collected settlements."""
         if not self._waiting and not self._lock.locked():
-            return False
+            return
         with self._lock:
-            return self._write_all()
+            self._write_all()
 
     def close(self) -> None:
         """Write the collected settlements, and refuse further ones."""
@@ -82,6 +84,8 @@ class SettlementWindow:
         except MainstemError as error:
             self._failed.append(error)
             return True
+        finally:
+            self.written += 1
         self._failed.extend(settled.refused.values())
         while self._writes and self._writes[0].done:
             self._writes.popleft()

@@ -48,10 +48,13 @@ class QueueConsumer:
         if self.closed is not None:
             return []
         self._window.check()
+        before = self._window.written
         found = self._acquire(limit)
-        if not found and self._window.flush():
+        if not found:
+            self._window.flush()
+        if not found and self._window.written != before:
             # Nacked and released events are redelivered, and events that waited for their key are
-            # now available.
+            # now available. The window's thread may have written, too.
             self._window.check()
             found = self._acquire(limit)
         return found
