@@ -220,7 +220,7 @@ def test_a_queue_ends_only_after_what_its_own_acks_let_out(
     with memory.queue("orders", name="emails", order="key", follow=False) as queue:
         found = []
         for delivery in queue:
-            found.append(delivery.text())
+            found.append(delivery.event.text())
             delivery.ack(wait=False)
 
     assert found == events
