@@ -1,5 +1,6 @@
 """``mainstem sql`` on a server."""
 
+import csv
 import io
 import json
 import sqlite3
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
-from tests.cli.conftest import Run
+from tests.cli.conftest import Ran, Run
 from tests.in_process_server import serving
 
 from mainstem.pipelines.sinks.delta import DeltaSink
@@ -61,6 +62,27 @@ def test_every_format_has_the_same_rows(at: str, run: Run) -> None:
     assert table.out == b"user,total,seen\nann,1.0,true\nb\x1b[1mob,2.5,true\n"
     assert pa.ipc.open_stream(io.BytesIO(stream.out)).read_all().to_pylist() == rows
     assert {each.err for each in (lines, document, table, stream)} == {""}
+
+
+def test_events_put_no_formulas_into_a_spreadsheet(at: str, run: Run) -> None:
+    texts = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", "a=1", "'x"]
+    query = "select * from (values " + ", ".join(
+        f"""({number}, '{text.replace("'", "''")}', -1.5)""" for number, text in enumerate(texts)
+    )
+    query += """) as t(n, "=text", minus) order by n"""
+
+    inert, raw = (run("sql", "-q", query, "--format", "csv", *more) for more in ((), ("--raw",)))
+
+    def rows(of: Ran) -> list[list[str]]:
+        return list(csv.reader(io.StringIO(of.out.decode(), newline="")))
+
+    names, *found = rows(inert)
+    assert names == ["n", "'=text", "minus"]
+    assert [text for _, text, _ in found] == ["'" + text for text in texts[:6]] + texts[6:]
+    assert {number for *_, number in found} == {"-1.5"}
+    names, *found = rows(raw)
+    assert names == ["n", "=text", "minus"]
+    assert [text for _, text, _ in found] == texts
 
 
 def test_a_terminal_gets_a_table_without_control_characters(at: str, run: Run) -> None:

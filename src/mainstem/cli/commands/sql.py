@@ -91,6 +91,12 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, text: str) -> i
     help="The Avro schema (.avsc) of a topic's values (repeatable).",
 )
 @state_option
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="With --format csv: write texts that begin with = + - @, a tab or a carriage return as "
+    "they are, not with ' before them; a spreadsheet takes them for formulas.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print the result and errors only.")
 @at_option
 def sql(
@@ -106,6 +112,7 @@ def sql(
     sample: str,
     schemas: tuple[str, ...],
     state: Path,
+    raw: bool,
     quiet: bool,
     at: str | None,
 ) -> None:
@@ -142,12 +149,12 @@ def sql(
         if follow and (asked.stored_tables or not asked.topics):
             raise click.UsageError("--follow waits for events: give a query that reads topics only")
         if follow:
-            _follow(cluster, asked, form, count, quiet=quiet)
+            _follow(cluster, asked, form, count, raw=raw, quiet=quiet)
             return
         snapshot = asked.snapshot() if given is None else given
         if given is not None:
             asked.check(given)
-        _answer(asked, snapshot, form, quiet=quiet)
+        _answer(asked, snapshot, form, raw=raw, quiet=quiet)
 
 
 def _stored_table(state: Path, name: str) -> "pa.Table | None":
@@ -188,11 +195,13 @@ def _schemas(given: tuple[str, ...]) -> "dict[str, AvroValues]":
     return found
 
 
-def _answer(asked: "Query", snapshot: "Snapshot", form: str | None, *, quiet: bool) -> None:
+def _answer(
+    asked: "Query", snapshot: "Snapshot", form: str | None, *, raw: bool, quiet: bool
+) -> None:
     from mainstem.cli.output.results import print_result  # noqa: PLC0415 - needs pyarrow
 
     result = asked.run(snapshot)
-    print_result(result.schema, result.batches, form)
+    print_result(result.schema, result.batches, form, raw=raw)
     sys.stdout.flush()
     if not quiet:
         for notice in asked.notices:
@@ -204,12 +213,18 @@ def _answer(asked: "Query", snapshot: "Snapshot", form: str | None, *, quiet: bo
 
 
 def _follow(
-    cluster: "Cluster", asked: "Query", form: str | None, count: int | None, *, quiet: bool
+    cluster: "Cluster",
+    asked: "Query",
+    form: str | None,
+    count: int | None,
+    *,
+    raw: bool,
+    quiet: bool,
 ) -> None:
     from mainstem.cli.output.results import ChangeOutput  # noqa: PLC0415 - needs pyarrow
     from mainstem.sql.changes import follow  # noqa: PLC0415
 
-    out, printed, snapshot = ChangeOutput(form), 0, None
+    out, printed, snapshot = ChangeOutput(form, raw=raw), 0, None
     try:
         for changes in follow(cluster, asked):
             snapshot = changes.snapshot

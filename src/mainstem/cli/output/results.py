@@ -16,16 +16,23 @@ from mainstem.cli.output.terminal_escapes import shown, shown_json
 from mainstem.sql.rows import rows_of, text_of, to_json
 
 _CHANGE = "_change"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a text begins that a spreadsheet takes for a formula, and runs."""
 
 
-def print_result(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: str | None) -> None:
-    """Print a result; without a format, a table on a terminal, and JSON lines in a pipe."""
+def print_result(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: str | None, *, raw: bool = False
+) -> None:
+    """Print a result; without a format, a table on a terminal, and JSON lines in a pipe.
+
+    ``raw``: CSV has texts that a spreadsheet takes for formulas as they are.
+    """
     form = form or ("table" if sys.stdout.isatty() else "jsonl")
     match form:
         case "arrow":
             _print_arrow(schema, batches)
         case "csv":
-            _print_csv(schema.names, rows_of(batches))
+            _print_csv(schema.names, rows_of(batches), raw=raw)
         case "json":
             rows = [dict(zip(schema.names, row, strict=True)) for row in rows_of(batches)]
             _write(to_json(rows) + b"\n")
@@ -39,8 +46,9 @@ def print_result(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: str
 class ChangeOutput:
     """Prints changes of a result: each row with + or - before it."""
 
-    def __init__(self, form: str | None) -> None:
+    def __init__(self, form: str | None, *, raw: bool = False) -> None:
         self._form = form or ("table" if sys.stdout.isatty() else "jsonl")
+        self._raw = raw
         self._names: list[str] | None = None
 
     def print(
@@ -58,7 +66,7 @@ class ChangeOutput:
                     _write(json_line(names, row))
             case "csv":
                 # The names are printed once, and again if they change.
-                _print_csv(names if names != self._names else None, rows)
+                _print_csv(names if names != self._names else None, rows, raw=self._raw, signs=1)
                 self._names = names
             case _:
                 if rows:
@@ -99,14 +107,32 @@ def _print_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
             out.write_batch(batch)
 
 
-def _print_csv(names: list[str] | None, rows: Iterable[tuple[object, ...]]) -> None:
+def _print_csv(
+    names: list[str] | None, rows: Iterable[tuple[object, ...]], *, raw: bool, signs: int = 0
+) -> None:
+    """Print rows; ``signs``: how many columns at first are not of events, but + and -."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    # Only what its line ends consist of is quoted in a cell, and a reader takes both for one.
+    writer = csv.writer(text, lineterminator="\r\n")
+    cell = _csv_text if raw else _inert
     for row in chain([names] if names else [], rows):
-        writer.writerow("" if each is None else _text(each) for each in row)
-        _write(text.getvalue().encode(errors="replace"))
+        writer.writerow([*row[:signs], *map(cell, row[signs:])])
+        _write((text.getvalue().removesuffix("\r\n") + "\n").encode(errors="replace"))
         text.seek(0)
         text.truncate()
+
+
+def _csv_text(value: object) -> str:
+    return "" if value is None else _text(value)
+
+
+def _inert(value: object) -> str:
+    """Return the text of a cell, which no spreadsheet takes for a formula."""
+    text = _csv_text(value)
+    # Numbers and times are written by us, and a number may be negative.
+    if isinstance(value, str | bytes) and text.startswith(_FORMULA):
+        return "'" + text
+    return text
 
 
 def _write(data: bytes) -> None:

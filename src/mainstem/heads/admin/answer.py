@@ -40,11 +40,7 @@ def response_of(answer: HttpAnswer) -> "Response":
     """Return an answer as Starlette sends it."""
     from starlette.responses import Response  # noqa: PLC0415 - slow to import
 
-    headers = {
-        "Content-Type": answer.content_type,
-        "Cache-Control": "no-store",
-        "X-Content-Type-Options": "nosniff",
-    }
+    headers = {"Content-Type": answer.content_type, "Cache-Control": "no-store"}
     if answer.allow:
         headers["Allow"] = answer.allow
     if answer.status == 401:

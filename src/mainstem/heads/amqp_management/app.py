@@ -96,7 +96,7 @@ def _response(found: object) -> Response:
 
 
 def _json(status: int, value: object, headers: dict[str, str] | None = None) -> Response:
-    said = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **(headers or {})}
+    said = {"Cache-Control": "no-store", **(headers or {})}
     return Response(msgspec.json.encode(value), status, said, "application/json")
 
 

@@ -56,7 +56,7 @@ def connect_app(context: HeadContext, max_body_bytes: int) -> "ASGIApp":
 
 
 def _json(status: int, value: object) -> Response:
-    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    headers = {"Cache-Control": "no-store"}
     if status == 204:
         return Response(None, status, headers)
     return Response(msgspec.json.encode(value), status, headers, "application/json")

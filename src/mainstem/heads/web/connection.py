@@ -28,7 +28,7 @@ from mainstem.heads.transport.traffic import Traffic
 from mainstem.heads.web.limits import WebLimits
 from mainstem.heads.web.login import PEER
 from mainstem.heads.web.origin import Origins
-from mainstem.heads.web.problem import PROBLEM_TYPE, Refused, problem_of
+from mainstem.heads.web.problem import NO_SNIFFING, PROBLEM_TYPE, Refused, problem_of
 from mainstem.heads.web.wire import Wire
 
 _logger = logging.getLogger("mainstem.heads")
@@ -454,6 +454,7 @@ class HttpConnection(HttpToolsProtocol):
                 (b"content-type", PROBLEM_TYPE.encode()),
                 (b"content-length", b"%d" % len(body)),
                 (b"connection", b"close"),
+                NO_SNIFFING,
                 *headers,
             ]
             lines = b"".join(b"%s: %s\r\n" % each for each in said)

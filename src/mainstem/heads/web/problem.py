@@ -24,6 +24,8 @@ STATUSES = {
     Failure.CORRUPT: 500,
 }
 """The HTTP status of each class of failure."""
+NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+"""A header of all answers: no browser takes what others have written for a page."""
 CHALLENGE = (b"www-authenticate", b'Basic realm="mainstem", charset="UTF-8"')
 """The header of a response 401."""
 

@@ -26,7 +26,7 @@ from mainstem.heads.web.body import Disconnected
 from mainstem.heads.web.connection import HttpConnection, Shared
 from mainstem.heads.web.limits import WebLimits
 from mainstem.heads.web.origin import Origins
-from mainstem.heads.web.problem import PROBLEM_TYPE, Refused, problem, problem_of
+from mainstem.heads.web.problem import NO_SNIFFING, PROBLEM_TYPE, Refused, problem, problem_of
 
 if TYPE_CHECKING:
     import socket
@@ -86,8 +86,9 @@ class WebServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _keep_date(self) -> None:
-        """Set the Date header of all answers [RFC 9110, 6.6.1]; once a second."""
-        self._shared.state.default_headers[:] = [(b"date", formatdate(usegmt=True).encode())]
+        """Set the headers of all answers, with the date [RFC 9110, 6.6.1]; once a second."""
+        date = formatdate(usegmt=True).encode()
+        self._shared.state.default_headers[:] = [(b"date", date), NO_SNIFFING]
         self._clock = asyncio.get_running_loop().call_later(1, self._keep_date)
 
 

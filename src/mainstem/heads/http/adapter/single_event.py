@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _HEADERS = [
-    # What is served was written by others: a browser must neither guess its type nor run it.
-    (b"x-content-type-options", b"nosniff"),
+    # What is served was written by others: a browser must not run it.
     (b"content-security-policy", b"sandbox; default-src 'none'"),
     (b"content-disposition", b"attachment"),
 ]
