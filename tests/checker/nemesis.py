@@ -13,9 +13,9 @@ from pathlib import Path
 from random import Random
 
 from tests.checker.proxy import Proxy
+from tests.faults.disk.test_full_disk import SmallDisk
+from tests.faults.kafka.test_kafka_full_disk import FULL
 from tests.faults.killable_server import Mortal, Tally
-from tests.faults.test_full_disk import SmallDisk
-from tests.faults.test_kafka_full_disk import FULL
 
 HOUR_NS = 3_600_000_000_000
 LONGEST_FULL_S = 10

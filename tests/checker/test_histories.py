@@ -17,8 +17,8 @@ from tests.checker.corruption import corrupted
 from tests.checker.history import History
 from tests.checker.nemesis import FAULTS, nemesis
 from tests.checker.workload import Workload, amounts
+from tests.faults.kafka.test_kafka_kill_transactions import SHOWS_WHAT_WAS_ABORTED
 from tests.faults.killable_server import Mortal
-from tests.faults.test_kafka_kill_transactions import SHOWS_WHAT_WAS_ABORTED
 from tests.long_runs import seeds
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]

@@ -10,7 +10,7 @@ import pika  # type: ignore[import-untyped]
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel  # type: ignore[import-untyped]
 from tests.cli.conftest import Run
-from tests.foreign_clients.pika_client import CONFIG, channel_of, drained, waiting
+from tests.foreign_clients.amqp.pika_client import CONFIG, channel_of, drained, waiting
 from tests.in_process_server import server, serving
 
 import mainstem

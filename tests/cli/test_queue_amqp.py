@@ -8,7 +8,7 @@ import pika  # type: ignore[import-untyped]
 import pytest
 from pika.exceptions import ChannelClosedByBroker  # type: ignore[import-untyped]
 from tests.cli.conftest import Run
-from tests.foreign_clients.pika_client import (
+from tests.foreign_clients.amqp.pika_client import (
     CONFIG,
     PERSISTENT,
     Inbox,

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.faults.disk_steps import append, batch, killed, opened, values
-from tests.faults.random_workload import A0, COMPACTED, FSYNC, RETAINED, C, D
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.disk_steps import append, batch, killed, opened, values
+from tests.faults.disk.random_workload import A0, COMPACTED, FSYNC, RETAINED, C, D
+from tests.faults.disk.simulated_disk import SimFiles
 from tests.faults.test_kill import PARTITIONS, WRITER, acknowledged, recovered_tails
 
 HOUR_MS = 3_600_000

@@ -65,8 +65,9 @@ class Client(msgspec.Struct):
 def declared() -> list[Client]:
     """Return what the tests of this folder declare, by client."""
     found: dict[str, Client] = {}
-    for path in sorted(HERE.glob("test_*.py")):
-        module = importlib.import_module(f"tests.foreign_clients.{path.stem}")
+    for path in sorted(HERE.rglob("test_*.py"), key=lambda each: each.name):
+        place = ".".join(path.relative_to(HERE).with_suffix("").parts)
+        module = importlib.import_module(f"tests.foreign_clients.{place}")
         marks = _marks(module)
         for name, version, *rest in (mark.args for mark in marks if mark.name == "client"):
             protocol = rest[0] if rest else "Kafka"

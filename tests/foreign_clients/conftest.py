@@ -9,7 +9,8 @@ from itertools import count
 import pytest
 from confluent_kafka.admin import AdminClient
 from pika.adapters.blocking_connection import BlockingChannel  # type: ignore[import-untyped]
-from tests.foreign_clients import compatibility, pika_client
+from tests.foreign_clients import compatibility
+from tests.foreign_clients.amqp import pika_client
 from tests.in_process_server import server, serving
 
 from mainstem.node.config import Config

@@ -1,7 +1,7 @@
 """Fixtures of the tests of the log."""
 
 import pytest
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.simulated_disk import SimFiles
 
 
 @pytest.fixture

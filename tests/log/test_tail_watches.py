@@ -1,8 +1,8 @@
 """Watches at the tail are called when events arrive, and when the log is closed."""
 
-from tests.faults.disk_steps import append, opened
-from tests.faults.random_workload import A0, FSYNC
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.disk_steps import append, opened
+from tests.faults.disk.random_workload import A0, FSYNC
+from tests.faults.disk.simulated_disk import SimFiles
 
 
 def test_a_watch_taken_while_the_log_is_being_closed_is_called() -> None:

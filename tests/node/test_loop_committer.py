@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.faults.disk_steps import batch, values
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.disk_steps import batch, values
+from tests.faults.disk.simulated_disk import SimFiles
 
 from mainstem.core.errors import MainstemError, StorageFailed
 from mainstem.core.topic_settings import TopicSettings

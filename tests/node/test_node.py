@@ -8,8 +8,8 @@ from queue import SimpleQueue
 import pytest
 from msgspec.structs import replace
 from tests.broker.groups.classic.consumers import JOIN
-from tests.faults.disk_steps import append, full_after, killed, opened
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.disk_steps import append, full_after, killed, opened
+from tests.faults.disk.simulated_disk import SimFiles
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.groups.classic.coordinator import Membership

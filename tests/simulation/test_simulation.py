@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.faults.simulated_disk import Image, SimFiles
+from tests.faults.disk.simulated_disk import Image, SimFiles
 from tests.long_runs import LONG, seeds
 from tests.simulation.simulation import CASTS, STEPS, Simulated, simulate
 

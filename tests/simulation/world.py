@@ -24,10 +24,10 @@ from unittest.mock import patch
 
 import msgspec
 from tests.checker.history import Recorder
-from tests.faults.crash_states import crashes
-from tests.faults.disk_steps import allow, refuse
-from tests.faults.random_workload import OPTIONS
-from tests.faults.simulated_disk import SimFiles, blank
+from tests.faults.disk.crash_states import crashes
+from tests.faults.disk.disk_steps import allow, refuse
+from tests.faults.disk.random_workload import OPTIONS
+from tests.faults.disk.simulated_disk import SimFiles, blank
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.groups.limits import GroupLimits

@@ -6,8 +6,8 @@ import pytest
 from tests.broker.brokers import Clock
 from tests.broker.groups.classic.consumers import SESSION_MS, Asked, Room
 from tests.broker.groups.consumer.classic_member_sessions import JsonConsumerProtocol
-from tests.faults.disk_steps import allow, full_after, killed, opened
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.disk_steps import allow, full_after, killed, opened
+from tests.faults.disk.simulated_disk import SimFiles
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.groups.classic.group import Join, Joined

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.brokers import Clock, append, new_broker
 from tests.broker.producers.idempotent_producers import limit_producers
-from tests.faults.disk_steps import killed, opened, refuse
-from tests.faults.random_workload import OPTIONS
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.disk_steps import killed, opened, refuse
+from tests.faults.disk.random_workload import OPTIONS
+from tests.faults.disk.simulated_disk import SimFiles
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.journal import IDS, PRODUCERS

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 from tests.broker.brokers import Clock, FullLog, new_broker, publish, read_all, values
 from tests.broker.queues.queue_consumers import Desk
-from tests.faults.crash_checks import open_on
-from tests.faults.crash_states import crashes
-from tests.faults.simulated_disk import SimFiles, blank
+from tests.faults.disk.crash_checks import open_on
+from tests.faults.disk.crash_states import crashes
+from tests.faults.disk.simulated_disk import SimFiles, blank
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.definitions import HeadChanges

@@ -3,8 +3,8 @@
 import pytest
 from tests.broker.brokers import append
 from tests.broker.queues.queue_consumers import Desk
-from tests.faults.disk_steps import opened
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.disk_steps import opened
+from tests.faults.disk.simulated_disk import SimFiles
 from tests.laws.log_implementations import all_events
 
 from mainstem.broker.queues.acked_events import INTERVAL_MS, LIVE_MS

@@ -2,8 +2,8 @@
 
 from tests.broker.brokers import LateLog
 from tests.broker.queues.queue_consumers import LOCK_MS, Desk
-from tests.faults.disk_steps import killed, opened
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.disk_steps import killed, opened
+from tests.faults.disk.simulated_disk import SimFiles
 
 from mainstem.broker.door import QueueSettlements, TopicEvents
 from mainstem.broker.queues.records import Delivery, Outcome, Settlement

@@ -5,9 +5,9 @@ from random import Random
 
 from tests.broker.brokers import append
 from tests.broker.queues.queue_consumers import Desk
-from tests.faults.crash_states import crashes
-from tests.faults.disk_steps import opened
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.crash_states import crashes
+from tests.faults.disk.disk_steps import opened
+from tests.faults.disk.simulated_disk import SimFiles
 
 from mainstem.broker.door import QueueSettlements
 from mainstem.broker.queues.records import Outcome, Settlement

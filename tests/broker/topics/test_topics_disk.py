@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 from tests.broker.brokers import publish, read_all, values
-from tests.faults.disk_steps import allow, full_after, killed, opened, refuse
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.disk_steps import allow, full_after, killed, opened, refuse
+from tests.faults.disk.simulated_disk import SimFiles
 
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import StorageFailed, StorageFull, TopicExists, UnknownTopic

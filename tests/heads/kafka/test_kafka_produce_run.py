@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 from tests.broker.brokers import LateLog
-from tests.faults.disk_steps import opened, refuse
-from tests.faults.simulated_disk import SimFiles, Write
+from tests.faults.disk.disk_steps import opened, refuse
+from tests.faults.disk.simulated_disk import SimFiles, Write
 from tests.heads.contexts import kafka_service
 
 from mainstem.broker.broker import Broker

@@ -5,8 +5,8 @@ import errno
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.faults.disk_steps import allow, full_after, killed, opened, refuse
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.disk_steps import allow, full_after, killed, opened, refuse
+from tests.faults.disk.simulated_disk import SimFiles
 from tests.heads.contexts import kafka_service
 
 from mainstem.broker.broker import Broker

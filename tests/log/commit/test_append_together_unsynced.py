@@ -1,8 +1,8 @@
 """Batches for several ``disk`` partitions are visible at once, without a sync."""
 
 import pytest
-from tests.faults.disk_steps import opened
-from tests.faults.simulated_disk import SimFiles, Sync
+from tests.faults.disk.disk_steps import opened
+from tests.faults.disk.simulated_disk import SimFiles, Sync
 from tests.laws.log_implementations import Calls, all_events, batch_of
 
 from mainstem.core.topic_settings import Durability, TopicSettings

@@ -12,9 +12,9 @@ from random import Random
 from time import perf_counter, process_time
 
 import pytest
-from tests.faults.crash_states import crashes
-from tests.faults.disk_steps import opened
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.crash_states import crashes
+from tests.faults.disk.disk_steps import opened
+from tests.faults.disk.simulated_disk import SimFiles
 from tests.laws.log_implementations import all_events, batch_of
 
 from mainstem.core.errors import StorageFull

@@ -3,9 +3,9 @@
 import sys
 from types import FrameType
 
-from tests.faults.disk_steps import append, killed, opened
-from tests.faults.random_workload import RETAINED
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.disk_steps import append, killed, opened
+from tests.faults.disk.random_workload import RETAINED
+from tests.faults.disk.simulated_disk import SimFiles
 from tests.log.log_directory import ORDERS, SMALL
 
 from mainstem.log.disk_partition import DiskPartition

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.faults.disk_steps import opened
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.disk_steps import opened
+from tests.faults.disk.simulated_disk import SimFiles
 from tests.log.log_directory import ORDERS, SMALL, append, fill, open_log, stored
 
 from mainstem.log.disk import DiskLog

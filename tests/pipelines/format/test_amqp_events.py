@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pika  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
-from tests.foreign_clients.pika_client import Inbox, channel_of, waiting
+from tests.foreign_clients.amqp.pika_client import Inbox, channel_of, waiting
 from tests.in_process_server import server
 from tests.pipelines.format.seen_events import seen_by_kafka, seen_by_python, seen_by_spark
 

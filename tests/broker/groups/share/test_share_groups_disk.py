@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from tests.faults.disk_steps import allow, full_after, killed, opened
-from tests.faults.simulated_disk import SimFiles
+from tests.faults.disk.disk_steps import allow, full_after, killed, opened
+from tests.faults.disk.simulated_disk import SimFiles
 
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import StorageFull
