@@ -1,8 +1,5 @@
 """Measures webhook deliveries per second, beside a bare aiohttp client that posts in a loop.
 
-    python -m bench.webhooks --rounds 5    about two minutes; writes docs/benchmarks/webhooks.md
-    python -m bench.webhooks --quick       prints, and writes nothing
-
 How this works: a receiver in a process of its own answers 204 to every POST, and tells how many
 came, and how long that took from the first to the last. Ours is ``mainstem serve --webhooks``: the
 events are published while the endpoint is paused, then it is resumed. Each is read from the log,
@@ -30,17 +27,22 @@ from urllib.request import urlopen
 
 import aiohttp
 import httptools
+from bench.http.aim import AIM, Ratio, summary, verdict
 from bench.kafka.page import table
-from bench.kafka.systems import COMMAND, PATIENCE_S, ROOT
+from bench.kafka.systems import COMMAND, PATIENCE_S
 
 import mainstem
 from mainstem.cli.benchmarks.report import machine
 
-PAGE = ROOT / "docs" / "benchmarks" / "webhooks.md"
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
 VALUE = b'{"type": "order.paid", "id": 12345, "note": "%s"}' % (b"x" * 150)
 IN_FLIGHT = 64
+EVENTS = 10_000
+_WHY = (
+    "Each delivery is read from the log, settled, and written to the attempt log; the bare client "
+    "has the bodies in memory."
+)
 OURS, ORDERED, BARE = "mainstem, parallel", "mainstem, order=key", "bare aiohttp client"
 
 
@@ -108,7 +110,9 @@ async def post_all(url: str, events: int) -> None:
 def receiver() -> Iterator[str]:
     """Run a receiver in its own process; gives its URL."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.webhooks", "--receiver"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "bench.http.webhooks", "--receiver"],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout is not None
@@ -121,7 +125,7 @@ def receiver() -> Iterator[str]:
 def bare(events: int) -> float:
     """Return the requests per second of the bare client."""
     with receiver() as url:
-        command = [sys.executable, "-m", "bench.webhooks", "--post", url, str(events)]
+        command = [sys.executable, "-m", "bench.http.webhooks", "--post", url, str(events)]
         subprocess.run(command, check=True, timeout=PATIENCE_S)
         return per_second(url, events)
 
@@ -200,48 +204,54 @@ def measure(rounds: int, events: int) -> dict[str, list[float]]:
 
 def page(found: dict[str, list[float]], events: int) -> str:
     """Return the page of docs/benchmarks."""
-    against = statistics.median(found[BARE])
+    ratios = {
+        name: statistics.median(one / bare for one, bare in zip(rates, found[BARE], strict=True))
+        for name, rates in found.items()
+    }
     rows = [
         [
             name,
             f"{statistics.median(rates):,.0f}",
             f"{min(rates):,.0f} to {max(rates):,.0f}",
-            f"{statistics.median(rates) / against:.2f}",
+            f"{ratios[name]:.2f}",
+            "" if name == BARE else verdict(ratios[name]),
         ]
         for name, rates in found.items()
     ]
-    head = ["", "deliveries/s, median", "range", "of the bare client"]
+    head = ["", "deliveries/s, median", "range", "of the bare client", f"aim: {AIM}"]
+    short = [Ratio(name, value, _WHY) for name, value in ratios.items() if name != BARE]
     return f"""# Webhook deliveries beside a bare aiohttp client
 
-`python -m bench.webhooks --rounds {len(found[BARE])}` on {machine()}. {events:,} events of
-{len(VALUE)} bytes, one request each, signed, {IN_FLIGHT} under way at a time, to one receiver on
-the same machine that answers 204. Ours reads each event from the log, settles it and writes its
-attempt into the attempt log; the bare client does nothing but sign and send. Receiver and sender
-share the machine's processors. The events have no key, so order=key costs only what it adds:
-settling after every answer.
+`python -m bench.http --only webhooks --rounds {len(found[BARE])}` on {machine()}.
+{events:,} events of {len(VALUE)} bytes, one request each, signed, {IN_FLIGHT} under way at a time,
+to one receiver on the same machine that answers 204. Ours reads each event from the log, settles it
+and writes its attempt into the attempt log; the bare client does nothing but sign and send.
+Receiver and sender share the machine's processors. The events have no key, so order=key costs only
+what it adds: settling after every answer. A ratio is the median of the rounds' ratios.
+
+{summary(short)}
 
 {table(head, rows)}
 """
 
 
-def main() -> None:
-    """Measure, or be one of the processes that are measured."""
+def full(rounds: int) -> str:
+    """Measure so many rounds; return the page."""
+    return page(measure(rounds, EVENTS), EVENTS)
+
+
+def quick() -> str:
+    """Measure a fifth of it once; return the page."""
+    return page(measure(1, EVENTS // 5), EVENTS // 5)
+
+
+if __name__ == "__main__":
+    # One of the processes that are measured.
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--events", type=int, default=10_000)
-    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--receiver", action="store_true")
     parser.add_argument("--post", nargs=2)
     given = parser.parse_args()
     if given.receiver:
         asyncio.run(receive())
-    elif given.post:
-        asyncio.run(post_all(given.post[0], int(given.post[1])))
-    elif given.quick:
-        measure(1, 2_000)
     else:
-        PAGE.write_text(page(measure(given.rounds, given.events), given.events))
-
-
-if __name__ == "__main__":
-    main()
+        asyncio.run(post_all(given.post[0], int(given.post[1])))

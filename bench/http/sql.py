@@ -1,8 +1,5 @@
 """Measures how many events per second queries read, beside DuckDB on Parquet of the same events.
 
-    python -m bench.sql --rounds 5    about two minutes; writes docs/benchmarks/sql.md
-    python -m bench.sql --quick       prints, and writes nothing
-
 How this works: the events are published to a server in a process of its own, and written to a
 Parquet file with the same columns: offset, partition, timestamp, key, and the JSON value as text.
 Each query runs on both in turns, with two threads of DuckDB; ours also fetches the events over TCP
@@ -10,7 +7,6 @@ and decodes them. What ours does once for a query is not in these figures: it st
 looks at a sample of the topic.
 """
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -23,8 +19,9 @@ from random import Random
 
 import duckdb
 import pyarrow.parquet as pq
+from bench.http.aim import AIM, Ratio, summary, verdict
 from bench.kafka.page import table
-from bench.kafka.systems import COMMAND, PATIENCE_S, ROOT
+from bench.kafka.systems import COMMAND, PATIENCE_S
 
 import mainstem
 from mainstem.cli.benchmarks.report import machine
@@ -34,10 +31,15 @@ from mainstem.sql.evaluation import Limits
 from mainstem.sql.query import Query
 from mainstem.sql.worker_messages import Span
 
-PAGE = ROOT / "docs" / "benchmarks" / "sql.md"
 TOPIC, PARTITIONS = "orders", 4
+EVENTS = 500_000
 COLUMNS = events.schema(frozenset({events.KEY, events.VALUE}))
 EXTRACTED = "json_extract_string(_value, '$.user')", "json_extract(_value, '$.amount')::double"
+_WHY = (
+    "Ours fetches whole record batches from the server over TCP, checks and decodes them, and "
+    "hands them to another process. The less of an event a query needs, the further ahead is "
+    "Parquet: each of its columns can be read alone, and statistics answer some queries."
+)
 QUERIES = {
     "count": ("select count(*) from orders",) * 2,
     "longest value": ("select max(length(_value)) from orders",) * 2,
@@ -141,9 +143,10 @@ def timed(run: Callable[[], object]) -> float:
 
 def page(found: dict[str, tuple[list[float], list[float]]], count: int) -> str:
     """Return the page of docs/benchmarks."""
-    rows = []
+    rows, medians = [], []
     for name, (ours, theirs) in found.items():
         ratios = [other / one for one, other in zip(ours, theirs, strict=True)]
+        medians.append(Ratio(name, statistics.median(ratios), _WHY))
         rows.append(
             [
                 name,
@@ -151,13 +154,21 @@ def page(found: dict[str, tuple[list[float], list[float]]], count: int) -> str:
                 f"{count / statistics.median(theirs):,.0f}",
                 f"{statistics.median(ratios):.2f}",
                 f"{min(ratios):.2f} to {max(ratios):.2f}",
+                verdict(statistics.median(ratios)),
             ]
         )
-    head = ["query", "mainstem sql, events/s", "DuckDB on Parquet, events/s", "ratio", "range"]
+    head = [
+        "query",
+        "mainstem sql, events/s",
+        "DuckDB on Parquet, events/s",
+        "ratio",
+        "range",
+        f"aim: {AIM}",
+    ]
     rounds = len(next(iter(found.values()))[0])
     return f"""# SQL over a topic beside DuckDB on Parquet
 
-    python -m bench.sql --rounds {rounds}
+    python -m bench.http --only sql --rounds {rounds}
 
 writes this page. Machine: {machine()}, shared with other work.
 {count:,} events of about 130 bytes of JSON in {PARTITIONS} partitions, {rounds} rounds in turns;
@@ -165,32 +176,22 @@ each figure is the median of the rounds, and the ratio is the median of the roun
 
 {table(head, rows)}
 
+{summary(medians)}
+
 The peer reads the same events from one Parquet file, with the JSON values as text. Both evaluate
-with two threads of DuckDB, so the ratio of the queries of JSON fields says what the log costs:
-ours fetches record batches from the server over TCP, checks and decodes them in one thread, and
-hands them to another process. Where a query needs little of an event, Parquet is far ahead: each
-of its columns can be read alone, and it knows the count without reading. The figures do not include
-the second that ours takes to start its process and to look at a sample of the topic.
+with two threads of DuckDB. The figures do not include the second that ours takes to start its
+process and to look at a sample of the topic.
 
 If you often query the same topic, let a [pipeline](../guides/pipelines.md) keep its events in Delta
 or Parquet, and query that table instead.
 """
 
 
-def main() -> None:
-    """Measure; write the page unless told to be quick."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--events", type=int, default=500_000)
-    parser.add_argument("--quick", action="store_true")
-    asked = parser.parse_args()
-    rounds = 2 if asked.quick else asked.rounds
-    found = measure(rounds, asked.events)
-    text = page(found, asked.events)
-    print(text)
-    if not asked.quick:
-        PAGE.write_text(text)
+def full(rounds: int) -> str:
+    """Measure so many rounds; return the page."""
+    return page(measure(rounds, EVENTS), EVENTS)
 
 
-if __name__ == "__main__":
-    main()
+def quick() -> str:
+    """Measure a fifth of it twice; return the page."""
+    return page(measure(2, EVENTS // 5), EVENTS // 5)

@@ -1,15 +1,10 @@
-"""The HTTP head beside a bare Starlette app that does nothing else, in one run.
-
-    python -m bench.http_head               measure, and write docs/benchmarks/http.md
-    python -m bench.http_head --rounds 9    so many rounds
-    python -m bench.http_head --quick       half a minute; prints, and writes nothing
+"""The HTTP head beside a bare Starlette app that does nothing else.
 
 How this works: in each round every system has its turn with each load. A turn is a server process
 of its own, with empty data, and a process of clients (``load.py``). The CPU time is that of the
 server process.
 """
 
-import argparse
 import json
 import re
 import subprocess
@@ -20,14 +15,13 @@ from contextlib import contextmanager
 from statistics import median
 from typing import NamedTuple
 
-from bench.http_head.load import EVENT
+from bench.http.aim import AIM, Ratio, summary, verdict
+from bench.http.load import EVENT
 from bench.kafka.page import table
 from bench.kafka.processes import Usage, end
 from bench.kafka.systems import COMMAND, PATIENCE_S, ROOT
 
 from mainstem.cli.benchmarks.report import machine
-
-PAGE = ROOT / "docs" / "benchmarks" / "http.md"
 
 OURS, MEMORY, BARE = "mainstem, fsync", "mainstem, memory", "bare Starlette"
 
@@ -75,7 +69,7 @@ def serving(system: str) -> Iterator[tuple[str, int]]:
     with tempfile.TemporaryDirectory() as directory:
         free = "127.0.0.1:0"
         if system == BARE:
-            command = [sys.executable, "-m", "bench.http_head.bare"]
+            command = [sys.executable, "-m", "bench.http.bare"]
         else:
             durability = system.rpartition(" ")[2]
             addresses = ("--kafka", free, "--admin", free, "--http", free)
@@ -111,7 +105,7 @@ def turn(system: str, load: Load) -> Turn:
 
 
 def _run(what: str, address: str, *numbers: int) -> float:
-    command = [sys.executable, "-m", "bench.http_head.load", what, address, *map(str, numbers)]
+    command = [sys.executable, "-m", "bench.http.load", what, address, *map(str, numbers)]
     done = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=5 * PATIENCE_S
     )
@@ -141,40 +135,63 @@ def page(found: Found) -> str:
     rounds = len(next(iter(found.values()))[BARE])
     sections = [f"## {load.title}\n\n{_table(load, found[load])}" for load in found]
     body = "\n\n".join(sections)
+    ratios = [
+        Ratio(f"{load.title}: {system}", _ratio(turns[BARE], took, "seconds"), _why(load))
+        for load, turns in found.items()
+        for system, took in turns.items()
+        if system != BARE
+    ]
     return f"""# HTTP beside a bare Starlette app
 
-`python -m bench.http_head --rounds {rounds}` on {machine()}.
+`python -m bench.http --only head --rounds {rounds}` on {machine()}.
 The machine was shared with other work. Every figure is the median of the rounds, in which the
 systems take turns; a ratio is the median of the ratios to the bare app within a round.
 
-The bare app (`bench/http_head/bare.py`) reads the body of a request, answers with as many bytes,
+The bare app (`bench/http/bare.py`) reads the body of a request, answers with as many bytes,
 and passes the lines on to those that follow. It checks and stores nothing. It is served by uvicorn
 with uvloop and httptools, as the HTTP head is. mainstem parses and checks every event, appends it
 to the log, and answers when it is durable: `fsync` when it is synced to the disk, `memory` at once.
 {len(EVENT)} bytes per event. Server and clients share the machine's processors, so the processor
 time of the server process is listed as well.
 
-The aim is half of the bare app. Requests with 100 events fall short of it: each line is parsed as
-JSON, and encoded and stored as an event, while the bare app only splits the body. The same holds
-for streams with few clients: an event is parsed, stored, read and encoded once, whatever the number
-of clients, and the bare app does none of it.
+{summary(ratios)}
 
 {body}
 """
+
+
+def _why(load: Load) -> str:
+    what, clients, events, _ = load.arguments
+    if what == "publish" and events == 1:
+        return (
+            "Publish, one event per request: the body is parsed, checked and appended, and the "
+            "answer waits for the disk; the bare app copies it."
+        )
+    if what == "publish":
+        return (
+            f"Publish, {events} events per request: each line is parsed as JSON, and encoded and "
+            "stored as an event, while the bare app only splits the body."
+        )
+    return (
+        f"Streams with {clients} clients: an event is parsed, stored, read and encoded once, "
+        "whatever the number of clients, and the bare app does none of it."
+    )
 
 
 def _table(load: Load, turns: dict[str, list[Turn]]) -> str:
     rows: list[list[str]] = []
     for system, took in turns.items():
         seconds = median(each.seconds for each in took)
+        ratio = _ratio(turns[BARE], took, "seconds")
         rows.append(
             [
                 system,
                 f"{load.requests / seconds:,.0f}",
                 f"{load.events / seconds:,.0f}",
                 f"{1e6 * median(each.cpu_s for each in took) / load.events:.1f}",
-                f"{_ratio(turns[BARE], took, 'seconds'):.2f}",
+                f"{ratio:.2f}",
                 f"{_ratio(turns[BARE], took, 'cpu_s'):.2f}",
+                "" if system == BARE else verdict(ratio),
             ]
         )
     head = [
@@ -184,6 +201,7 @@ def _table(load: Load, turns: dict[str, list[Turn]]) -> str:
         "server CPU, µs per event",
         "ratio of rates",
         "ratio by CPU",
+        f"aim: {AIM}",
     ]
     return table(head, rows)
 
@@ -196,22 +214,12 @@ def _ratio(bare: Sequence[Turn], took: Sequence[Turn], what: str) -> float:
     return median(of(theirs) / of(ours) for theirs, ours in zip(bare, took, strict=True))
 
 
-def main() -> None:
-    """Measure, and write the page."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.http_head",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true")
-    given = parser.parse_args()
-    if given.quick:
-        small = [Load(each.title, (*each.arguments[:3], each.requests // 10)) for each in LOADS]
-        print(page(measure(1, small)))
-    else:
-        PAGE.write_text(page(measure(given.rounds, LOADS)))
+def full(rounds: int) -> str:
+    """Measure so many rounds; return the page."""
+    return page(measure(rounds, LOADS))
 
 
-if __name__ == "__main__":
-    main()
+def quick() -> str:
+    """Measure a tenth of it once; return the page."""
+    small = [Load(each.title, (*each.arguments[:3], each.requests // 10)) for each in LOADS]
+    return page(measure(1, small))
