@@ -1,5 +1,6 @@
 """A connector's life with a source that is a list: what is skipped, left out, and refused."""
 
+import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -176,6 +177,35 @@ def test_rows_that_changed_after_they_were_read_are_left_out_of_the_chunk() -> N
         (b'{"id":3}', False),
     ]
     assert stored(broker).pending == ()
+
+
+def test_values_that_a_change_did_not_log_are_taken_from_the_row_that_is_left_out() -> None:
+    broker = new_broker()
+    store(broker, Stored(at(1), pending=(PendingTable("s.t"),)))
+    rows = [Change(TABLE, Op.READ, None, row(number, 7), {}) for number in range(4)]
+    chunk = Chunk(rows, [(str(number),) for number in range(4)], at(20), is_last=True)
+
+    def changed(number: int, before: Row | None = None) -> Change:
+        after = {"id": number, "v": "not logged"}
+        moved = before is not None
+        return Change(TABLE, Op.UPDATE, before, after, {}, moved=moved, unavailable=("v",))
+
+    # The second change of a row has its value in the event of the first.
+    changes = (changed(0), changed(0), changed(9, {"id": 1}), changed(12))
+    items = [None, *transaction("x", 9, *changes), None, Progress(at(20)), None]
+
+    run(broker, ListSource(items, chunk))
+
+    found = [json.loads(each.value) for each in read_all(broker, "shop.s.t") if each.value]
+    assert [(each["op"], each["after"]) for each in found] == [
+        ("u", row(0, 7)),
+        ("u", {"id": 0, "v": "not logged"}),
+        ("d", None),
+        ("c", row(9, 7)),
+        ("u", {"id": 12, "v": "not logged"}),
+        ("r", row(2, 7)),
+        ("r", row(3, 7)),
+    ]
 
 
 def test_a_truncated_table_leaves_out_the_whole_chunk() -> None:

@@ -101,6 +101,8 @@ class Change(NamedTuple):
     """The fields of Debezium's ``source`` block that only this kind of database has."""
     moved: bool = False
     """Whether an update has changed the row's key."""
+    unavailable: Sequence[str] = ()
+    """Columns whose value in ``after`` only stands for one that the database did not log."""
 
 
 class SchemaChange(NamedTuple):

@@ -7,8 +7,8 @@ the source returns the changes after the position again, and those that were cou
 
 The first snapshot is one consistent view. If it is interrupted, the rest is read while the changes
 are followed, in chunks: rows that changed between the read and the position at which they hold are
-left out, because their changes are published. That needs a key, so tables without one are read
-first, and an interruption before their end starts the snapshot again.
+left out, because their changes are published, with values that only the read has. That needs a key,
+so tables without one are read first; an interruption before their end starts the snapshot again.
 
 If a snapshot begins while the topics have events already, changes may be missing between these
 and the rows, and the database's positions may have begun anew. So the topics get a truncate first,
@@ -420,6 +420,8 @@ class Runner:
     def _publish(self, change: Change, origin: Origin, now_ns: int) -> None:
         known = self._known(change.table)
         encoder, reduce = known.encoder, known.reduce
+        if change.unavailable and self._chunk is not None:
+            change = self._completed(change, self._chunk, encoder)
         if reduce is not None:
             change = change._replace(before=reduce(change.before), after=reduce(change.after))
         if known.outbox is not None:
@@ -433,6 +435,22 @@ class Runner:
             self._output.add(encoder.topic, encoder.events(change, origin, now_ns))
         if self._chunk is not None and change.op is not Op.READ:
             self._touch(change, encoder)
+
+    def _completed(self, change: Change, chunk: Chunk, encoder: TableEncoder) -> Change:
+        """Add the values that were not logged from the row that was read, as that is left out."""
+        before = change.before if change.moved else change.after
+        if before is None or change.after is None or self._touched is None:
+            return change
+        key = encoder.key(before)
+        if change.table.id != self._progress.pending[0].table or key in self._touched:
+            return change
+        for read in chunk.changes:
+            if read.after is not None and encoder.key(read.after) == key:
+                known = {
+                    each: read.after[each] for each in change.unavailable if each in read.after
+                }
+                return change._replace(after=change.after | known)
+        return change
 
     def _touch(self, change: Change, encoder: TableEncoder) -> None:
         if change.table.id != self._progress.pending[0].table or self._touched is None:

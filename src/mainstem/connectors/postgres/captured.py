@@ -70,6 +70,16 @@ class Captured:
             raise SourceRefused(f"{self.table.id}.{name}: {error}") from None
         return row
 
+    def not_logged(self, values: Values, old: Values | None = None) -> tuple[str, ...]:
+        """Return the columns for whose value ``row`` has only a placeholder."""
+        if UNCHANGED not in values:
+            return ()
+        return tuple(
+            name
+            for place, (name, _, _) in enumerate(self._plan)
+            if values[place] is UNCHANGED and (old is None or not isinstance(old[place], str))
+        )
+
     def whole_row(self, values: Sequence[str | None]) -> Row:
         """Return a row of which every value was sent; as ``row``, and faster."""
         if len(values) == len(self._plan):

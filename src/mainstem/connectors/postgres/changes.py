@@ -130,12 +130,16 @@ class Changes:
             before = (captured.key_row if message.old_is_key else captured.row)(message.old)
             yield Change(table, Op.DELETE, before, None, source)
         elif message.old is None:
-            yield Change(table, Op.UPDATE, None, captured.row(message.new), source)
+            after = captured.row(message.new)
+            missing = captured.not_logged(message.new)
+            yield Change(table, Op.UPDATE, None, after, source, unavailable=missing)
         else:
             before = (captured.key_row if message.old_is_key else captured.row)(message.old)
-            after = captured.row(message.new, None if message.old_is_key else message.old)
+            old = None if message.old_is_key else message.old
+            after = captured.row(message.new, old)
             moved = any(before.get(each) != after.get(each) for each in table.key)
-            yield Change(table, Op.UPDATE, before, after, source, moved)
+            missing = captured.not_logged(message.new, old)
+            yield Change(table, Op.UPDATE, before, after, source, moved, missing)
 
     def _table(self, oid: int) -> Captured | None:
         if oid not in self._tables:
