@@ -26,6 +26,8 @@ class Dialect(NamedTuple):
     truncate: str
     schemas: Sequence[str]
     """Statements that change the columns of a table."""
+    pause_s: float = 0.0
+    """Between two transactions, where a test is about more than the database."""
     moved: str = ""
     """Ends the assignments of an UPDATE that changes a key."""
 
@@ -64,6 +66,8 @@ class Writer:
                 with self._dialect.connect() as session:
                     while not self._stop.is_set():
                         self._transaction(session)
+                        if self._dialect.pause_s:
+                            self._stop.wait(self._dialect.pause_s)
             except self._dialect.passing:
                 self._stop.wait(0.02)
             except Exception as error:

@@ -144,6 +144,7 @@ def bounded(
     """Run up to where the topics end, or to ``to_ms``."""
     into, complete = how.get("into"), bool(how.get("complete"))
     to_ms, max_rows = how.get("to_ms"), how.get("max_rows")
+    only = str(how["only"]).split() if "only" in how else ()
     ending = {"endingTimestamp": str(to_ms)} if to_ms else {}
     request = Request(
         address,
@@ -152,6 +153,7 @@ def bounded(
         Bounds(ending=ending, max_rows=int(str(max_rows)) if max_rows else None),
         into=str(into) if into else None,
         complete=complete,
+        only=tuple(only),
     )
     return run(spark, pipeline, request, ignore, threading.Event())
 

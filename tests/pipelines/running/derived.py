@@ -6,14 +6,19 @@ hold in the end is compared with the database itself.
 """
 
 import json
+import os
+import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
+from redis import Redis
 from tests.connectors.database import Database, database
 from tests.connectors.killed_servers import events_of, has_reached
 from tests.faults.killable_server import PATIENCE_S, QUICK, Mortal
@@ -25,6 +30,7 @@ from mainstem import pipelines as p
 from mainstem.pipelines.sinks.port import Sink
 
 Rows = list[dict[str, Any]]
+_SPARK_S = 240
 TOPIC = {"lake": "a", "found": "a", "cached": "a", "mirror": "a", "history": "b"}
 _FILE = """
     from mainstem import pipelines as p
@@ -68,13 +74,62 @@ class Derived:
 
     def kill_redis(self) -> None:
         """Kill -9 the cache, and start it again."""
-        self._redis.kill()
-        self._redis.start()
+        with self.without_redis():
+            pass
 
     def kill_mirror(self) -> None:
         """Kill -9 the database of the mirror, and start it again."""
+        with self.without_mirror():
+            pass
+
+    @contextmanager
+    def without_redis(self) -> Iterator[None]:
+        """Kill -9 the cache; it comes back when the block ends."""
+        self._redis.kill()
+        yield
+        self._redis.start()
+
+    @contextmanager
+    def without_mirror(self) -> Iterator[None]:
+        """Kill -9 the database of the mirror; it comes back when the block ends."""
         self._mirror.kill()
+        yield
         self._mirror.start()
+
+    @contextmanager
+    def sinks_killed_in_a_batch(self) -> Iterator[None]:
+        """Kill -9 cache and mirror, each while it is being written to; they come back at once."""
+        with ThreadPoolExecutor(2) as pool:
+            both = [pool.submit(self._kill_redis_in_a_batch)]
+            both += [pool.submit(self._kill_mirror_in_a_batch)]
+            yield
+            for each in both:
+                each.result(_SPARK_S)
+
+    def _kill_redis_in_a_batch(self) -> None:
+        # A batch of so many rows is written in parts; one key is there before.
+        with Redis.from_url(self._redis.url, protocol=2) as cache:
+            _soon(lambda: cache.dbsize() > 1)
+        self.kill_redis()
+
+    def _kill_mirror_in_a_batch(self) -> None:
+        inserting = (
+            "SELECT pid FROM pg_stat_activity "
+            "WHERE state <> 'idle' AND query LIKE 'INSERT INTO \"a\"%'"
+        )
+        found: list[tuple[int]] = []
+
+        def inserts() -> bool:
+            found[:] = connection.execute(inserting).fetchall()
+            return bool(found)
+
+        with self._mirror.connect() as connection:
+            _soon(inserts)
+        with self.without_mirror():
+            # It would finish its transaction.
+            for (pid,) in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def catch_up(self) -> None:
         """Wait until topics have all that the database has."""
@@ -144,6 +199,13 @@ class Derived:
             version = (value["after"] or {}).get("v")
             told.append(f"{event.offset} {value['op']} at {place}: v={version}")
         return told
+
+
+def _soon(happens: Callable[[], bool]) -> None:
+    """Return at once when something happens; Spark may take a while to come to it."""
+    end = time.monotonic() + _SPARK_S
+    while not happens():
+        assert time.monotonic() < end, "it did not happen"
 
 
 def rows_of(sink: Sink) -> Rows:

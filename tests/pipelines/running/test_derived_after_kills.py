@@ -75,7 +75,7 @@ def test_all_that_is_derived_equals_the_database_after_kill_9_of_everything(
     monkeypatch.setenv(SECRET, PASSWORD)
     chance = random.Random(seed)
     with source(name, tmp_path, seed) as followed, derived(followed, tmp_path) as everything:
-        with followed.writing(seed) as wait:
+        with followed.writing(seed, emptying=False) as wait:
             wait(10)
             everything.add_connector()
             for _ in range(2):
