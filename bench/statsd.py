@@ -227,9 +227,9 @@ def main() -> None:
 
 writes this page. Machine: {machine()}.
 One counter with a tag in each packet; {turn_s:g} s at each rate, {rounds} rounds, in the median.
-The sender is a Python process on the same machine, which bounds the rate. Ours also writes every
-value into a topic. Ours counts what the kernel drops: the last column is the most packets of a turn
-that it neither received nor counted as lost; npm's statsd does not count them.
+The sender is a Python process on the same machine, which bounds the rate. mainstem also writes
+every value into a topic. It counts what the kernel drops: the last column is the most packets of a
+turn that it neither received nor counted as lost; npm's statsd does not count them.
 
 {table([*columns, "neither received nor counted as lost"], rows)}
 """

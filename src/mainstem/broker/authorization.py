@@ -68,7 +68,10 @@ class _Guarded:
 
 
 def ask(action: Action, kind: ResourceKind, argument: str) -> Guard:
-    """Return a guard that checks a permission on the resource that an argument names."""
+    """Return a guard that checks a permission on one resource.
+
+    ``argument``: the parameter of the guarded operation that contains the resource's name.
+    """
 
     def guard(operation: Operation, check: Check) -> Operation:
         value = _argument(operation, argument)

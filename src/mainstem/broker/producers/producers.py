@@ -346,7 +346,7 @@ class Producers:
             self._growth[partition] = self._no_growth(partition)
 
     def _grows(self, partition: PartitionId) -> _Growth:
-        """Begin to measure what is appended to a partition after a snapshot of its producers."""
+        """Begin to measure a partition's growth, which decides when its next snapshot is stored."""
         if not self._growth:
             self._state.alarm()
         growth = self._growth[partition] = self._no_growth(partition)

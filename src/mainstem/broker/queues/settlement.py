@@ -64,7 +64,7 @@ class Plan:
         self.dead.setdefault(partition, {})[offset] = Death(cause, reason)
 
     def expire(self, event: Event) -> None:
-        """Add to the plan: settle an expired event that is not in flight as a dead letter."""
+        """Add to the plan: a waiting event, whose time to live is over, becomes a dead letter."""
         self.bury(event.partition, event.offset, Cause.EXPIRED, _CAUSES[Cause.EXPIRED])
 
     def add(self, other: "Plan") -> None:

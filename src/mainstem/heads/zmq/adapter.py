@@ -408,7 +408,7 @@ def _drop_for_slow_ones(opened: ZmqSocket, publish: Callable[[], object]) -> Non
 
 
 class _Pusher:
-    """A PUSH socket."""
+    """A PUSH socket, which sends each event to one of the connected peers."""
 
     def __init__(self, opened: ZmqSocket) -> None:
         self._socket = opened

@@ -96,7 +96,7 @@ class RedisSink(msgspec.Struct, frozen=True):
             )
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
-        """Write the rows, and the mark with the last of them."""
+        """Write the rows in one or more calls to Redis; the last one also stores the mark."""
         from mainstem.pipelines.sinks.collecting import collected, split  # noqa: PLC0415
 
         with self._opened() as base:

@@ -93,7 +93,7 @@ class AmqpTotals(msgspec.Struct, frozen=True):
 
 
 class ConnectionOperations:
-    """Operations on connections."""
+    """The admin API's operations on AMQP connections."""
 
     def __init__(self, service: "Service") -> None:
         self._service, self._context = service, service.context

@@ -74,7 +74,7 @@ class AmqpBinding(msgspec.Struct, frozen=True):
 
 
 class DeclarationOperations:
-    """Operations on exchanges and bindings."""
+    """The admin API's operations on exchanges and bindings."""
 
     def __init__(self, service: "Service") -> None:
         self._access, self._topology = Access(service), service.topology

@@ -109,7 +109,7 @@ class AmqpMessage(msgspec.Struct, frozen=True):
 
 
 class MessageOperations:
-    """Operations on messages."""
+    """The admin API's operations on AMQP messages."""
 
     def __init__(self, service: "Service") -> None:
         self._access, self._service = Access(service), service

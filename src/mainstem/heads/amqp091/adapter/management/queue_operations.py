@@ -100,7 +100,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 class AmqpQueueOperations:
-    """Operations on AMQP queues."""
+    """The admin API's operations on AMQP queues."""
 
     def __init__(self, service: "Service") -> None:
         self._access, self._service = Access(service), service
