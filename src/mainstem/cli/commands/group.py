@@ -10,16 +10,7 @@ from mainstem.cli.confirmation import confirm, yes_option
 from mainstem.cli.connection import at_option, open_target
 from mainstem.cli.exit_codes import say
 from mainstem.cli.help import Group
-from mainstem.cli.output.tables import (
-    Format,
-    Row,
-    cell,
-    chosen,
-    format_option,
-    print_json,
-    print_rows,
-    table,
-)
+from mainstem.cli.output import tables
 from mainstem.client.info import GroupInfo, Lag
 
 
@@ -43,9 +34,9 @@ def group() -> None:
     mainstem group ls | jq 'select(.lag > 1000)'
     """,
 )
-@format_option
+@tables.format_option
 @at_option
-def list_groups(form: Format | None, at: str | None) -> None:
+def list_groups(form: tables.Format | None, at: str | None) -> None:
     """List the groups that have members or cursors."""
     with open_target(at, reads=True) as stem:
         groups = stem.groups.list()
@@ -60,9 +51,9 @@ def list_groups(form: Format | None, at: str | None) -> None:
         }
         for each in groups
     ]
-    if chosen(form) == "table":
+    if tables.chosen(form) == "table":
         rows = [row | {"topics": ", ".join(map(str, _names(row["topics"])))} for row in rows]
-    print_rows(rows, form, empty="no groups here; mainstem sub TOPIC -g NAME makes one")
+    tables.print_rows(rows, form, empty="no groups here; mainstem sub TOPIC -g NAME makes one")
 
 
 def _names(value: object) -> Iterable[object]:
@@ -72,19 +63,20 @@ def _names(value: object) -> Iterable[object]:
 
 @group.command(epilog="mainstem group show billing")
 @click.argument("name")
-@format_option
+@tables.format_option
 @at_option
-def show(name: str, form: Format | None, at: str | None) -> None:
+def show(name: str, form: tables.Format | None, at: str | None) -> None:
     """Show a group: its members, cursors and lag."""
     with open_target(at, reads=True) as stem:
         info = stem.groups.show(name)
-    if chosen(form) != "table":
-        print_json(_document(info))
+    if tables.chosen(form) != "table":
+        tables.print_json(_document(info))
         return
     click.echo(
-        f"{cell('group', info.name)}: {info.state}, {len(info.members)} members, lag {info.lag:,}\n"
+        f"{tables.cell('group', info.name)}: {info.state}, {len(info.members)} members, "
+        f"lag {info.lag:,}\n"
     )
-    print_rows([_row(lag) for lag in info.lags], form, empty="no cursors yet")
+    tables.print_rows([_row(lag) for lag in info.lags], form, empty="no cursors yet")
 
 
 @group.command(
@@ -95,9 +87,9 @@ def show(name: str, form: Format | None, at: str | None) -> None:
     """,
 )
 @click.argument("name", required=False)
-@format_option
+@tables.format_option
 @at_option
-def lag(name: str | None, form: Format | None, at: str | None) -> None:
+def lag(name: str | None, form: tables.Format | None, at: str | None) -> None:
     """Show the lag of a group, or of every group, by partition.
 
     BEHIND is the age of the first unread event (behind_ms in JSON).
@@ -105,7 +97,7 @@ def lag(name: str | None, form: Format | None, at: str | None) -> None:
     with open_target(at, reads=True) as stem:
         groups = (stem.groups.show(name),) if name else stem.groups.list()
     rows = [_row(each) for info in groups for each in info.lags]
-    print_rows(rows, form, empty="no cursors here; mainstem sub TOPIC -g NAME stores some")
+    tables.print_rows(rows, form, empty="no cursors here; mainstem sub TOPIC -g NAME stores some")
 
 
 @group.command(
@@ -123,7 +115,7 @@ def lag(name: str | None, form: Format | None, at: str | None) -> None:
 @click.option("--partition", "-p", type=PARTITION, help="Only this partition.")
 @click.option("--dry-run", is_flag=True, help="Show where the cursors would move to; move nothing.")
 @yes_option
-@format_option
+@tables.format_option
 @at_option
 def seek(
     *,
@@ -133,7 +125,7 @@ def seek(
     partition: int | None,
     dry_run: bool,
     yes: bool,
-    form: Format | None,
+    form: tables.Format | None,
     at: str | None,
 ) -> None:
     """Move the cursors of a group on a topic; the group must have no members."""
@@ -142,15 +134,15 @@ def seek(
         lags = stem.groups.seek(name, topic, to, partition=partition, dry_run=True)
         rows = [_row(each) for each in lags]
         if not dry_run:
-            if not yes and chosen(form) == "table" and rows:
-                click.echo(table(rows), err=True)
+            if not yes and tables.chosen(form) == "table" and rows:
+                click.echo(tables.table(rows), err=True)
             total = sum(each.lag for each in lags)
             confirm(f"move {name} on {topic} to where {total:,} events are unread", yes=yes)
             lags = stem.groups.seek(name, topic, to, partition=partition)
             rows = [_row(each) for each in lags]
     if dry_run:
         say("dry run: nothing was moved")
-    print_rows(rows, form)
+    tables.print_rows(rows, form)
 
 
 @group.command("rm", epilog="mainstem group rm billing --yes")
@@ -166,7 +158,7 @@ def remove(names: tuple[str, ...], yes: bool, at: str | None) -> None:
             stem.groups.delete(info.name)
 
 
-def _row(lag: Lag) -> Row:
+def _row(lag: Lag) -> tables.Row:
     return {
         "group": lag.group,
         "topic": lag.topic,
@@ -184,7 +176,7 @@ def _ms(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1000)
 
 
-def _document(info: GroupInfo) -> Row:
+def _document(info: GroupInfo) -> tables.Row:
     return {
         "group": info.name,
         "state": info.state,

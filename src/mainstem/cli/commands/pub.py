@@ -20,13 +20,7 @@ from mainstem.cli.help import Command
 from mainstem.cli.output.progress import Progress
 from mainstem.client.info import TopicInfo
 from mainstem.client.stem import Stem
-from mainstem.core.errors import (
-    EventTooLarge,
-    InvalidEvent,
-    InvalidSetting,
-    MainstemError,
-    UnknownTopic,
-)
+from mainstem.core import errors
 
 _BATCH_BYTES = 4096
 """Space in a batch beside the value: its header, a key, headers."""
@@ -162,7 +156,7 @@ def pub(
                 publishing.lines(shape, line_files, ends)
             if from_stdin:
                 publishing.stream(shape, _stdin(quiet), ends)
-        except MainstemError:
+        except errors.MainstemError:
             publishing.tell_before_error()
             raise
         finally:
@@ -209,7 +203,7 @@ class Publishing:
         while not splitter.ended and self._left != 0:
             self._publish(shape, splitter.burst())
         if splitter.too_large:
-            raise EventTooLarge(self._topic.name, splitter.too_large, limit)
+            raise errors.EventTooLarge(self._topic.name, splitter.too_large, limit)
 
     def listen(
         self, shape: Shape, place: tuple[str, int], delimiter: bytes, *, quiet: bool
@@ -266,12 +260,12 @@ def _sound(shape: Shape) -> Shape:
     def shaped(lines: list[bytes]) -> Shaped:
         try:
             return shape(lines)
-        except InvalidEvent:
+        except errors.InvalidEvent:
             found: Shaped = []
             for line in lines:
                 try:
                     found += shape([line])
-                except InvalidEvent as error:
+                except errors.InvalidEvent as error:
                     say(f"a line was not published: {error}")
             return found
 
@@ -283,14 +277,14 @@ def _place(address: str) -> tuple[str, int]:
 
     try:
         return host_and_port(address)
-    except InvalidSetting as error:
+    except errors.InvalidSetting as error:
         raise click.BadParameter(str(error), param_hint="--listen") from None
 
 
 def _topic(stem: Stem, name: str, create: bool, quiet: bool) -> TopicInfo:
     try:
         return stem.topics.show(name)
-    except UnknownTopic:
+    except errors.UnknownTopic:
         if not create:
             raise
     info = stem.topics.create(name, exist_ok=True)

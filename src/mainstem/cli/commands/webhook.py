@@ -13,28 +13,9 @@ from mainstem.cli.confirmation import confirm, yes_option
 from mainstem.cli.connection import at_option
 from mainstem.cli.help import Group
 from mainstem.cli.output.tables import Format, cell, chosen, format_option, print_json, print_rows
+from mainstem.heads.webhooks import operations
 from mainstem.heads.webhooks.adapter.attempts import Attempt
 from mainstem.heads.webhooks.endpoints import RETRIES_MS, Order, Payload
-from mainstem.heads.webhooks.operations import (
-    ADD,
-    ATTEMPTS,
-    LIST,
-    PAUSE,
-    REMOVE,
-    REPLAY,
-    RESUME,
-    ROTATE,
-    SHOW,
-    TEST,
-    AddEndpoint,
-    EndpointInfo,
-    NameEndpoint,
-    Replayed,
-    ReplayEvents,
-    RotateSecret,
-    Secured,
-    Tested,
-)
 
 _TEST_S = 620.0
 """A receiver may take as long as its endpoint's time-out, ten minutes at most."""
@@ -190,8 +171,8 @@ def add(
     given["template"] = "" if template is None else template.read()
     given["algorithm"] = "ed25519" if given.pop("ed25519") else "hmac"
     given |= {"order": order, "payload": payload, "retries_ms": _delays(retries)}
-    asked = msgspec.convert(given, AddEndpoint)
-    done = ServerAdmin(at, needs=WEBHOOKS).change(ADD, asked, Secured)
+    asked = msgspec.convert(given, operations.AddEndpoint)
+    done = ServerAdmin(at, needs=WEBHOOKS).change(operations.ADD, asked, operations.Secured)
     if chosen(form) != "table":
         print_json(msgspec.to_builtins(done))
         return
@@ -205,7 +186,7 @@ def add(
 @at_option
 def list_endpoints(form: Format | None, at: str | None) -> None:
     """List all endpoints; WAITING is the number of events to be delivered."""
-    found = ServerAdmin(at, needs=WEBHOOKS).read(LIST, {}, list[EndpointInfo])
+    found = ServerAdmin(at, needs=WEBHOOKS).read(operations.LIST, {}, list[operations.EndpointInfo])
     print_rows([_row(each) for each in found], form, empty="no endpoints yet")
 
 
@@ -215,7 +196,9 @@ def list_endpoints(form: Format | None, at: str | None) -> None:
 @at_option
 def show(name: str, form: Format | None, at: str | None) -> None:
     """Show an endpoint with all its settings; secrets only by reference."""
-    found = ServerAdmin(at, needs=WEBHOOKS).read(SHOW, {"name": name}, EndpointInfo)
+    found = ServerAdmin(at, needs=WEBHOOKS).read(
+        operations.SHOW, {"name": name}, operations.EndpointInfo
+    )
     if chosen(form) != "table":
         print_json(msgspec.to_builtins(found))
         return
@@ -231,9 +214,9 @@ def show(name: str, form: Format | None, at: str | None) -> None:
 def rm(name: str, yes: bool, at: str | None) -> None:
     """Remove an endpoint; events that wait for it are not delivered."""
     server = ServerAdmin(at, needs=WEBHOOKS)
-    found = server.read(SHOW, {"name": name}, EndpointInfo)
+    found = server.read(operations.SHOW, {"name": name}, operations.EndpointInfo)
     confirm(f"remove endpoint {name} and drop {found.waiting} deliveries that wait", yes=yes)
-    server.change(REMOVE, NameEndpoint(name=name), object)
+    server.change(operations.REMOVE, operations.NameEndpoint(name=name), object)
     click.echo(f"removed {cell('endpoint', name)}")
 
 
@@ -242,7 +225,9 @@ def rm(name: str, yes: bool, at: str | None) -> None:
 @at_option
 def pause(name: str, at: str | None) -> None:
     """Stop delivering to an endpoint; its events wait."""
-    ServerAdmin(at, needs=WEBHOOKS).change(PAUSE, NameEndpoint(name=name), EndpointInfo)
+    ServerAdmin(at, needs=WEBHOOKS).change(
+        operations.PAUSE, operations.NameEndpoint(name=name), operations.EndpointInfo
+    )
     click.echo(f"paused {cell('endpoint', name)}")
 
 
@@ -251,7 +236,9 @@ def pause(name: str, at: str | None) -> None:
 @at_option
 def resume(name: str, at: str | None) -> None:
     """Deliver to a paused or disabled endpoint again."""
-    ServerAdmin(at, needs=WEBHOOKS).change(RESUME, NameEndpoint(name=name), EndpointInfo)
+    ServerAdmin(at, needs=WEBHOOKS).change(
+        operations.RESUME, operations.NameEndpoint(name=name), operations.EndpointInfo
+    )
     click.echo(f"resumed {cell('endpoint', name)}")
 
 
@@ -279,8 +266,10 @@ def rotate(
 ) -> None:
     """Replace the secret of an endpoint."""
     algorithm = "ed25519" if ed25519 else "hmac"
-    asked = RotateSecret(name=name, secret=secret, algorithm=algorithm, overlap_ms=overlap_ms)
-    done = ServerAdmin(at, needs=WEBHOOKS).change(ROTATE, asked, Secured)
+    asked = operations.RotateSecret(
+        name=name, secret=secret, algorithm=algorithm, overlap_ms=overlap_ms
+    )
+    done = ServerAdmin(at, needs=WEBHOOKS).change(operations.ROTATE, asked, operations.Secured)
     if chosen(form) != "table":
         print_json(msgspec.to_builtins(done))
         return
@@ -295,7 +284,7 @@ def rotate(
 def test(name: str, form: Format | None, at: str | None) -> None:
     """Send a test message to an endpoint, and print the answer."""
     server = ServerAdmin(at, needs=WEBHOOKS, timeout_s=_TEST_S)
-    done = server.change(TEST, NameEndpoint(name=name), Tested)
+    done = server.change(operations.TEST, operations.NameEndpoint(name=name), operations.Tested)
     if chosen(form) != "table":
         print_json(msgspec.to_builtins(done))
         return
@@ -334,10 +323,10 @@ def replay(
     at: str | None,
 ) -> None:
     """Deliver events to an endpoint again, with the same ids."""
-    asked = ReplayEvents(
+    asked = operations.ReplayEvents(
         name=name, id=message_id, topic=topic, partition=partition, first=first, last=last
     )
-    done = ServerAdmin(at, needs=WEBHOOKS).change(REPLAY, asked, Replayed)
+    done = ServerAdmin(at, needs=WEBHOOKS).change(operations.REPLAY, asked, operations.Replayed)
     if chosen(form) != "table":
         print_json(msgspec.to_builtins(done))
         return
@@ -365,7 +354,7 @@ def replay(
 def attempts(name: str, message_id: str, limit: int, form: Format | None, at: str | None) -> None:
     """List the last attempts of an endpoint, the newest last."""
     fields = {"name": name, "id": message_id, "limit": str(limit)}
-    found = ServerAdmin(at, needs=WEBHOOKS).read(ATTEMPTS, fields, list[Attempt])
+    found = ServerAdmin(at, needs=WEBHOOKS).read(operations.ATTEMPTS, fields, list[Attempt])
     print_rows([_attempt_row(each) for each in found], form, empty="no attempts yet")
 
 
@@ -377,7 +366,7 @@ def _delays(text: str) -> tuple[int, ...]:
         raise click.UsageError(f"--retries {text}: {error}") from None
 
 
-def _show_secret(done: Secured) -> None:
+def _show_secret(done: operations.Secured) -> None:
     if done.secret:
         if done.endpoint.public_keys:
             click.echo(f"public key, for the receiver:  {done.endpoint.public_keys[0]}")
@@ -385,7 +374,7 @@ def _show_secret(done: Secured) -> None:
         click.echo(f"secret, shown only now:  {done.secret}")
 
 
-def _row(it: EndpointInfo) -> Mapping[str, object]:
+def _row(it: operations.EndpointInfo) -> Mapping[str, object]:
     return {
         "name": it.name,
         "topics": it.topics,

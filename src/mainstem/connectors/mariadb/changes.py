@@ -5,15 +5,6 @@ from typing import NamedTuple
 
 from mainstem.connectors.errors import SourceRefused
 from mainstem.connectors.mariadb import binlog
-from mainstem.connectors.mariadb.binlog import (
-    DELETES,
-    UPDATES,
-    WRITES,
-    BinlogEvent,
-    Gtid,
-    Kind,
-    TableMap,
-)
 from mainstem.connectors.mariadb.captured import Captured
 from mainstem.connectors.mariadb.catalog import Server
 from mainstem.connectors.mariadb.columns import CODED, of_binlog
@@ -31,13 +22,13 @@ from mainstem.connectors.port import (
 from mainstem.connectors.selection import Selection
 from mainstem.connectors.settings import Decimals
 
-_ROWS = WRITES | UPDATES | DELETES
-_GTIDS = {Kind.GTID, Kind.GTID_MYSQL, Kind.ANONYMOUS_GTID_MYSQL}
-_STATEMENTS = {Kind.QUERY, Kind.QUERY_COMPRESSED}
+_ROWS = binlog.WRITES | binlog.UPDATES | binlog.DELETES
+_GTIDS = {binlog.Kind.GTID, binlog.Kind.GTID_MYSQL, binlog.Kind.ANONYMOUS_GTID_MYSQL}
+_STATEMENTS = {binlog.Kind.QUERY, binlog.Kind.QUERY_COMPRESSED}
 _UNSUPPORTED = {
-    Kind.XA_PREPARE: "a transaction was prepared by XA",
-    Kind.PARTIAL_UPDATE: "the server's binlog_row_value_options is PARTIAL_JSON",
-    Kind.TRANSACTION_PAYLOAD: "the server's binlog_transaction_compression is ON",
+    binlog.Kind.XA_PREPARE: "a transaction was prepared by XA",
+    binlog.Kind.PARTIAL_UPDATE: "the server's binlog_row_value_options is PARTIAL_JSON",
+    binlog.Kind.TRANSACTION_PAYLOAD: "the server's binlog_transaction_compression is ON",
 }
 _MOST_KNOWN = 10_000
 
@@ -64,9 +55,9 @@ class Changes:
         self._identity = position.of
         self._file, self._end = position.at[0], position.at[1]
         domain, server, sequence = position.at[2:5] or (0, 0, 0)
-        self._gtid = Gtid(domain, server, sequence, is_standalone=False)
+        self._gtid = binlog.Gtid(domain, server, sequence, is_standalone=False)
         self._committed = self._at = position
-        self._begun: Gtid | None = None
+        self._begun: binlog.Gtid | None = None
         """The transaction that is being read."""
         self._name = ""
         self._is_published = False
@@ -75,7 +66,7 @@ class Changes:
         self._known: dict[bytes, Captured | None] = {}
         self._last: dict[str, Captured] = {}
         self._ddl: dict[str, str] = {}
-        self._event = BinlogEvent(0, 0, 0, 0, b"")
+        self._event = binlog.BinlogEvent(0, 0, 0, 0, b"")
 
     @property
     def position(self) -> Position:
@@ -95,29 +86,29 @@ class Changes:
         kind = event.kind
         if kind in _ROWS:
             yield from self._rows(event)
-        elif kind == Kind.TABLE_MAP:
+        elif kind == binlog.Kind.TABLE_MAP:
             yield from self._table_map(event.body)
         elif kind in _GTIDS:
             self._gtid = self._begun = binlog.parse_gtid(event)
             # Debezium's id of a transaction is the GTID, too. MySQL may have none.
-            is_unique = kind == Kind.GTID
+            is_unique = kind == binlog.Kind.GTID
             at = "" if is_unique else f"@{self._file}:{event.end}"
             self._name = f"{self._gtid.text}{at}"
             self._is_published = False
-        elif kind == Kind.XID:
+        elif kind == binlog.Kind.XID:
             yield from self._commit()
         elif kind in _STATEMENTS:
             yield from self._statement(event)
-        elif kind == Kind.ROTATE:
+        elif kind == binlog.Kind.ROTATE:
             file, self._end = binlog.parse_rotate(event.body)
             self._file = int(file.rpartition(".")[2])
             self._move(self._end)
             return
-        elif kind == Kind.FORMAT:
+        elif kind == binlog.Kind.FORMAT:
             self._has_checksums = binlog.has_checksums(event.body)
         elif kind in _UNSUPPORTED:
-            raise self._lost(_UNSUPPORTED[Kind(kind)])
-        if kind != Kind.HEARTBEAT and event.end:
+            raise self._lost(_UNSUPPORTED[binlog.Kind(kind)])
+        if kind != binlog.Kind.HEARTBEAT and event.end:
             self._move(event.end)
 
     def _move(self, end: int) -> None:
@@ -143,7 +134,7 @@ class Changes:
             self._committed = self._at
             yield Commit(self._at)
 
-    def _statement(self, event: BinlogEvent) -> Iterator[Item]:
+    def _statement(self, event: binlog.BinlogEvent) -> Iterator[Item]:
         statement = binlog.parse_query(event)
         text = statement.text.strip().upper()
         if text == "BEGIN":
@@ -193,7 +184,7 @@ class Changes:
             ddl=self._ddl.pop(captured.table.id, None),
         )
 
-    def _describe(self, found: TableMap) -> Captured | None:
+    def _describe(self, found: binlog.TableMap) -> Captured | None:
         context = self._context
         if not context.selection.has(found.database, found.name):
             return None
@@ -218,7 +209,7 @@ class Changes:
             return known
         return Captured(found.database, found.name, specs, found.key, context.decimals)
 
-    def _rows(self, event: BinlogEvent) -> Iterator[Item]:
+    def _rows(self, event: binlog.BinlogEvent) -> Iterator[Item]:
         found = binlog.parse_rows(event)
         if found.table_id not in self._tables:
             return
@@ -229,12 +220,12 @@ class Changes:
         table, kind, key = captured.table, event.kind, captured.table.key
         rows = captured.rows(found.data, found.is_present, found.is_present_after)
         for number, row in enumerate(rows):
-            if kind in UPDATES:
+            if kind in binlog.UPDATES:
                 after = next(rows)
                 moved = any(row[each] != after[each] for each in key)
                 source = self._source(captured, number)
                 yield Change(table, Op.UPDATE, row, after, source, moved)
-            elif kind in WRITES:
+            elif kind in binlog.WRITES:
                 yield Change(table, Op.CREATE, None, row, self._source(captured, number))
             else:
                 yield Change(table, Op.DELETE, row, None, self._source(captured, number))

@@ -22,18 +22,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import psycopg
 from psycopg import sql
 
+from mainstem.connectors import port
 from mainstem.connectors.errors import SourceRefused
-from mainstem.connectors.port import (
-    Change,
-    Chunk,
-    Item,
-    Key,
-    Op,
-    Position,
-    Snapshot,
-    Table,
-    Watch,
-)
 from mainstem.connectors.postgres import publication
 from mainstem.connectors.postgres.captured import Captured, CapturedColumn
 from mainstem.connectors.postgres.catalog import Catalog, CatalogTable, check_tables
@@ -72,7 +62,7 @@ class PostgresSource:
         self._confirmed = 0
         self._status_at = 0.0
         self._reached = 0
-        self._begun = (Position((-1,), ""), 0)
+        self._begun = (port.Position((-1,), ""), 0)
         """Where the last slot began, and where the oldest changes are that it returns."""
         self._changes: Changes | None = None
         self._awaited = 0
@@ -87,14 +77,14 @@ class PostgresSource:
 
     # Describing
 
-    def tables(self) -> Sequence[Table]:
+    def tables(self) -> Sequence[port.Table]:
         """Check that the database can be followed, and return the tables to capture."""
         with translated():
             connection = self._query()
             publication.check_server(connection)
             return [each.table for each in self._captured(connection)]
 
-    def capture(self, tables: Sequence[Table]) -> None:
+    def capture(self, tables: Sequence[port.Table]) -> None:
         """Add tables to the publication."""
         with translated():
             connection = self._query()
@@ -112,7 +102,7 @@ class PostgresSource:
 
     # Snapshots
 
-    def begin(self) -> Snapshot:
+    def begin(self) -> port.Snapshot:
         """Create the slot; return a consistent view of the moment from which it keeps changes."""
         with translated():
             publication.drop_slot(self._query(), self.slot)
@@ -125,7 +115,7 @@ class PostgresSource:
             finally:
                 # The snapshot lives on in the transaction that has imported it.
                 stream.close()
-            position = Position((lsn,), self.identity())
+            position = port.Position((lsn,), self.identity())
             oldest = publication.oldest_change(self._query(), self.slot)
             self._begun = position, oldest
             return _PostgresSnapshot(reader, self._captured(reader), position, oldest)
@@ -136,7 +126,7 @@ class PostgresSource:
         assert found is not None
         return str(found[0])
 
-    def read(self, table: str, after: Key | None, limit: int) -> Chunk | None:
+    def read(self, table: str, after: port.Key | None, limit: int) -> port.Chunk | None:
         """Return rows after a key; None if a followed transaction is not visible yet."""
         with translated():
             connection = self._query()
@@ -159,12 +149,12 @@ class PostgresSource:
             assert row is not None
             self._awaited = parse_lsn(row[0])
             changes, keys = [each for each, _ in rows], [key for _, key in rows]
-            at = Position((self._awaited,), self.identity())
-            return Chunk(changes, keys, at, is_last=len(rows) < limit)
+            at = port.Position((self._awaited,), self.identity())
+            return port.Chunk(changes, keys, at, is_last=len(rows) < limit)
 
     # Following
 
-    def follow(self, position: Position) -> Iterator[Item | None]:
+    def follow(self, position: port.Position) -> Iterator[port.Item | None]:
         """Return all changes after a position; None when there are no more for the moment."""
         with translated():
             connection = self._query()
@@ -184,7 +174,9 @@ class PostgresSource:
             stream.start(self.slot, self.publication, position.at[0])
             yield from self._follow(stream, changes)
 
-    def _follow(self, stream: ReplicationConnection, changes: Changes) -> Iterator[Item | None]:
+    def _follow(
+        self, stream: ReplicationConnection, changes: Changes
+    ) -> Iterator[port.Item | None]:
         receive, decode = stream.receive, changes.decode
         while True:
             message = receive()
@@ -214,7 +206,7 @@ class PostgresSource:
         self._status_at = time.monotonic()
         stream.status(self._reached, self._confirmed, time.time_ns() // 1000, asks=asks)
 
-    def confirm(self, position: Position) -> None:
+    def confirm(self, position: port.Position) -> None:
         """Tell PostgreSQL that it need not keep its WAL before a position any more."""
         if position.at[0] > self._confirmed and self._stream is not None:
             self._confirmed = position.at[0]
@@ -254,7 +246,7 @@ class PostgresSource:
 
     # Watching
 
-    def watch(self) -> Watch:
+    def watch(self) -> port.Watch:
         """Return how much WAL the slot keeps, and whether it can still be used."""
         with translated():
             return publication.watch_slot(self._query(), self.slot, self._settings.max_slot_bytes)
@@ -292,7 +284,7 @@ class _PostgresSnapshot:
         self,
         reader: psycopg.Connection,
         tables: Sequence[Captured],
-        position: Position,
+        position: port.Position,
         lsn: int,
     ) -> None:
         self._reader = reader
@@ -300,14 +292,14 @@ class _PostgresSnapshot:
         self.position = position
         self._lsn = lsn
 
-    def source(self, table: Table) -> Mapping[str, object]:
+    def source(self, table: port.Table) -> Mapping[str, object]:
         """Return the ``source`` of a table's rows."""
         return _source(table, self._lsn)
 
-    def rows(self, table: Table) -> Iterator[Sequence[tuple[Change, Key]]]:
+    def rows(self, table: port.Table) -> Iterator[Sequence[tuple[port.Change, port.Key]]]:
         """Return the rows of a table in the order of its key."""
         with translated():
-            piece: list[tuple[Change, Key]] = []
+            piece: list[tuple[port.Change, port.Key]] = []
             for each in _copied(self._reader, self._tables[table.id], None, None, self._lsn):
                 piece.append(each)
                 if len(piece) >= _ROWS_AT_ONCE:
@@ -338,10 +330,10 @@ def _described(catalog: Catalog, table: CatalogTable, key: tuple[str, ...]) -> C
 def _copied(
     connection: psycopg.Connection,
     captured: Captured,
-    after: Key | None,
+    after: port.Key | None,
     limit: int | None,
     lsn: int,
-) -> Iterator[tuple[Change, Key]]:
+) -> Iterator[tuple[port.Change, port.Key]]:
     """Read a table by COPY in the order of its key, from after a key on."""
     table, types = captured.table, {each.name: each.type_text for each in captured.columns}
     columns = sql.SQL(", ").join(sql.Identifier(each.name) for each in captured.columns)
@@ -359,17 +351,17 @@ def _copied(
     if limit is not None:
         query += sql.SQL(" LIMIT {}").format(sql.Literal(limit))
     source = _source(table, lsn)
-    convert, key_of, read = captured.whole_row, captured.key, Op.READ
+    convert, key_of, read = captured.whole_row, captured.key, port.Op.READ
     with (
         connection.cursor() as cursor,
         cursor.copy(sql.SQL("COPY ({}) TO STDOUT").format(query)) as copy,
     ):
         for values in copy.rows():
             row = list(values)
-            yield Change(table, read, None, convert(row), source), key_of(row)
+            yield port.Change(table, read, None, convert(row), source), key_of(row)
 
 
-def _source(table: Table, lsn: int) -> dict[str, object]:
+def _source(table: port.Table, lsn: int) -> dict[str, object]:
     return {
         "sequence": f'[null,"{lsn}"]',
         "schema": table.schema,

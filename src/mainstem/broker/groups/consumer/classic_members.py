@@ -30,15 +30,7 @@ from mainstem.broker.groups.consumer.records import (
 from mainstem.broker.groups.static_members import known_member
 from mainstem.broker.state import State
 from mainstem.broker.topics.catalog import TopicPartition
-from mainstem.core.errors import (
-    GroupIsLive,
-    IllegalGeneration,
-    InconsistentProtocol,
-    MainstemError,
-    MemberIdRequired,
-    RebalanceInProgress,
-    UnknownMember,
-)
+from mainstem.core import errors
 from mainstem.log.port import Durable, PartitionId
 
 PROTOCOL_TYPE = "consumer"
@@ -82,7 +74,7 @@ class ClassicMembers:
         group = assignments.fold.groups[join.group]
         said = self._said(group, join)
         if not join.member_id and join.takes_id_first and join.instance_id is None:
-            raise MemberIdRequired(join.group, self._id(join))
+            raise errors.MemberIdRequired(join.group, self._id(join))
         draft = ConsumerGroupDraft(group)
         was = self._sender(draft, join)
         profile = _profile(join, said)
@@ -104,10 +96,10 @@ class ClassicMembers:
         name, metadata = classic.protocols[0]
         for theirs, ours in ((sync.protocol_type, PROTOCOL_TYPE), (sync.protocol, name)):
             if theirs is not None and theirs != ours:
-                raise InconsistentProtocol(group.name, theirs, ours)
+                raise errors.InconsistentProtocol(group.name, theirs, ours)
         if group.epochs.group > member.current.epoch and member.current.stage is not Stage.REVOKING:
             self._await("join", group, member)
-            raise RebalanceInProgress(group.name)
+            raise errors.RebalanceInProgress(group.name)
         self._assignments.deadlines.clear((group.name, "sync", member.id))
         self._assignments.hear(group.name, member.id)
         assignment = self.assignment(member.current.owned, metadata)
@@ -130,25 +122,25 @@ class ClassicMembers:
             or self._assignments.is_outdated(group)
         ):
             self._await("join", group, member)
-            raise RebalanceInProgress(name)
+            raise errors.RebalanceInProgress(name)
 
     def leave(
         self, name: str, leavers: Iterable[tuple[str, str | None]]
-    ) -> list[MainstemError | None]:
+    ) -> list[errors.MainstemError | None]:
         """Remove members; return for each one None, or the error if it was refused."""
-        answers: list[MainstemError | None] = []
+        answers: list[errors.MainstemError | None] = []
         for member_id, instance_id in leavers:
             try:
                 self._let_go(name, member_id, instance_id)
                 answers.append(None)
-            except MainstemError as error:
+            except errors.MainstemError as error:
                 answers.append(error)
         return answers
 
     def _let_go(self, name: str, member_id: str, instance_id: str | None) -> None:
         group = self._assignments.fold.groups.get(name)
         if group is None:
-            raise UnknownMember(name, member_id)
+            raise errors.UnknownMember(name, member_id)
         if not member_id and instance_id is not None:
             # An administrator may name a static member by its instance id alone.
             member_id = group.static.get(instance_id, "")
@@ -215,7 +207,7 @@ class ClassicMembers:
     def _said(self, group: ConsumerGroup, join: Join) -> MemberSubscription:
         """Decode a join's subscription; raises if no protocol is common to all members."""
         if self.protocol is None:
-            raise GroupIsLive(group.name, "consumers of the other protocol", "joined")
+            raise errors.GroupIsLive(group.name, "consumers of the other protocol", "joined")
         names = dict(join.protocols)
         sides = (group.members[each].profile.classic for each in group.classic_members)
         said = self.protocol.subscription(join.protocols[0][1]) if join.protocols else None
@@ -225,7 +217,9 @@ class ClassicMembers:
             said = None
         if said is None:
             offered = f"{join.protocol_type} {[*names]!r:.300}"
-            raise InconsistentProtocol(group.name, offered, "a protocol of consumers in common")
+            raise errors.InconsistentProtocol(
+                group.name, offered, "a protocol of consumers in common"
+            )
         return said
 
     def _sender(self, draft: ConsumerGroupDraft, join: Join) -> ConsumerMember:
@@ -248,9 +242,9 @@ class ClassicMembers:
         group = self._assignments.fold.groups[name]
         member = known_member(group, member_id, instance_id)
         if member.profile.classic is None:
-            raise UnknownMember(name, member_id)
+            raise errors.UnknownMember(name, member_id)
         if generation != member.current.epoch:
-            raise IllegalGeneration(name, generation, member.current.epoch)
+            raise errors.IllegalGeneration(name, generation, member.current.epoch)
         return group, member, member.profile.classic
 
     def _await(
