@@ -118,7 +118,7 @@ class Leases:
         return Taken(token, settings, definitions.get(PAUSED, name) is not None, found)
 
     def _expire(self, name: str, lease: _Lease) -> None:
-        """End a lease when its process has been silent for too long."""
+        """Wait until a lease ends or its process has been silent for too long, then remove it."""
         while True:
             with lease.lock:
                 left_s = lease.until_s - time.monotonic()

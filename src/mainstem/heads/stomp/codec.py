@@ -49,7 +49,10 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 class FrameScanner:
-    """Finds the end of a frame; called again, with all its bytes so far, as more arrive."""
+    """Finds the end of a frame.
+
+    ``size`` is called again when more bytes have arrived, with all bytes of the frame so far.
+    """
 
     def __init__(self, limits: StompSettings) -> None:
         self._limits = limits

@@ -41,7 +41,7 @@ class DeletedFiles:
         self._directories.append(partition.directory)
 
     def remove(self) -> None:
-        """Commit, so that the collected files are durably unneeded, and then remove them."""
+        """Commit the entries that say the collected files are not needed, then remove the files."""
         with self._lock:
             if not self._paths and not self._directories:
                 return

@@ -29,10 +29,12 @@ INTERNAL = frozenset((DELETED, TRUNCATED, CHANGED_AT))
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Identifies a batch: table, checkpoint and batch number."""
+    """Identifies a batch; a sink stores it with the rows, and skips a batch whose mark it has."""
 
     pipeline: str
+    """The pipeline, the table and its checkpoint."""
     batch: int
+    """The batch's number in the checkpoint."""
     replace: bool = False
     """Whether the batch replaces all rows, as the database table was truncated."""
 
