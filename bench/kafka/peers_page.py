@@ -34,15 +34,16 @@ both sync before they acknowledge.
 
 **NATS** {nats} has a stream in files with one replica for each topic, and for
 100 partitions one stream with 100 subjects, as its users partition. Each event is written with a
-call of its own before it is acknowledged: the promise of `disk`. librdkafka cannot drive it, and
-with nats-py the client would be the limit (it takes 50 µs of CPU per event, five times what the
-server does), so NATS is driven by the best client possible (`bench/kafka/nats_client.py`): it sends
-commands that were encoded beforehand, with up to 4,000 unanswered as in NATS' own clients, and
-counts answers and events without parsing them. librdkafka does all that a client must (batches,
-checksums, an object for each event), which is in mainstem's and Kafka's rates and not in those of
-NATS: compare the columns of CPU. NATS has no batches, so its figures for the first three clients
-are the same thing measured again. It reads by pull consumers without acknowledgements, 1,000 events
-at a time. By itself it syncs every two minutes; a second server of it, among the synced rows, syncs
+call of its own before it is acknowledged, so it survives kill -9, as with `disk`. librdkafka cannot
+drive it, and with nats-py the client would be the limit (it takes 50 µs of CPU per event, five
+times what the server does), so NATS is driven by the best client possible
+(`bench/kafka/nats_client.py`): it sends commands that were encoded beforehand, with up to 4,000
+unanswered as in NATS' own clients, and counts answers and events without parsing them. So NATS'
+rates leave out work that those of mainstem and Kafka include: librdkafka makes batches, checksums
+and an object for each event. Therefore compare the columns of CPU, too. NATS has no batches, so its
+figures for the first three clients are the same thing measured again. It reads by pull consumers
+without acknowledgements, 1,000 events at a time. By itself it syncs every two minutes; a second
+server of it, among the synced rows, syncs
 each event before it acknowledges it (`sync_interval: always`)."""
 
 

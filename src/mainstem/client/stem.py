@@ -117,7 +117,7 @@ class Subscription(Context, Protocol):
         """Return the next event, or None if none arrives within ``timeout`` seconds."""
 
     def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the available events, at most ``limit``; waits until there is one."""
+        """Return up to ``limit`` events; waits at most ``timeout`` seconds for the first."""
 
     def commit(self) -> None:
         """Commit the group's offsets up to the last event returned; durable on return."""
@@ -190,7 +190,7 @@ class Queue(Context, Protocol):
         """Return the next delivery, or None if none arrives within ``timeout`` seconds."""
 
     def poll_many(self, limit: int = 100, timeout: float | None = None) -> Sequence[Delivery]:
-        """Return the available deliveries, at most ``limit``; waits until there is one."""
+        """Return up to ``limit`` deliveries; waits at most ``timeout`` seconds for the first."""
 
     def ack_many(self, deliveries: Iterable[Delivery]) -> None:
         """Ack deliveries of this queue object in one write; durable on return.
@@ -436,7 +436,7 @@ class AsyncSubscription(AsyncContext, Protocol):
         """Return the next event, or None if none arrives within ``timeout`` seconds."""
 
     async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the available events, at most ``limit``; waits until there is one."""
+        """Return up to ``limit`` events; waits at most ``timeout`` seconds for the first."""
 
     async def commit(self) -> None:
         """Commit the group's offsets up to the last event returned; durable on return."""
@@ -505,7 +505,7 @@ class AsyncQueue(AsyncContext, Protocol):
     async def poll_many(
         self, limit: int = 100, timeout: float | None = None
     ) -> Sequence[AsyncDelivery]:
-        """Return the available deliveries, at most ``limit``; waits until there is one."""
+        """Return up to ``limit`` deliveries; waits at most ``timeout`` seconds for the first."""
 
     async def ack_many(self, deliveries: Iterable[AsyncDelivery]) -> None:
         """Ack deliveries of this queue object together; durable on return."""

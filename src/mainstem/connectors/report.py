@@ -11,7 +11,10 @@ _logger = logging.getLogger("mainstem.connectors")
 
 
 class Report:
-    """What a connector does; written by its thread, read by any."""
+    """The status of a connector: phase, error, counts and lag.
+
+    Written by the connector's thread, read by any.
+    """
 
     def __init__(self) -> None:
         self.phase = "starting"

@@ -46,7 +46,7 @@ class SnapshotMode(StrEnum):
 
 
 class ConnectorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of a connector; its name is the first part of its topics' names."""
+    """The settings of a connector; topic names begin with ``prefix``, or else with ``name``."""
 
     name: str
     url: str

@@ -136,7 +136,7 @@ class _Writer:
             add(f"{self.adder}({inner})")
 
     def length(self, shape: Shape) -> None:
-        """Generate the encoding of the length ``n``, packed with the values collected so far."""
+        """Generate the encoding of the length ``n``, one pack with the fixed-size values before."""
         if not self.flexible:
             self.write(_LENGTHS[shape.kind], "n")
             self.flush()

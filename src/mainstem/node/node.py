@@ -242,7 +242,7 @@ def open_view(path: Path, config: Config, *, now_ms: Callable[[], int] = time_of
 
 
 def _keep_open(log: DiskLog, limit: int) -> None:
-    """Open the files of at most ``limit`` segments, so that deleted ones can still be read."""
+    """Open the files of up to ``limit`` segments: they stay readable if others delete them."""
     segments = (segment for each in log.disk_partitions() for segment in each.segments)
     for segment in islice((each for each in segments if each.created), limit):
         # Missing or damaged files are reported when they are read.

@@ -25,7 +25,10 @@ _SCALARS = frozenset({"VARCHAR", "BOOLEAN", "DOUBLE", *_WHOLE})
 
 
 class Values:
-    """What the values of a topic are, learned from some or all of its events."""
+    """The fields of a topic's JSON objects with their types, and counts of its other values.
+
+    Learned from a sample of the events, or from all of them.
+    """
 
     def __init__(self) -> None:
         self.fields: dict[str, Kind] = {}

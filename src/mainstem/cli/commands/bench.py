@@ -35,7 +35,8 @@ NOTES = """\
 MB/s counts the bytes of record batches; raw is bare pwrite and pread of the same bytes in calls of
 the same sizes, interleaved with ours; ratio is ours to raw, each figure the median of the rounds.
 Under fsync up to 1,000 batches are in flight, and the bare file is synced as often as the log was.
-Memory is measured against a bare file that is not synced; what it reads is often not even copied.
+Topics with durability `memory` are compared with a bare file that is not synced; reading them often
+returns the stored bytes without a copy.
 Everything is read from the page cache, and written by the same process but for the first read."""
 
 

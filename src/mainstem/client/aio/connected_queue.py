@@ -94,7 +94,7 @@ class AsyncConnectedQueue(AsyncClosing):
     async def poll_many(
         self, limit: int = 100, timeout: float | None = None
     ) -> list[AsyncConnectedDelivery]:
-        """Return the available deliveries, at most ``limit``; waits until there is one."""
+        """Return up to ``limit`` deliveries; waits at most ``timeout`` seconds for the first."""
         check_limit(limit)
         return await self._next(limit, timeout)
 

@@ -48,7 +48,7 @@ class AsyncConnectedSubscription(AsyncClosing):
         return events[0] if events else None
 
     async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the available events, at most ``limit``; waits until there is one."""
+        """Return up to ``limit`` events; waits at most ``timeout`` seconds for the first."""
         self._check_open()
         return await self._next(max(1, limit), timeout)
 

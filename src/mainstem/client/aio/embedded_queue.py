@@ -81,7 +81,7 @@ class AsyncEmbeddedQueue(AsyncClosing):
     async def poll_many(
         self, limit: int = 100, timeout: float | None = None
     ) -> list[AsyncEmbeddedDelivery]:
-        """Return the available deliveries, at most ``limit``; waits until there is one."""
+        """Return up to ``limit`` deliveries; waits at most ``timeout`` seconds for the first."""
         self._consumer.check_open()
         check_limit(limit)
         return await self._take(limit, timeout)

@@ -49,7 +49,7 @@ class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
         return await self._next(self.feed.take, timeout)
 
     async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the available events, at most ``limit``; waits until there is one."""
+        """Return up to ``limit`` events; waits at most ``timeout`` seconds for the first."""
         self._check_open()
         return await self._next(partial(self.feed.take_many, max(1, limit)), timeout) or []
 

@@ -104,7 +104,7 @@ class ConnectedQueue(Closing):
         return next(iter(self._take(1, timeout)), None)
 
     def poll_many(self, limit: int = 100, timeout: float | None = None) -> list[ConnectedDelivery]:
-        """Return the available deliveries, at most ``limit``; waits until there is one."""
+        """Return up to ``limit`` deliveries; waits at most ``timeout`` seconds for the first."""
         self._check_open()
         check_limit(limit)
         return self._take(limit, timeout)

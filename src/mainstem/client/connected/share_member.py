@@ -80,8 +80,9 @@ class ShareMember:
     def settle(
         self, events: Sequence[Event], verdict: Verdict, *, wait: bool
     ) -> dict[Position, MainstemError]:
-        """Settle events; return the refusals that are known on return, by position.
+        """Settle events; return the errors of those that were refused, by position.
 
+        Without ``wait``, ``take_late`` returns the errors that are not known yet on return.
         Raises Closed if the member has left the group; then nothing was settled.
         """
         with self._lock:

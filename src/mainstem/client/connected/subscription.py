@@ -45,7 +45,7 @@ class ConnectedSubscription(BlockingSubscription[ConnectedFeed]):
         return events[0] if events else None
 
     def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the available events, at most ``limit``; waits until there is one."""
+        """Return up to ``limit`` events; waits at most ``timeout`` seconds for the first."""
         self._check_open()
         return self._wait(max(1, limit), timeout)
 

@@ -79,7 +79,7 @@ class EmbeddedQueue(Closing):
         return next(iter(self._take(1, timeout)), None)
 
     def poll_many(self, limit: int = 100, timeout: float | None = None) -> list[EmbeddedDelivery]:
-        """Return the available deliveries, at most ``limit``; waits until there is one."""
+        """Return up to ``limit`` deliveries; waits at most ``timeout`` seconds for the first."""
         self._consumer.check_open()
         check_limit(limit)
         return self._take(limit, timeout)

@@ -56,7 +56,7 @@ class EmbeddedSubscription(BlockingSubscription[Feed]):
         return self.feed.take() or self._wait(self.feed.take, timeout)
 
     def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the available events, at most ``limit``; waits until there is one."""
+        """Return up to ``limit`` events; waits at most ``timeout`` seconds for the first."""
         self._check_open()
         self._reader = threading.get_ident()
         take = partial(self.feed.take_many, max(1, limit))

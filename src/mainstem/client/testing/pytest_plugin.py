@@ -27,7 +27,7 @@ class _Servers:
         self.numbers = count(1)
 
     def take(self) -> "LocalServer":
-        """Return the server; starts one at the first call, and if the last one has ended."""
+        """Return the server; starts one if there is none, or if it no longer answers."""
         from mainstem.client.testing.local_broker import LocalServer  # noqa: PLC0415
 
         if self._server is not None and not self._server.answers():

@@ -45,7 +45,7 @@ class Definition(msgspec.Struct, frozen=True):
 
 
 class Captured:
-    """One version of a table: from SQLite's values to rows and keys."""
+    """One version of a table: makes rows and keys of the values that SQLite stores."""
 
     def __init__(self, definition: Definition, version: int, *, fits: bool) -> None:
         self.definition = definition

@@ -20,7 +20,7 @@ def header(protocol: int) -> bytes:
 
 
 def is_header(begin: bytes) -> bool:
-    """Return whether a header may begin like this."""
+    """Return whether these bytes can be the beginning of a header."""
     return begin[: len(_MAGIC)] == _MAGIC[: len(begin)]
 
 

@@ -22,7 +22,7 @@ _Find = Callable[["_Fields"], str | None]
 
 
 class Filter:
-    """The conditions of one endpoint."""
+    """The filter of one endpoint, which gets the events for which all conditions hold."""
 
     def __init__(self, conditions: Sequence[str]) -> None:
         """Raise InvalidSetting if a condition cannot be understood."""

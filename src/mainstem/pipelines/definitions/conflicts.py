@@ -1,4 +1,4 @@
-"""Checks between the tables of a file: whether two write to one sink, and for cycles."""
+"""Checks the tables of a file: no two may write to one sink, none may read its own output."""
 
 from collections.abc import Callable, Hashable, Sequence
 

@@ -96,7 +96,10 @@ def parse_problem(parsed_text: Column, text: Column, columns: StructType) -> Pro
 
 
 def converted(carrier: Column, kind: DataType, epoch: Epoch) -> Column:
-    """Return a carrier converted to its column's type; null where the value would change."""
+    """Return a carrier (a value that was read as a wider type), converted to its column's type.
+
+    Null where the value would change.
+    """
     if not _is_carried(kind):
         return carrier
     match kind:

@@ -176,7 +176,10 @@ class SearchSink(msgspec.Struct, frozen=True):
 
 
 def search_index(directory: Path, query: str, limit: int) -> list[Hit]:
-    """Return the rows that match a query best; raises InvalidDefinition."""
+    """Return the rows that match a query best.
+
+    Raises InvalidDefinition if there is no index, the query is invalid, or tantivy is missing.
+    """
     tantivy = _imported()
     columns = columns_of_index(directory)
     if columns is None:

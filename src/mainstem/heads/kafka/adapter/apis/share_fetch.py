@@ -104,9 +104,9 @@ def _is_named(group: str, member: str) -> bool:
 
 
 class _ShareFetch:
-    """One ShareFetch request: acquires what is available, and answers.
+    """One ShareFetch request: acquires the available records, and answers.
 
-    If nothing is, it waits until the dispatcher calls it, or the wait ends.
+    If there are none, it waits until the dispatcher calls it or ``max_wait_ms`` has passed.
     """
 
     def __init__(
