@@ -61,13 +61,16 @@ IGNORABLE = Ignorable()
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """How a value is encoded in one version; ``kind`` is fixed, struct, or a Sized's kind."""
+    """How a value is encoded in one version of a message."""
 
     kind: str
+    """``fixed``, ``struct``, or the ``kind`` of its Sized type, such as ``string``."""
     nullable: bool = False
     code: str = ""
+    """The format letter of a fixed size, for the struct module."""
     size: int = 0
     element: "Shape | None" = None
+    """The shape of the elements of an array."""
     struct: type[Wire] | None = None
 
 

@@ -52,11 +52,11 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """A table of the query: the columns it scans, and the SELECT that makes its columns of them."""
+    """A table of the query: what it scans, and the SELECT that makes its columns of the scan's."""
 
     path: list[str]
     select: str
-    """With ``{scan}`` for the scan."""
+    """``{scan}`` stands for the name of the scan."""
     schema: bytes
     """The Arrow schema of the scan."""
     spans: list[Span]

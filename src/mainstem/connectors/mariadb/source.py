@@ -315,7 +315,7 @@ class _MariaDbSnapshot:
         self.position = position
 
     def source(self, table: Table) -> Mapping[str, object]:
-        """Return the ``source`` of a table's rows."""
+        """Return ``Change.source`` of the rows of a table."""
         return _read_source(self._tables[table.id], self._server, *self.position.at[:2])
 
     def rows(self, table: Table) -> Iterator[Sequence[tuple[Change, Key]]]:

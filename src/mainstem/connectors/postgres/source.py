@@ -293,7 +293,7 @@ class _PostgresSnapshot:
         self._lsn = lsn
 
     def source(self, table: port.Table) -> Mapping[str, object]:
-        """Return the ``source`` of a table's rows."""
+        """Return ``Change.source`` of the rows of a table."""
         return _source(table, self._lsn)
 
     def rows(self, table: port.Table) -> Iterator[Sequence[tuple[port.Change, port.Key]]]:

@@ -277,7 +277,7 @@ class _SqliteSnapshot:
         self._tables = recording.current()
 
     def source(self, table: Table) -> Mapping[str, object]:
-        """Return the ``source`` of a table's rows."""
+        """Return ``Change.source`` of the rows of a table."""
         return _source(table, self.position.at[0])
 
     def rows(self, table: Table) -> Iterator[Sequence[tuple[Change, Key]]]:

@@ -48,6 +48,7 @@ class Captured:
     """One version of a table: makes rows and keys of the values that SQLite stores."""
 
     def __init__(self, definition: Definition, version: int, *, fits: bool) -> None:
+        """``fits``: whether ``row`` refuses values that their column's schema does not allow."""
         self.definition = definition
         self.version = version
         self.table = Table(

@@ -66,7 +66,11 @@ def choice(field: str, choices: Mapping[str, object]) -> Callable[[str, Settings
 
 
 def names(field: str, parts: int, more: str = "") -> Callable[[str, Settings], None]:
-    """Return a function that reads a list of names, which are regexes for Debezium."""
+    """Return a function that adds the names of a list to the setting ``field``.
+
+    Debezium takes regexes here; only those are allowed that are a name, or end with ``.*``.
+    ``parts``: the parts of a name, two for ``schema.table``. ``more``: appended to each name.
+    """
 
     def take(value: str, settings: Settings) -> None:
         found: list[str] = []

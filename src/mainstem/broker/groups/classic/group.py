@@ -269,7 +269,7 @@ class ClassicGroup:
             self.leader = next(iter(self.members), None)
 
     def replace(self, old: ClassicMember, member: ClassicMember) -> None:
-        """Replace a static member by its restarted program, with the same assignment."""
+        """Give a static member that rejoined its new member id; it keeps its assignment."""
         was_leader, was_unsynced = self.leader == old.id, old.id in self.unsynced
         self.remove(old)
         member.assignment = old.assignment

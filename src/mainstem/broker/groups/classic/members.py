@@ -66,7 +66,7 @@ class MemberSessions:
         self.held_bytes += member.size_bytes
 
     def replace(self, group: ClassicGroup, old: ClassicMember, member: ClassicMember) -> None:
-        """Replace a static member by its restarted program, and fence the old one."""
+        """Give a static member that rejoined its new member id, and fence the old id."""
         fenced = FencedInstance(group.name, old.instance_id or "")
         self.answer_join(group, old.id, fenced)
         self.answer_sync(group, old.id, fenced)

@@ -278,7 +278,7 @@ class Rebalances:
         join: Join,
         reply: JoinReply,
     ) -> None:
-        """Replace a static member by its restarted program, and fence the old one."""
+        """Give a static member that rejoined its new member id, and fence the old id."""
         old_leader = group.leader
         replacement = self._journal.members.replace(group.name, old.id, member)
         durable = self._journal.write(members=replacement)

@@ -91,7 +91,7 @@ class ClassicGroupFold(Fold):
         return changes
 
     def replace(self, name: str, old: str, member: ClassicMember) -> list[ClassicGroupChange]:
-        """Return the changes that replace a stored static member by its restarted program."""
+        """Return the changes that store a static member that rejoined under its new member id."""
         was = self.groups.get(name)
         if was is None or old not in was.members:
             return []

@@ -20,7 +20,7 @@ class NewBinding(msgspec.Struct, frozen=True):
 
 
 def binding_items(call: Call) -> list[Item]:
-    """Return all bindings that are asked for."""
+    """Return the bindings of the virtual host in the path, or of all if it names none."""
     return [_item(each) for each in call.items("amqp/bindings/list", **call.vhost_or_all)]
 
 

@@ -10,7 +10,7 @@ from mainstem.heads.amqp_management.listing import listed
 
 
 def consumer_items(call: Call) -> list[Item]:
-    """Return all consumers that are asked for."""
+    """Return the consumers of the virtual host in the path, or of all if it names none."""
     return [_consumer(each) for each in _in_vhost(call, call.items("amqp/consumers"))]
 
 

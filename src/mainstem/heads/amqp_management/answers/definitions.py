@@ -40,7 +40,7 @@ _LEFT_OUT = ("users", "permissions", "topic_permissions")
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """An exchange in definitions; those of one virtual host do not name it."""
+    """An exchange in definitions; ``vhost`` is left out if the request's path names it."""
 
     name: str
     type: str

@@ -18,7 +18,7 @@ class QueueDeclaration(msgspec.Struct, frozen=True):
 
 
 def queue_items(call: Call) -> list[Item]:
-    """Return all queues that are asked for."""
+    """Return the queues of the virtual host in the path, or of all if it names none."""
     return [_item(each) for each in call.items("amqp/queues/list", **call.vhost_or_all)]
 
 
