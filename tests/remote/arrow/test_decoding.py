@@ -238,3 +238,52 @@ def test_a_damaged_batch_is_refused() -> None:
 
     with pytest.raises(CorruptBatch, match="CRC"):
         decoded([batch])
+
+
+@given(
+    st.lists(
+        st.tuples(event_lists, st.sampled_from(CODECS), st.integers(0, 2), st.booleans()),
+        max_size=6,
+    ),
+    st.integers(0, 30),
+    st.integers(0, 60),
+)
+@settings(max_examples=300)
+def test_offsets_alone_are_those_of_the_events(
+    lists: list[tuple[list[Event], str, int, bool]], start: int, length: int
+) -> None:
+    batches, offset = [], 0
+    for some, codec, gap, is_compacted in lists:
+        offset += gap
+        batch = build(some, now_ms=NOW_MS, compression=codec)
+        place(batch, offset, 0)
+        offset += len(some)
+        if is_compacted:
+            thin = retain(batch, lambda offset, _key, _value: offset % 2 == 0)
+            batch = bytearray(thin or batch)
+        batches.append(batch)
+
+    views = [memoryview(each) for each in batches]
+    found = [
+        row
+        for each in record_batches(
+            views, "orders", 3, start, start + length, frozenset({"offset", "partition"})
+        )
+        for row in each.to_pylist()
+    ]
+
+    events = decoded(batches, start, start + length)
+    assert found == [{"partition": 3, "offset": each.offset} for each in events]
+
+
+def test_offsets_alone_are_checked_but_not_uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = build([Event(b"x" * 100)] * 3, now_ms=NOW_MS, compression="zstd")
+    wanted = frozenset({"offset"})
+    monkeypatch.delattr(decoding, "unpack")
+
+    (found,) = record_batches([memoryview(batch)], "orders", 0, *ALL, wanted)
+
+    assert found.to_pydict() == {"offset": [0, 1, 2]}
+    batch[-5] ^= 1
+    with pytest.raises(CorruptBatch, match="CRC"):
+        list(record_batches([memoryview(batch)], "orders", 0, *ALL, wanted))

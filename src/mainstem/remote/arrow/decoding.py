@@ -9,6 +9,9 @@ they are the offsets of an Arrow binary array whose elements are, in turn, a key
 a value, the bytes between; every fourth element is a key, or a value.
 
 The bytes are not trusted: each record must end where its length says, else CorruptBatch is raised.
+
+If only offsets are wanted, and a batch has as many records as offsets, its header tells them all:
+its records are not even uncompressed.
 """
 
 from array import array
@@ -35,8 +38,11 @@ _LATEST_MS = (2**63 - 1) // 1000
 _SPARE = bytes(16)
 """Padding, so that a varint that is cut off at the end can be read; the cut is detected later."""
 ALL = frozenset(ARROW.names)
+_BY_HEADER = frozenset({"topic", "partition", "offset"})
+"""The columns that the headers of batches tell."""
 AT_ONCE_BYTES = 4 << 20
 """Bytes decoded at once: enough for numpy to be fast, little enough for memory."""
+_AT_ONCE_ROWS = 100_000
 
 
 class Columns(msgspec.Struct, frozen=True):
@@ -60,6 +66,9 @@ def record_batches(
     columns: frozenset[str] = ALL,
 ) -> Iterator[pa.RecordBatch]:
     """Return the events in an offset range as Arrow batches of some megabytes each."""
+    if columns <= _BY_HEADER:
+        yield from _by_header(batches, topic, partition, start, end, columns)
+        return
     for heads, parts in _unpacked(batches, start, end):
         found = _decoded(heads, parts, columns)
         if found is None:
@@ -68,6 +77,53 @@ def record_batches(
         if first < last:
             table = _table(found, topic, partition, columns)
             yield table.slice(first, last - first)
+
+
+def _by_header(
+    batches: Iterable[memoryview],
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    columns: frozenset[str],
+) -> Iterator[pa.RecordBatch]:
+    """Return the offsets of events as Arrow batches, one for each run of batches without gaps."""
+    first = after = start
+    for batch in batches:
+        header = read_header(batch)
+        if header.last_offset < start or header.base_offset >= end:
+            continue
+        _check(header, batch)
+        if header.count != header.last_offset_delta + 1:
+            # Compacted: the records tell which offsets are left.
+            yield from _offsets(first, after, topic, partition, columns)
+            first = after = min(header.last_offset + 1, end)
+            for heads, parts in _unpacked([batch], start, end):
+                found = _decoded(heads, parts, columns)
+                if found is not None:
+                    low, high = np.searchsorted(found.offsets, [start, end])
+                    yield _table(found, topic, partition, columns).slice(low, high - low)
+            continue
+        if header.base_offset > after:
+            yield from _offsets(first, after, topic, partition, columns)
+            first = header.base_offset
+        after = min(header.last_offset + 1, end)
+    yield from _offsets(first, after, topic, partition, columns)
+
+
+def _offsets(
+    first: int, after: int, topic: str, partition: int, columns: frozenset[str]
+) -> Iterator[pa.RecordBatch]:
+    """Return a row for each offset of a range."""
+    for low in range(first, after, _AT_ONCE_ROWS):
+        offsets = np.arange(low, min(low + _AT_ONCE_ROWS, after), dtype=np.int64)
+        zeros = np.zeros_like(offsets)
+        yield _table(Columns(offsets, zeros, zeros, None, None, None), topic, partition, columns)
+
+
+def _check(header: BatchHeader, batch: memoryview) -> None:
+    if not checksum_matches(batch, 0, header.size):
+        raise CorruptBatch(f"the batch at offset {header.base_offset} has a wrong CRC")
 
 
 def _unpacked(
@@ -79,8 +135,7 @@ def _unpacked(
         header = read_header(batch)
         if header.last_offset < start or header.base_offset >= end:
             continue
-        if not checksum_matches(batch, 0, header.size):
-            raise CorruptBatch(f"the batch at offset {header.base_offset} has a wrong CRC")
+        _check(header, batch)
         heads.append(header)
         parts.append(unpack(header, batch, None)[0] if header.codec else batch[HEADER_SIZE:])
         size += len(parts[-1])
