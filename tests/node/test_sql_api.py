@@ -1,15 +1,20 @@
 """Queries on the admin port of a real server."""
 
+import io
 import json
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import fastavro
 import httpx
 import msgspec
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from tests.in_process_server import server
 from tests.processes import MARK, marked, wait_until
 
@@ -17,6 +22,9 @@ from mainstem.auth import Action, Auth, Principal, Resource, ResourceKind, deny_
 from mainstem.core.event import Event
 from mainstem.node.config import Config
 from mainstem.node.server import Running
+from mainstem.pipelines.sinks.delta import DeltaSink
+from mainstem.pipelines.sinks.redis import RedisSink
+from mainstem.pipelines.state.table_state import StateDirectory, TableStatus
 from mainstem.sql.limits import SqlLimits
 
 ENDLESS = "with recursive t(n) as (select 1 union all select n + 1 from t) select max(n) from t"
@@ -30,8 +38,8 @@ def running() -> Iterator[Running]:
         yield found
 
 
-def limited(auth: Auth | None = None, **limits: int) -> Any:
-    config = msgspec.structs.replace(Config(), sql=SqlLimits(**limits))
+def limited(auth: Auth | None = None, *, pipelines: str = "none", **limits: int) -> Any:
+    config = msgspec.structs.replace(Config(), sql=SqlLimits(**limits), pipelines=pipelines)
     return server(None, config=config, auth=auth)
 
 
@@ -143,5 +151,86 @@ def test_a_stopping_server_ends_its_queries(monkeypatch: pytest.MonkeyPatch) -> 
     wait_until(lambda: not marked_processes(mark), "its processes are left")
 
 
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """The state of a pipeline ``shop`` that keeps the table ``users`` from the topic ``people``."""
+    rows = pa.table({"user": ["u0", "u1"], "age": [30, 40]})
+    write_deltalake(str(tmp_path / "delta"), rows)
+    state = tmp_path / "state"
+    for name, sink in (
+        ("users", DeltaSink(str(tmp_path / "delta")).place),
+        ("cache", RedisSink("redis://127.0.0.1/0", "users").place),
+    ):
+        status = TableStatus("stopped", sink=sink, offsets={"people": {"0": 2}})
+        StateDirectory(state / "shop" / name).save_status(status)
+    return state
+
+
+def test_tables_of_pipelines_are_joined_with_topics(kept: Path) -> None:
+    with limited(pipelines=str(kept)) as running:
+        publish(running, {"n": 1, "user": "u1"})
+
+        alone = ask(running, "select max(age) as oldest from shop.users")
+        joined = ask(running, "select n, age from orders join users using (user)")
+
+        assert alone.json()["rows"] == [[40]]
+        assert (alone.json()["snapshot"], alone.json()["notices"]) == ("", [])
+        assert joined.json()["rows"] == [[1, 40]]
+        assert joined.json()["notices"] == ["users: as of now, and not in the snapshot"]
+        assert "cannot be read from here" in refusal(ask(running, "from cache"))[1]
+        assert refusal(ask(running, "from shop.nothing"))[0] == 404
+
+
+@pytest.mark.parametrize("denied", ["people", "the cluster"])
+def test_a_table_of_a_pipeline_needs_permission_for_its_topics(kept: Path, denied: str) -> None:
+    def but_one(principal: Principal, action: Action, resource: Resource) -> None:
+        is_cluster = resource.kind is ResourceKind.CLUSTER
+        if resource.name == denied or (is_cluster and denied == "the cluster"):
+            deny_all(principal, action, resource)
+
+    with limited(Auth(authorize=but_one), pipelines=str(kept)) as running:
+        assert ask(running, "select 1").status_code == 200
+        assert refusal(ask(running, "select * from users"))[0] == 403
+
+
+def test_a_topic_has_the_columns_of_its_avro_schema(running: Running) -> None:
+    schema = {
+        "type": "record",
+        "name": "Payment",
+        "fields": [{"name": "id", "type": "long"}, {"name": "user", "type": "string"}],
+    }
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, {"id": 7, "user": "ann"})
+    running.node.broker.create_topic("payments")
+    events = [Event(out.getvalue()), Event(b"\0\0\0\0\1" + out.getvalue()), Event(b"no avro")]
+    running.node.broker.publish("payments", events, 0).durable.wait()
+
+    found = ask(running, "select id, user from payments", schemas={"payments": schema})
+
+    assert found.json()["rows"] == [[7, "ann"], [7, "ann"], [None, None]]
+    assert "not Avro of its schema" in found.json()["notices"][-1]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "nothing",
+        {},
+        7,
+        None,
+        {"type": "record"},
+        {"type": "record", "name": "a", "fields": [{"name": "b", "type": "missing"}]},
+    ],
+)
+def test_what_is_no_avro_schema_is_refused(running: Running, schema: object) -> None:
+    publish(running, {"n": 1}, "readings")
+
+    status, why = refusal(ask(running, "from readings", schemas={"readings": schema}))
+
+    assert (status, "the schema of readings is no Avro schema" in why) == (400, True), why
+
+
 def marked_processes(mark: str) -> list[str]:
-    return [command for command in marked(mark).values() if "mainstem.sql.answer" in command]
+    return [
+        command for command in marked(mark).values() if "mainstem.node.api.sql_process" in command
+    ]

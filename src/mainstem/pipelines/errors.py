@@ -15,6 +15,12 @@ class UnknownPipeline(MainstemError):
     failure = Failure.NOT_FOUND
 
 
+class UnreadableTable(MainstemError):
+    """Raised if the rows of a table cannot be queried: its name is not unique, or its sink."""
+
+    failure = Failure.INVALID
+
+
 class PipelineFailed(MainstemError):
     """Raised when an error stopped the run of a table; its uncommitted rows are not visible."""
 

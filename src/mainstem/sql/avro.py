@@ -4,7 +4,7 @@ import io
 import json
 import struct
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from typing import Self, cast
 
 import msgspec
 import pyarrow as pa
@@ -20,24 +20,36 @@ _NOT_AVRO = (
     *(RecursionError, StopIteration, TypeError, ValueError, struct.error),
 )
 """What fastavro raises for bytes that are no value of a schema."""
+_NO_SCHEMA = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_Json = str | list[object] | dict[str, object]
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class AvroValues:
     """Decodes the values of a topic by one Avro schema; those that do not fit are null."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, schema: object, named: str) -> None:
+        """``named``: how errors name the schema."""
         try:
             import fastavro  # noqa: PLC0415 - only topics with a schema need it
         except ImportError:
             raise MissingSql("fastavro is not installed: pip install 'mainstem[sql]'") from None
         try:
-            self._schema = fastavro.parse_schema(json.loads(file.read_bytes()))
-        except (ValueError, TypeError, LookupError, fastavro.schema.SchemaParseException) as error:
-            raise InvalidSetting(f"{file} is no Avro schema: {error}") from None
+            self._schema = fastavro.parse_schema(cast(_Json, schema))
+        except (*_NO_SCHEMA, fastavro.schema.SchemaParseException) as error:
+            raise InvalidSetting(f"{named} is no Avro schema: {error}") from None
         self._reader = fastavro.schemaless_reader
         self.has_misfits = False
         """Whether values were read that are not Avro of the schema."""
+
+    @classmethod
+    def of(cls, text: bytes, named: str) -> Self:
+        """Return the values of a schema that is written as JSON."""
+        try:
+            schema = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InvalidSetting(f"{named} is no Avro schema: {error}") from None
+        return cls(schema, named)
 
     def decoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches with the values as JSON, in UTF-8."""

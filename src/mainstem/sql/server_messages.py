@@ -14,12 +14,17 @@ class QueryRequest(msgspec.Struct, frozen=True):
     seconds: float
     memory_bytes: int
     result_bytes: int
+    stored_at: str = ""
+    """Where tables that are no topics have their state."""
+    schemas: dict[str, object] = {}
+    """The Avro schemas of topics."""
 
 
 class Topics(msgspec.Struct, frozen=True, tag=True):
-    """The topics that a query reads."""
+    """The topics and other tables that a query reads."""
 
     topics: list[str]
+    tables: list[str] = []
 
 
 class Column(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import click
 
 from mainstem.cli.arguments.units import SECONDS, parse_bytes
 from mainstem.cli.connection import at_option, server_address
-from mainstem.cli.exit_codes import Refused, say
+from mainstem.cli.exit_codes import say
 from mainstem.cli.help import Command
 from mainstem.cli.pipelines.pipeline_options import state_option
 
@@ -158,29 +158,9 @@ def sql(
 
 
 def _stored_table(state: Path, name: str) -> "pa.Table | None":
-    """Return the rows of a table of a pipeline, by TABLE or PIPELINE.TABLE."""
-    from mainstem.pipelines.sinks.stored_tables import sink_at  # noqa: PLC0415 - only what is used
-    from mainstem.pipelines.state.table_state import table_statuses  # noqa: PLC0415
+    from mainstem.pipelines.stored_rows import stored_rows  # noqa: PLC0415 - only what is used
 
-    wanted = name.lower()
-    found = {
-        f"{pipeline}.{table}": status.sink
-        for pipeline, table, status in table_statuses(state)
-        if wanted in (table.lower(), f"{pipeline}.{table}".lower())
-    }
-    if not found:
-        return None
-    if len(found) > 1:
-        raise Refused(f"{name} could be {' or '.join(sorted(found))}: write one of these")
-    ((full, place),) = found.items()
-    sink = sink_at(place)
-    rows = None if sink is None else sink.read()
-    if rows is None:
-        raise Refused(
-            f"{full} is kept in {place or 'an unknown place'}, and its rows cannot be read from "
-            "here: queries read Delta, Parquet and SQLite"
-        )
-    return rows
+    return stored_rows(state, name)
 
 
 def _schemas(given: tuple[str, ...]) -> "dict[str, AvroValues]":
@@ -191,7 +171,7 @@ def _schemas(given: tuple[str, ...]) -> "dict[str, AvroValues]":
         topic, sign, file = each.partition("=")
         if not topic or not sign or not Path(file).is_file():
             raise click.UsageError(f"--schema is TOPIC=FILE with a file that exists, not {each!r}")
-        found[topic] = AvroValues(Path(file))
+        found[topic] = AvroValues.of(Path(file).read_bytes(), file)
     return found
 
 

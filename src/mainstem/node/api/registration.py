@@ -1,5 +1,7 @@
 """Registers all operations of the node with the admin port."""
 
+from pathlib import Path
+
 from mainstem.heads.context import HeadContext
 from mainstem.node.admin_queries import AdminQueries
 from mainstem.node.api.dead_letters import DeadLetterOperations
@@ -25,7 +27,7 @@ def offer_operations(context: HeadContext, queries: AdminQueries, config: Config
         QueueOperations(context),
         DeadLetterOperations(context),
         DelayedEventOperations(context),
-        SqlOperations(context, config.sql),
+        SqlOperations(context, config.sql, Path(config.pipelines)),
         SettingOperations(context, config),
         PipelineOperations(context, config),
         OverviewOperations(context, queries, history),

@@ -1,7 +1,9 @@
 """The operation that asks about topics in SQL; each query has a process of its own.
 
-The process reads topics at the server's own Kafka address. Permissions are checked here, when it
-has said which topics the query reads, and before it reads them.
+The process reads topics at the server's own Kafka address, and the tables of pipelines where these
+have their state. Permissions are checked here, when it has said what the query reads, and before
+it answers. Whoever reads a table of a pipeline needs what the list of pipelines needs, and
+permission to read the topics that the table is made of.
 """
 
 import os
@@ -11,16 +13,18 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from mainstem.auth import Action, Peer, Resource, ResourceKind
+from mainstem.auth import CLUSTER, Action, Peer, Resource, ResourceKind
 from mainstem.core.errors import Failure
 from mainstem.heads.addresses import Address
 from mainstem.heads.admin_operations import OperationFailed, operation
 from mainstem.heads.context import HeadContext
+from mainstem.pipelines.stored_rows import stored_table
 from mainstem.sql.limits import SqlLimits
 from mainstem.sql.requirements import check_installed
 from mainstem.sql.server_messages import Answer, Column, QueryRequest, Refusal, Said, Topics
@@ -52,6 +56,9 @@ class AskSql(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sample_all: Annotated[
         bool, Meta(description="Whether all events are looked at to find the fields of topics.")
     ] = False
+    schemas: Annotated[
+        dict[str, object], Meta(description="The Avro schemas of the values of topics, as JSON.")
+    ] = {}
 
 
 class SqlAnswer(msgspec.Struct, frozen=True):
@@ -70,8 +77,9 @@ class SqlAnswer(msgspec.Struct, frozen=True):
 class SqlOperations:
     """Runs queries, as many at a time as the settings allow."""
 
-    def __init__(self, context: HeadContext, limits: SqlLimits) -> None:
-        self._context, self._limits = context, limits
+    def __init__(self, context: HeadContext, limits: SqlLimits, pipelines: Path) -> None:
+        """``pipelines``: the directory where they have their state."""
+        self._context, self._limits, self._pipelines = context, limits, pipelines
         self._places = threading.Semaphore(limits.max_at_once)
 
     @operation("sql", "POST sql", answer=SqlAnswer)
@@ -117,6 +125,8 @@ class SqlOperations:
             seconds=seconds,
             memory_bytes=limits.max_memory_bytes,
             result_bytes=limits.max_result_bytes,
+            stored_at=str(self._pipelines),
+            schemas=asked.schemas,
         )
 
     def _answer(
@@ -125,15 +135,23 @@ class SqlOperations:
         _send(process, msgspec.json.encode(request))
         said = self._said(process, request)
         if isinstance(said, Topics):
-            for topic in said.topics:
-                there = Resource(ResourceKind.TOPIC, topic)
-                self._context.auth.authorize(peer.principal, Action.READ, there)
+            self._authorize(said, peer)
             _send(process, b"")
             said = self._said(process, request)
         if isinstance(said, Refusal):
             raise OperationFailed(Failure(said.failure), said.detail)
         assert isinstance(said, Answer)
         return said
+
+    def _authorize(self, said: Topics, peer: Peer) -> None:
+        """Raise unless the user may read what the query reads."""
+        auth, topics = self._context.auth, set(said.topics)
+        for name in said.tables:
+            auth.authorize(peer.principal, Action.DESCRIBE, CLUSTER)
+            if (table := stored_table(self._pipelines, name)) is not None:
+                topics.update(table.status.offsets)
+        for topic in sorted(topics):
+            auth.authorize(peer.principal, Action.READ, Resource(ResourceKind.TOPIC, topic))
 
     def _said(self, process: "subprocess.Popen[bytes]", request: QueryRequest) -> Said:
         assert process.stdout is not None
@@ -155,7 +173,7 @@ class SqlOperations:
     def _process(self, seconds: float) -> Iterator["subprocess.Popen[bytes]"]:
         """Start a process that ends with the block, with the server, or when its time is over."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "mainstem.sql.answer"],
+            [sys.executable, "-m", "mainstem.node.api.sql_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | WITHOUT_ARENAS,

@@ -1,0 +1,9 @@
+"""The process that answers one query of the admin port, with the tables of pipelines in reach."""
+
+from pathlib import Path
+
+from mainstem.pipelines.stored_rows import stored_rows
+from mainstem.sql.answer import serve
+
+if __name__ == "__main__":
+    serve(lambda state, name: stored_rows(Path(state), name))
