@@ -15,6 +15,7 @@ from mainstem.pipelines.spark.requirements import (
     find_spark,
 )
 from mainstem.pipelines.spark.spark_home import use_installed_python
+from mainstem.pipelines.spark.worker_sockets import socket_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +64,9 @@ def spark_session(master: str = "local[*]", **conf: str) -> SparkSession:
         find_java()
     if _LOOPBACK.fullmatch(master):
         settings |= _on_this_machine()
+    if _HERE.fullmatch(master):
+        # Workers of a cluster may belong to another user, who could not open the sockets.
+        settings |= socket_settings()
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only who runs Spark imports it
 
     from mainstem.pipelines.format import register  # noqa: PLC0415
