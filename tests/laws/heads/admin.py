@@ -5,12 +5,11 @@ from urllib.parse import urlencode
 from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
 from tests.laws.heads.examples import Examples, Law
-from tests.laws.heads.http_peers import get, http_answers, http_claims, http_status
+from tests.laws.heads.http_peers import HTTP, get
 from tests.laws.heads.values import TEXT
 
 from mainstem.heads import HEADS
 from mainstem.heads.admin.query import fields_of
-from mainstem.heads.web.limits import WebLimits
 
 
 def _there_and_back(message: dict[str, str]) -> dict[str, str]:
@@ -20,17 +19,13 @@ def _there_and_back(message: dict[str, str]) -> dict[str, str]:
 EXAMPLES = Examples(
     settings=next(it.settings for it in HEADS if it.name == "admin"),
     stream=get("/livez", "Accept: */*"),
-    answers=http_answers,
     ask=get("/connections"),
-    told=http_status,
     done=200,
     denied=403,
-    unauthenticated=401,
     publishes=False,
     messages=st.dictionaries(TEXT, TEXT.filter(lambda it: "\ufffd" not in it), max_size=10),
     there_and_back=_there_and_back,
-    limit=WebLimits().max_head_bytes,
-    claims=http_claims,
+    **HTTP,
     login=get("/connections", "Authorization: Basic YW5uOm5v"),
     not_applicable={
         Law.SETTLING: "the admin port shows what queues hold, and hands out no deliveries",

@@ -4,28 +4,23 @@ from urllib.parse import urlencode
 
 from hypothesis import strategies as st
 from tests.laws.heads.examples import Examples, Law
-from tests.laws.heads.http_peers import get, http_answers, http_claims, http_status
+from tests.laws.heads.http_peers import HTTP, get
 from tests.laws.heads.values import TEXT
 
 from mainstem.heads.amqp_management.app import fields_of as management_fields_of
 from mainstem.heads.amqp_management.settings import AmqpManagementSettings
-from mainstem.heads.web.limits import WebLimits
 
 EXAMPLES = Examples(
     settings=AmqpManagementSettings(),
     stream=get("/api/nodes?columns=name", "Accept: */*"),
-    answers=http_answers,
     ask=get("/api/nodes"),
-    told=http_status,
     done=200,
     # RabbitMQ's status for a missing permission.
     denied=401,
-    unauthenticated=401,
     publishes=False,
     messages=st.dictionaries(TEXT, TEXT, max_size=10),
     there_and_back=lambda message: management_fields_of(urlencode(message).encode()),
-    limit=WebLimits().max_head_bytes,
-    claims=http_claims,
+    **HTTP,
     login=get("/api/nodes", "Authorization: Basic YW5uOm5v"),
     not_applicable={
         Law.SETTLING: "messages that a request gets are settled by that request",

@@ -2,12 +2,11 @@
 
 from hypothesis import strategies as st
 from tests.laws.heads.examples import Examples, Law
-from tests.laws.heads.http_peers import get, http_answers, http_claims, http_status
+from tests.laws.heads.http_peers import HTTP, get
 
 from mainstem.heads.connect.configs import config_of as connect_config_of
 from mainstem.heads.connect.configs import settings_of as connect_settings_of
 from mainstem.heads.connect.settings import ConnectSettings
-from mainstem.heads.web.limits import WebLimits
 
 
 def _captured_by(tables: str) -> str:
@@ -19,17 +18,13 @@ def _captured_by(tables: str) -> str:
 EXAMPLES = Examples(
     settings=ConnectSettings(),
     stream=get("/connector-plugins", "Accept: */*"),
-    answers=http_answers,
     ask=get("/connector-plugins"),
-    told=http_status,
     done=200,
     denied=403,
-    unauthenticated=401,
     publishes=False,
     messages=st.from_regex(r"[a-z]{1,9}\\\.[a-z]{1,9}", fullmatch=True),
     there_and_back=lambda message: _captured_by(message).replace(".", "\\."),
-    limit=WebLimits().max_head_bytes,
-    claims=http_claims,
+    **HTTP,
     login=get("/connector-plugins", "Authorization: Basic YW5uOm5v"),
     not_applicable={
         Law.SETTLING: "connectors are defined, and nothing is delivered",

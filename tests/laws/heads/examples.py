@@ -22,6 +22,13 @@ class Law(StrEnum):
     READING = "draining does not wait for who does not read"
 
 
+UDP = {
+    Law.CUTTING: "there is no stream: every UDP packet is whole, and stands for itself",
+    Law.FRAME_LIMIT: "a UDP packet has 64 KiB at most, and the kernel holds it",
+}
+"""Why laws do not apply to heads that hear UDP."""
+
+
 @dataclass(frozen=True)
 class Examples:
     """What a peer of one head may say, and what it is told.

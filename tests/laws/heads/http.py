@@ -4,13 +4,12 @@ import msgspec
 from hypothesis import strategies as st
 from tests.heads.started import TOPIC
 from tests.laws.heads.examples import Examples, Law
-from tests.laws.heads.http_peers import http_answers, http_claims, http_status
+from tests.laws.heads.http_peers import HTTP
 from tests.laws.heads.values import TEXT
 
 from mainstem.core.event import Event
 from mainstem.heads.http.formats.event_json import event_json, read_event
 from mainstem.heads.http.settings import HttpSettings
-from mainstem.heads.web.limits import WebLimits
 
 
 def _request(first: str, *headers: str, body: bytes = b"") -> bytes:
@@ -34,12 +33,9 @@ EXAMPLES = Examples(
     stream=_PUBLISH_JSON
     + _request(f"POST {_EVENTS}", "Content-Type: application/x-ndjson", body=b"1\n2\n")
     + _request(f"GET {_EVENTS}?from=1"),
-    answers=http_answers,
     ask=_PUBLISH_JSON,
-    told=http_status,
     done=200,
     denied=403,
-    unauthenticated=401,
     publishes=True,
     messages=st.builds(
         Event,
@@ -53,8 +49,7 @@ EXAMPLES = Examples(
         offset=st.integers(0, 2**62),
     ),
     there_and_back=_there_and_back,
-    limit=WebLimits().max_head_bytes,
-    claims=http_claims,
+    **HTTP,
     login=_PUBLISH_JSON.replace(b"\r\n\r\n", b"\r\nAuthorization: Basic YW5uOm5v\r\n\r\n", 1),
     wait=_request(f"GET {_EVENTS}?wait_s=300"),
     unread=_request(f"GET {_EVENTS}") * 400,

@@ -1,8 +1,11 @@
 """What peers of the heads that speak HTTP say and hear."""
 
 import re
+from collections.abc import Callable
+from typing import TypedDict
 
 from mainstem.heads.head import RunningHead
+from mainstem.heads.web.limits import WebLimits
 
 
 def get(path: str, *headers: str) -> bytes:
@@ -22,3 +25,21 @@ def http_answers(heard: bytes) -> bytes:
 def http_claims(size: int) -> bytes:
     start = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "
     return start + b"x" * (size - len(start))
+
+
+class _Http(TypedDict):
+    told: Callable[[bytes, RunningHead], object]
+    unauthenticated: object
+    answers: Callable[[bytes], object]
+    limit: int
+    claims: Callable[[int], bytes]
+
+
+HTTP: _Http = {
+    "told": http_status,
+    "unauthenticated": 401,
+    "answers": http_answers,
+    "limit": WebLimits().max_head_bytes,
+    "claims": http_claims,
+}
+"""What is the same for every head that speaks HTTP."""

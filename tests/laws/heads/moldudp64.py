@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 from tests.heads.started import TOPIC
-from tests.laws.heads.examples import Examples, Law
+from tests.laws.heads.examples import UDP, Examples, Law
 
 from mainstem.heads.head import RunningHead
 from mainstem.heads.moldudp64.codec import (
@@ -42,9 +42,8 @@ EXAMPLES = Examples(
     ),
     there_and_back=lambda packet: decode_packet(encode_packet(packet)),
     not_applicable={
-        Law.CUTTING: "there is no stream: every UDP packet is whole, and stands for itself",
+        **UDP,
         Law.SETTLING: "MoldUDP64 hands out no deliveries",
-        Law.FRAME_LIMIT: "a UDP packet has 64 KiB at most, and the kernel holds it",
         Law.LOGIN: "MoldUDP64 has no login",
         Law.WAITING: "a request is answered at once or never",
         Law.READING: "answers beyond the socket's buffer are dropped, as UDP may drop any packet",

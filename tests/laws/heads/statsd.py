@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 from tests.heads.started import TOPIC
-from tests.laws.heads.examples import Examples, Law
+from tests.laws.heads.examples import UDP, Examples, Law
 from tests.laws.heads.values import WORD
 
 from mainstem.heads.head import RunningHead
@@ -43,9 +43,8 @@ EXAMPLES = Examples(
     ),
     there_and_back=_there_and_back,
     not_applicable={
-        Law.CUTTING: "there is no stream: every UDP packet is whole, and stands for itself",
+        **UDP,
         Law.SETTLING: "StatsD hands out no deliveries",
-        Law.FRAME_LIMIT: "a UDP packet has 64 KiB at most, and the kernel holds it",
         Law.LOGIN: "StatsD has no login",
         Law.WAITING: "StatsD answers nothing, so nobody waits",
         Law.READING: "StatsD answers nothing",

@@ -7,12 +7,11 @@ import msgspec
 from hypothesis import strategies as st
 from tests.heads.started import TOPIC
 from tests.laws.heads.examples import Examples, Law
-from tests.laws.heads.http_peers import http_answers, http_claims, http_status
+from tests.laws.heads.http_peers import HTTP
 from tests.laws.heads.values import WORD
 
 from mainstem.broker.broker import Broker
 from mainstem.core.event import Event
-from mainstem.heads.web.limits import WebLimits
 from mainstem.heads.webhooks.endpoints import Payload, SigningSecret
 from mainstem.heads.webhooks.payloads import message as webhook_message
 from mainstem.heads.webhooks.settings import WebhooksSettings
@@ -68,12 +67,9 @@ EXAMPLES = Examples(
     prepare=_define_source,
     # Short, as it is cut at every place.
     stream=_hook(_TOKEN, "1") + _hook(_TOKEN, "1"),
-    answers=http_answers,
     ask=_HOOK,
-    told=http_status,
     done=204,
     denied=403,
-    unauthenticated=401,
     publishes=True,
     messages=st.builds(
         Event,
@@ -87,8 +83,7 @@ EXAMPLES = Examples(
         offset=st.integers(0, 2**53),
     ),
     there_and_back=_envelope_there_and_back,
-    limit=WebLimits().max_head_bytes,
-    claims=http_claims,
+    **HTTP,
     login=_hook("wrong"),
     unread=_HOOK * 1_000,
     not_applicable={
