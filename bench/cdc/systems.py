@@ -133,6 +133,23 @@ def percentiles(db: Measured, rows: list[Single]) -> tuple[float, float]:
     return statistics.median(lags), statistics.quantiles(lags, n=100)[98]
 
 
+def figures(
+    pid: int, start_s: float, snapshot: Rate, following: Rate, lags: tuple[float, float]
+) -> Figures:
+    """Return what a process did, whose memory is asked for now."""
+    p50_ms, p99_ms = lags
+    return Figures(
+        start_s=start_s,
+        snapshot=snapshot.rows_s,
+        following=following.rows_s,
+        snapshot_cpu_us=snapshot.row_cpu_us,
+        following_cpu_us=following.row_cpu_us,
+        p50_ms=p50_ms,
+        p99_ms=p99_ms,
+        memory_mib=memory_mib(pid),
+    )
+
+
 @contextmanager
 def serving(directory: str) -> Iterator[tuple[int, str]]:
     """Run a server; gives its process and address."""
@@ -180,17 +197,8 @@ def ours(db: Measured, name: str, plan: Plan) -> Figures:
             snapshot = counting.rate(plan.rows)
             following = load(db, name, plan, pid, published)
             with mainstem.connect(address) as stem:
-                p50_ms, p99_ms = percentiles(db, ours_one_by_one(stem, db, name, plan))
-            return Figures(
-                start_s=first - began,
-                snapshot=snapshot.rows_s,
-                following=following.rows_s,
-                snapshot_cpu_us=snapshot.row_cpu_us,
-                following_cpu_us=following.row_cpu_us,
-                p50_ms=p50_ms,
-                p99_ms=p99_ms,
-                memory_mib=memory_mib(pid),
-            )
+                lags = percentiles(db, ours_one_by_one(stem, db, name, plan))
+            return figures(pid, first - began, snapshot, following, lags)
 
 
 def ours_one_by_one(stem: mainstem.Stem, db: Measured, name: str, plan: Plan) -> list[Single]:
@@ -251,17 +259,8 @@ def debezium(db: Measured, name: str, plan: Plan) -> Figures:
                 Single(each_us, record.at_us, record.value)
                 for each_us, record in zip(began_us, engine.records[batches:], strict=True)
             ]
-            p50_ms, p99_ms = percentiles(db, alone)
-            return Figures(
-                start_s=first - began,
-                snapshot=snapshot.rows_s,
-                following=following.rows_s,
-                snapshot_cpu_us=snapshot.row_cpu_us,
-                following_cpu_us=following.row_cpu_us,
-                p50_ms=p50_ms,
-                p99_ms=p99_ms,
-                memory_mib=memory_mib(engine.process.pid),
-            )
+            lags = percentiles(db, alone)
+            return figures(engine.process.pid, first - began, snapshot, following, lags)
 
 
 SYSTEMS: dict[str, Callable[[Measured, str, Plan], Figures]] = {OURS: ours, DEBEZIUM: debezium}

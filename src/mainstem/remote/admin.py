@@ -7,6 +7,7 @@ and requests that are sent too early are repeated.
 import time
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 
 import msgspec
 from confluent_kafka import (
@@ -26,6 +27,7 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourceType,
 )
 
 from mainstem.core.errors import (
@@ -179,14 +181,9 @@ class Admin:
         config = to_kafka(settings, names)
         if not config:
             return
-        entries = [
-            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-            for name, value in config.items()
-        ]
-        changed = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-        futures = self.client.incremental_alter_configs([changed], **self._wait)
+        future = self.set_configs(ResourceType.TOPIC, topic, config)
         try:
-            self.cluster.result(futures[changed], topic=topic)
+            self.cluster.result(future, topic=topic)
         except InvalidSetting as error:
             raise explain_unknown_config(error, config, self.cluster.address) from None
 
@@ -197,6 +194,18 @@ class Admin:
             )
 
         self._until(shows)
+
+    def set_configs(
+        self, kind: ResourceType, name: str, configs: Mapping[str, str]
+    ) -> "Future[None]":
+        """Request to set configs of a topic or group; the others keep their values."""
+        entries = [
+            ConfigEntry(config, value, incremental_operation=AlterConfigOpType.SET)
+            for config, value in configs.items()
+        ]
+        changed = ConfigResource(kind, name, incremental_configs=entries)
+        futures = self.client.incremental_alter_configs([changed], **self._wait)
+        return futures[changed]
 
     def grow(self, topic: str, partitions: int) -> None:
         """Increase the number of partitions of a topic."""

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 from confluent_kafka import KafkaError
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import ConfigResource, ResourceType
 
 from mainstem.core.errors import (
     GroupIsLive,
@@ -98,13 +98,7 @@ class ShareGroups:
         changes = {name: value for name, value in wanted.items() if now.get(name) != value}
         if not changes:
             return
-        entries = [
-            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-            for name, value in changes.items()
-        ]
-        resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=entries)
-        client = self._administration.client
-        (future,) = client.incremental_alter_configs([resource], **self._wait).values()
+        future = self._administration.set_configs(ResourceType.GROUP, group, changes)
         try:
             self._cluster.result(future, group=group)
         except InvalidSetting as error:

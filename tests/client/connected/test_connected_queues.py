@@ -34,12 +34,6 @@ PATIENCE_S = 30
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Running]:
-    with server(tmp_path / "data") as found:
-        yield found
-
-
-@pytest.fixture
 def stem(served: Running) -> Iterator[ConnectedStem]:
     with mainstem.connect(str(served.kafka)) as found:
         found.topics.create("orders", partitions=1)

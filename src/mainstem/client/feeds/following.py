@@ -10,10 +10,11 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol
 
 import msgspec
 
+from mainstem.client.contexts import Closing
 from mainstem.core.errors import MainstemError, MessagesLost, Unreachable
 from mainstem.core.event import Event
 from mainstem.heads.brokerless.codec import (
@@ -101,7 +102,7 @@ class _Partition:
     held: deque[Published] = field(default_factory=deque)
 
 
-class TopicFeed:
+class TopicFeed(Closing):
     """A subscriber of a topic; for one thread at a time."""
 
     def __init__(
@@ -131,10 +132,7 @@ class TopicFeed:
             self.close()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def _leave(self, error: BaseException | None) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[Event]:

@@ -11,10 +11,10 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Self
 
 import msgspec
 
+from mainstem.client.contexts import Closing
 from mainstem.client.feeds.reassembly import Message, Patience, Reassembly
 from mainstem.core.errors import InvalidSetting
 from mainstem.heads.addresses import Address, multicast_group, parse_address
@@ -55,7 +55,7 @@ class FeedReport(msgspec.Struct, frozen=True, kw_only=True):
     """Packets of other sessions, which are ignored."""
 
 
-class MulticastFeed:
+class MulticastFeed(Closing):
     """A receiver of a MoldUDP64 session; for one thread at a time."""
 
     def __init__(
@@ -95,10 +95,7 @@ class MulticastFeed:
             self.close()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def _leave(self, error: BaseException | None) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[Message]:

@@ -102,10 +102,7 @@ class FeedOperations:
             publication, durable = self._head.serve(wanted)
             return self._info(publication), durable
 
-        info, durable = self._on_loop(carry_out)
-        if durable is not None:
-            durable.wait()
-        return info
+        return self._durably(carry_out)
 
     @operation(END, "POST feeds/{session}/end")
     def end(self, peer: Peer, asked: NameFeed) -> FeedInfo:
@@ -116,10 +113,7 @@ class FeedOperations:
             durable = self._head.end(asked.session)
             return self._info(self._head.find(asked.session)), durable
 
-        info, durable = self._on_loop(carry_out)
-        if durable is not None:
-            durable.wait()
-        return info
+        return self._durably(carry_out)
 
     @operation(REMOVE, "DELETE feeds/{session}")
     def remove(self, peer: Peer, asked: NameFeed) -> object:
@@ -141,6 +135,12 @@ class FeedOperations:
 
     def _topic_of(self, session: str) -> str:
         return self._on_loop(lambda: self._head.find(session).feed.topic)
+
+    def _durably(self, call: Callable[[], tuple[FeedInfo, Durable | None]]) -> FeedInfo:
+        info, durable = self._on_loop(call)
+        if durable is not None:
+            durable.wait()
+        return info
 
     def _on_loop(self, call: Callable[[], T]) -> T:
         return self._context.from_thread(call)
