@@ -1,13 +1,15 @@
 """A broker in memory with connectors to one database, and what tests ask of them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.broker.brokers import read_all
 from tests.connectors.mirror import Mirror
+from tests.connectors.postgres.equality import assert_equal
+from tests.connectors.writer import Dialect, Writer
 from tests.in_process_server import server
 from tests.processes import wait_until
 
@@ -34,6 +36,33 @@ class Desk:
             lambda: self.state(name).phase in {"following", "failed"},
             lambda: str(self.state(name)),
         )
+
+    def add_and_snapshot_again(
+        self, dialect: Dialect, seed: int, schema: str, **settings: Any
+    ) -> None:
+        """Add a connector to ``a`` and ``b`` during random transactions, and read ``a`` again."""
+        with Writer(dialect, "ab", seed) as first, Writer(dialect, "ab", -seed) as second:
+
+            def wait_for_commits(count: int) -> None:
+                target = first.commits + second.commits + count
+                wait_until(lambda: first.commits + second.commits > target, "no commits")
+
+            wait_for_commits(30)
+            self.add("a", "b", **settings)
+            self.wait_for("following")
+            wait_for_commits(200)
+            self.connectors.snapshot("shop", [f"{schema}.a"])
+            self.connectors.restart("shop")
+            wait_for_commits(200)
+        assert not first.errors + second.errors
+
+    def assert_equals(
+        self, end: tuple[int, ...], schema: str, rows: Callable[[str], dict[bytes, dict[str, Any]]]
+    ) -> None:
+        """Wait until the connector has come to a position; compare topics with rows then."""
+        self.wait_past(end)
+        for table in "ab":
+            assert_equal(self.mirror(f"shop.{schema}.{table}"), rows(table))
 
     def state(self, name: str = "shop") -> ConnectorState:
         """Return what a connector does."""

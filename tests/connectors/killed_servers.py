@@ -1,7 +1,13 @@
 """What tests ask of a server that is killed now and then, over the network."""
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 from confluent_kafka import Consumer, TopicPartition
+from tests.connectors.mirror import Mirror
+from tests.connectors.postgres.equality import assert_equal
 from tests.faults.killable_server import PATIENCE_S, Mortal
+from tests.processes import wait_until
 
 from mainstem.cli.admin_port import ServerAdmin
 from mainstem.core.errors import MainstemError
@@ -42,3 +48,17 @@ def has_reached(server: Mortal, target: tuple[int, ...]) -> bool:
     except MainstemError:
         return False
     return tuple(state.position) >= target and not state.pending
+
+
+def assert_topics_equal_tables(
+    server: Mortal,
+    end: tuple[int, ...],
+    schema: str,
+    tables: Iterable[str],
+    rows: Callable[[str], dict[bytes, dict[str, Any]]],
+) -> None:
+    """Wait until the connector ``shop`` has come to a position; compare topics with rows then."""
+    wait_until(lambda: has_reached(server, end), lambda: f"not caught up: {server.said}")
+    for table in tables:
+        mirror = Mirror().apply_all(events_of(server.address, f"shop.{schema}.{table}"))
+        assert_equal(mirror, rows(table))

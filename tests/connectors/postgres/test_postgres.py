@@ -9,7 +9,8 @@ from tests.broker.brokers import read_all
 from tests.connectors.database import Database
 from tests.connectors.mirror import Mirror
 from tests.connectors.postgres.equality import assert_equal, rows_of
-from tests.connectors.workload import Writer, create
+from tests.connectors.workload import SCHEMAS, create
+from tests.connectors.writer import Writer
 from tests.long_runs import seeds
 from tests.processes import wait_until
 
@@ -74,7 +75,8 @@ def test_topics_equal_tables_after_random_transactions_during_the_snapshot_and_a
     desk: Desk, seed: int
 ) -> None:
     create(desk.db, "a", "b")
-    with Writer(desk.db, ("a", "b"), seed) as first, Writer(desk.db, ("a", "b"), -seed) as second:
+    dialect = desk.db.dialect(*SCHEMAS)
+    with Writer(dialect, "ab", seed) as first, Writer(dialect, "ab", -seed) as second:
         wait_until(lambda: first.commits > 30, "no commits")
         desk.add("public.a", "public.b", **FAST)
         desk.wait_for("following")
@@ -375,7 +377,7 @@ def test_a_new_table_is_found_and_read_while_others_are_followed(desk: Desk) -> 
     desk.wait_for("following")
     create(desk.db, "late")
     desk.db.execute("INSERT INTO late SELECT i, 1 FROM generate_series(1, 5000) i")
-    with Writer(desk.db, ("late",), 7, ddl=False) as writer:
+    with Writer(desk.db.dialect(), ("late",), 7) as writer:
         wait_until(lambda: writer.commits > 20, "no commits")
         desk.connectors.restart("shop")
         wait_until(lambda: writer.commits > 200, "no commits")
