@@ -16,6 +16,9 @@ import pytest
 
 AMQP = "AMQP 0-9-1"
 """The protocol of RabbitMQ's clients."""
+HTTP = "HTTP"
+MANAGEMENT = "RabbitMQ HTTP API"
+"""That of RabbitMQ's management plugin, for its tools."""
 
 FEATURES = {
     "Kafka": (
@@ -28,6 +31,8 @@ FEATURES = {
         "administration",
     ),
     AMQP: ("declare", "publish", "consume", "dead letters", "transactions"),
+    HTTP: ("publish", "read", "follow", "WebSocket", "queues"),
+    MANAGEMENT: ("lists", "declare", "messages", "definitions"),
 }
 """Protocol → what its clients are shown to do."""
 MARKERS = (

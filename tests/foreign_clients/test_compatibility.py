@@ -6,14 +6,18 @@ from pathlib import Path
 import pytest
 from tests.foreign_clients.compatibility import FEATURES, PAGES, WRITES, Client, declared, written
 
-ON_PYPI = ("confluent-kafka", "aiokafka", "kafka-python", "pika", "aio-pika", "kombu", "Celery")
+ON_PYPI = (
+    *("confluent-kafka", "aiokafka", "kafka-python"),
+    *("pika", "aio-pika", "kombu", "Celery"),
+    *("httpx", "aiohttp", "flower"),
+)
 
 
 @pytest.fixture(scope="module")
 def clients() -> list[Client]:
-    """All twelve."""
+    """All nineteen."""
     found = declared()
-    assert len(found) == 12
+    assert len(found) == 19
     return found
 
 

@@ -10,14 +10,21 @@ from pathlib import Path
 import httpx
 import pytest
 from celery import Celery  # type: ignore[import-untyped]
+from tests.foreign_clients.compatibility import MANAGEMENT
 from tests.heads.amqp_management.serving import amqp_url, managed
 from tests.processes import in_own_session, wait_until
 
 from mainstem.node.server import Running
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("flower") is None, reason="flower is missing: pip install flower"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("flower") is None, reason="flower is missing: pip install flower"
+    ),
+    pytest.mark.client("flower", "2.2", MANAGEMENT),
+    pytest.mark.lacks("declare", "flower only looks"),
+    pytest.mark.lacks("messages", "flower only looks"),
+    pytest.mark.lacks("definitions", "flower only looks"),
+]
 APP = """
 from celery import Celery
 from kombu import Queue
@@ -47,6 +54,7 @@ def flower(running: Running, directory: Path) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.mark.shows("lists", "how many tasks wait in each queue")
 def test_it_shows_how_many_tasks_wait_in_each_queue(tmp_path: Path) -> None:
     with managed(tmp_path / "data") as running:
         app = Celery("shop", broker=amqp_url(running))

@@ -9,15 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.foreign_clients.compatibility import MANAGEMENT
 from tests.heads.amqp_management.serving import managed
 
 from mainstem.node.server import Running
 
 CACHED = Path(__file__).parents[3] / ".cache" / "rabbitmqadmin"
 SCRIPT = shutil.which("rabbitmqadmin") or (str(CACHED) if CACHED.exists() else None)
-pytestmark = pytest.mark.skipif(
-    SCRIPT is None, reason="rabbitmqadmin is missing: run .ci/run (Debian: rabbitmq-server)"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        SCRIPT is None, reason="rabbitmqadmin is missing: run .ci/run (Debian: rabbitmq-server)"
+    ),
+    pytest.mark.client("rabbitmqadmin", "3.10", MANAGEMENT),
+]
 PATIENCE_S = 60
 Run = Callable[..., str]
 
@@ -53,6 +57,8 @@ def listed(run: Run, *arguments: str) -> Any:
     return json.loads(run("-f", "raw_json", *arguments))
 
 
+@pytest.mark.shows("declare", "queues, exchanges, bindings; delete")
+@pytest.mark.shows("lists", "queues, exchanges, bindings")
 def test_queues_exchanges_and_bindings_are_declared_listed_and_deleted(admin: Run) -> None:
     admin("declare", "queue", "name=orders", 'arguments={"x-max-length": 5}')
     admin("declare", "exchange", "name=shop", "type=topic")
@@ -77,6 +83,7 @@ def test_queues_exchanges_and_bindings_are_declared_listed_and_deleted(admin: Ru
     assert "Not found" in admin("delete", "queue", "name=orders", fails=True)
 
 
+@pytest.mark.shows("messages", "publish, get, purge")
 def test_messages_are_published_got_and_purged(admin: Run, tmp_path: Path) -> None:
     admin("declare", "queue", "name=mail")
     for payload in ("first", "second"):
@@ -93,6 +100,7 @@ def test_messages_are_published_got_and_purged(admin: Run, tmp_path: Path) -> No
     admin("delete", "queue", "name=mail")
 
 
+@pytest.mark.shows("definitions", "export, import")
 def test_definitions_are_exported_and_imported(admin: Run, tmp_path: Path) -> None:
     admin("declare", "queue", "name=kept")
     admin("declare", "binding", "source=amq.topic", "destination=kept", "routing_key=#")
@@ -106,6 +114,7 @@ def test_definitions_are_exported_and_imported(admin: Run, tmp_path: Path) -> No
     admin("delete", "queue", "name=kept")
 
 
+@pytest.mark.shows("lists", "overview, nodes, users, virtual hosts")
 def test_the_server_is_shown_and_what_it_has_not_is_refused(admin: Run) -> None:
     (overview,) = listed(admin, "show", "overview")
     assert overview["product_name"] == "mainstem"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
+from tests.foreign_clients.compatibility import HTTP
 from tests.foreign_clients.http import chromium
 from tests.foreign_clients.http.chromium import Browser, Page
 from tests.foreign_clients.http.http_server import EVENTS
@@ -18,7 +19,7 @@ from tests.processes import wait_until
 
 from mainstem.node.config import load_config
 
-pytestmark = chromium.marks
+pytestmark = [*chromium.marks, pytest.mark.client("Chromium", "156", HTTP)]
 
 FREE = "127.0.0.1:0"
 FOLLOW = """
@@ -111,6 +112,9 @@ def events(url: str, topic: str) -> list[Any]:
     return [each["value"] for each in answer.json()["events"]] if answer.is_success else []
 
 
+@pytest.mark.shows("publish", "fetch")
+@pytest.mark.shows("read", "fetch")
+@pytest.mark.shows("follow", "EventSource")
 @pytest.mark.parametrize("whose", ["own", "allowed"])
 def test_a_page_follows_a_topic_publishes_and_reads(pages: Pages, name: str, whose: str) -> None:
     page: Page = getattr(pages, whose)
@@ -127,11 +131,16 @@ def test_a_page_follows_a_topic_publishes_and_reads(pages: Pages, name: str, who
     page.run("source.close()")
 
 
+@pytest.mark.shows("WebSocket", "publish, consume")
+@pytest.mark.shows("queues", "over a WebSocket: ack")
 @pytest.mark.parametrize("whose", ["own", "allowed"])
 def test_a_page_consumes_and_publishes_by_websocket(pages: Pages, name: str, whose: str) -> None:
     assert pages.talk(getattr(pages, whose), name) == ["ann", 1, "done"]
 
 
+@pytest.mark.refused(
+    "pages of origins that `http.origins` does not name", "they could use a server of their reader"
+)
 def test_a_page_of_another_origin_neither_reads_nor_publishes(pages: Pages, name: str) -> None:
     post(pages.url, name, {"n": 0})
     page = pages.foreign
@@ -148,6 +157,7 @@ def test_a_page_of_another_origin_neither_reads_nor_publishes(pages: Pages, name
     assert events(pages.url, name) == [{"n": 0}]
 
 
+@pytest.mark.shows("follow", "EventSource resumes after kills of the server")
 def test_a_page_reconnects_after_kills_of_the_server_without_loss_or_duplicate(
     chrome: Browser, tmp_path: Path
 ) -> None:

@@ -11,18 +11,20 @@ from cloudevents.core.bindings import http, kafka
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from confluent_kafka import Consumer, Producer
-from tests.foreign_clients.http.http_server import CONFIG, EVENTS
+from tests.foreign_clients.compatibility import HTTP
+from tests.foreign_clients.http.http_server import EVENTS
 
-from mainstem.node.config import Config
 from mainstem.node.server import Running
 
 BATCH = "application/cloudevents-batch+json"
 FORMAT = JSONFormat()
-
-
-@pytest.fixture(name="config", scope="module")
-def _config() -> Config:
-    return CONFIG
+NOT_ITS_OWN = "the SDK makes and reads messages, which another client carries"
+pytestmark = [
+    pytest.mark.client("CloudEvents SDK", "2.2", HTTP),
+    pytest.mark.lacks("follow", NOT_ITS_OWN),
+    pytest.mark.lacks("WebSocket", NOT_ITS_OWN),
+    pytest.mark.lacks("queues", NOT_ITS_OWN),
+]
 
 
 @pytest.fixture
@@ -59,6 +61,8 @@ def same(found: Any, wanted: CloudEvent, *, data: object = None) -> None:
     assert found.get_data() == (wanted.get_data() if data is None else data)
 
 
+@pytest.mark.shows("publish", "binary", "structured")
+@pytest.mark.shows("read", "binary", "structured")
 @pytest.mark.parametrize("event", EVENTS_MADE, ids=["json", "text", "bytes"])
 @pytest.mark.parametrize("mode", ["binary", "structured"])
 def test_an_event_goes_in_by_one_mode_and_comes_out_by_each(
@@ -81,6 +85,8 @@ def test_an_event_goes_in_by_one_mode_and_comes_out_by_each(
     assert stored["key"] == event.get_attributes()["partitionkey"]
 
 
+@pytest.mark.shows("publish", "batches")
+@pytest.mark.shows("read", "batches")
 def test_a_batch_goes_in_and_comes_out(client: httpx.Client, name: str) -> None:
     body = b"[" + b",".join(http.to_structured(each, FORMAT).body for each in EVENTS_MADE) + b"]"
 
@@ -109,6 +115,7 @@ def test_what_is_no_cloudevent_is_read_as_one(client: httpx.Client, name: str) -
     assert found.get_attributes()["partitionkey"] == "k"
 
 
+@pytest.mark.shows("publish", "for Kafka consumers with the SDK")
 def test_kafka_consumers_with_the_sdk_read_what_came_by_http(
     client: httpx.Client, running: Running, name: str
 ) -> None:
@@ -137,6 +144,7 @@ def test_kafka_consumers_with_the_sdk_read_what_came_by_http(
     assert found.get_id().startswith("event 1")
 
 
+@pytest.mark.shows("read", "what Kafka producers with the SDK published")
 def test_what_kafka_producers_with_the_sdk_publish_is_a_cloudevent_over_http(
     client: httpx.Client, running: Running, name: str
 ) -> None:
