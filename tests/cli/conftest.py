@@ -1,5 +1,6 @@
 """A command line that runs in this process, in a directory of its own."""
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -47,6 +48,8 @@ def run(
         source.write_bytes(stdin or b"")
         capsysbinary.readouterr()
         with source.open() as file, monkeypatch.context() as patch:
+            # A command that serves logs to the stderr of this test, which later ones do not have.
+            patch.setattr(logging.getLogger(), "handlers", logging.getLogger().handlers.copy())
             if stdin is not None:
                 patch.setattr(sys, "stdin", file)
             if terminal:

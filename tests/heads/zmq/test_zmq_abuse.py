@@ -41,7 +41,7 @@ class Healthy:
         """Be answered by both heads."""
         self._kafka.ask(API_VERSIONS, 0, ApiVersionsRequest(), ApiVersionsResponse)
         self._replay.send_multipart([b"BOUNDS", TOPIC.encode()])
-        assert self._replay.poll(10_000), "no answer"
+        assert self._replay.poll(60_000), "no answer"
         assert self._replay.recv_multipart()[0] == b"BOUNDS"
 
 
