@@ -1,7 +1,8 @@
 """What tests ask of a server that is killed now and then, over the network."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from random import Random
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, TopicPartition
 from tests.connectors.mirror import Mirror
@@ -13,6 +14,23 @@ from mainstem.cli.admin_port import ServerAdmin
 from mainstem.core.errors import MainstemError
 from mainstem.core.event import Event
 from mainstem.node.connector_operations import SHOW, ConnectorInfo
+
+
+class Killable(Protocol):
+    """A server that can be killed, and started again."""
+
+    def kill(self) -> None:
+        """Kill -9."""
+
+    def start(self) -> None:
+        """Start again."""
+
+
+def may_die(rng: Random, chance: float, server: Killable) -> None:
+    """Kill a server with a probability, and start it again."""
+    if rng.random() < chance:
+        server.kill()
+        server.start()
 
 
 def events_of(address: str, topic: str) -> list[Event]:

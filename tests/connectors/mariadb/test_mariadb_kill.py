@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.connectors.killed_servers import assert_topics_equal_tables
+from tests.connectors.killed_servers import assert_topics_equal_tables, may_die
 from tests.connectors.mariadb.databases import PASSWORD, TABLE, MariaDb, mariadb
 from tests.connectors.writer import Writer
 from tests.faults.killable_server import Mortal
@@ -52,11 +52,7 @@ def test_after_kills_topics_equal_tables(
                 # The first ones die in the snapshot.
                 target = writer.commits + rng.randrange(1 + 60 * life)
                 wait_until(lambda: writer.commits >= target, "no commits")  # noqa: B023
-                if rng.random() < 0.4:
-                    db.kill()
-                    db.start()
-                if rng.random() < 0.8:
-                    server.kill()
-                    server.start()
+                may_die(rng, 0.4, db)
+                may_die(rng, 0.8, server)
         assert not writer.errors
         assert_topics_equal_tables(server, db.last(), "shop", names, db.rows)

@@ -16,6 +16,7 @@ from tests.connectors.killed_servers import (
     assert_topics_equal_tables,
     events_of,
     has_reached,
+    may_die,
 )
 from tests.connectors.postgres.equality import rows_of
 from tests.connectors.workload import SCHEMAS, create
@@ -90,12 +91,8 @@ def test_after_kills_topics_equal_tables(db: Database, tmp_path: Path, seed: int
                 follows = follows or has_reached(server, (0,))
                 for _ in range(5):
                     send(db, box, next(numbers), deletes=follows)
-                if rng.random() < 0.4:
-                    db.kill()
-                    db.start()
-                if rng.random() < 0.8:
-                    server.kill()
-                    server.start()
+                may_die(rng, 0.4, db)
+                may_die(rng, 0.8, server)
         assert not writer.errors
         assert_topics_equal_tables(server, db.last(), "public", names, partial(rows_of, db))
 

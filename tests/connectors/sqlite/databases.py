@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +12,19 @@ from typing import Any
 from tests.connectors.writer import Dialect
 
 TABLE = "CREATE TABLE {t} (id INTEGER PRIMARY KEY, v INT NOT NULL, note TEXT, big TEXT)"
+
+_PROGRAM = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=30)
+for number in range(10**6):
+    with connection:
+        for id in range(int(sys.argv[3]), int(sys.argv[3]) + 10):
+            connection.execute(
+                f"INSERT INTO {sys.argv[2]} (id, v) VALUES ({id}, 1) "
+                f"ON CONFLICT (id) DO UPDATE SET v = {sys.argv[2]}.v + 1"
+            )
+    print(number, flush=True)
+"""
 
 
 class SqliteFile:
@@ -38,6 +53,14 @@ class SqliteFile:
             for each in statements:
                 rows = connection.execute(each).fetchall()
         return rows
+
+    def kill_program(self, table: str, first_id: int) -> None:
+        """Kill -9 a program that writes ten rows in each transaction, after its first ones."""
+        command = [sys.executable, "-c", _PROGRAM, str(self.path), table, str(first_id)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as program:
+            assert program.stdout is not None
+            program.stdout.readline()
+            program.kill()
 
     def last(self, name: str = "shop") -> tuple[int, ...]:
         """Return the position after the last change that is recorded for a connector."""

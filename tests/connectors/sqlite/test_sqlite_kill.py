@@ -1,12 +1,10 @@
 """Server and writing programs are killed (kill -9) at any moment: each change is there once."""
 
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.connectors.killed_servers import assert_topics_equal_tables
+from tests.connectors.killed_servers import assert_topics_equal_tables, may_die
 from tests.connectors.sqlite.databases import TABLE, SqliteFile
 from tests.connectors.writer import Writer
 from tests.faults.killable_server import Mortal
@@ -16,19 +14,6 @@ from tests.processes import wait_until
 from mainstem.cli.admin_port import ServerAdmin
 from mainstem.connectors.settings import ConnectorSettings
 from mainstem.node.connector_operations import ADD, AddConnector, Added
-
-_PROGRAM = """
-import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], timeout=30)
-for number in range(10**6):
-    with connection:
-        for id in range(1000, 1010):
-            connection.execute(
-                f"INSERT INTO {sys.argv[2]} (id, v) VALUES ({id}, 1) "
-                f"ON CONFLICT (id) DO UPDATE SET v = {sys.argv[2]}.v + 1"
-            )
-    print(number, flush=True)
-"""
 
 
 @pytest.mark.parametrize("seed", seeds(1, 1, 100))
@@ -53,13 +38,7 @@ def test_after_kills_topics_equal_tables(tmp_path: Path, seed: int) -> None:
                 # The first ones die in the snapshot.
                 target = writer.commits + rng.randrange(1 + 30 * life)
                 wait_until(lambda: writer.commits >= target, "no commits")  # noqa: B023
-                command = [sys.executable, "-c", _PROGRAM, str(db.path), rng.choice("ab")]
-                with subprocess.Popen(command, stdout=subprocess.PIPE) as program:
-                    assert program.stdout is not None
-                    program.stdout.readline()
-                    program.kill()
-                if rng.random() < 0.8:
-                    server.kill()
-                    server.start()
+                db.kill_program(rng.choice("ab"), 1000)
+                may_die(rng, 0.8, server)
         assert not writer.errors
         assert_topics_equal_tables(server, db.last(), "main", "ab", db.rows)

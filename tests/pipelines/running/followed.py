@@ -5,8 +5,6 @@ table ``audit``, in the same transaction: that is what a history is compared wit
 """
 
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -189,20 +187,6 @@ def maria_db() -> Iterator[Followed]:
         yield Followed(db.url, "shop", options, db.execute, db.last, kill, dialect, columns)
 
 
-_PROGRAM = """
-import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], timeout=30)
-for number in range(10**6):
-    with connection:
-        for id in range(60, 70):
-            connection.execute(
-                f"INSERT INTO {sys.argv[2]} (id, v) VALUES ({id}, 1) "
-                f"ON CONFLICT (id) DO UPDATE SET v = {sys.argv[2]}.v + 1"
-            )
-    print(number, flush=True)
-"""
-
-
 @contextmanager
 def sqlite(directory: Path, seed: int) -> Iterator[Followed]:
     """An SQLite file; what is killed is a program that writes to it."""
@@ -227,11 +211,7 @@ def sqlite(directory: Path, seed: int) -> Iterator[Followed]:
     chance = random.Random(seed)
 
     def kill() -> None:
-        command = [sys.executable, "-c", _PROGRAM, str(db.path), chance.choice("ab")]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as program:
-            assert program.stdout is not None
-            program.stdout.readline()
-            program.kill()
+        db.kill_program(chance.choice("ab"), 60)
 
     options = ("--set", "partitions=2")
     dialect = db.dialect(*columns)

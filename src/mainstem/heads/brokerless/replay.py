@@ -2,41 +2,32 @@
 
 from mainstem.broker.door import Door
 from mainstem.core.errors import MainstemError, OffsetOutOfRange
-from mainstem.heads.brokerless.codec import (
-    Answer,
-    BoundsOf,
-    Events,
-    Published,
-    Refusal,
-    Replay,
-    Request,
-    TopicBounds,
-)
+from mainstem.heads.brokerless import codec
 
 MAX_EVENTS = 500
 MAX_BYTES = 256 * 1024
 """Of an answer; its first event may be larger."""
 
 
-def answer(door: Door, request: Request, port: int) -> Answer:
+def answer(door: Door, request: codec.Request, port: int) -> codec.Answer:
     """Return the answer to a request; ``port``: that of the PUB socket."""
     try:
-        if isinstance(request, BoundsOf):
+        if isinstance(request, codec.BoundsOf):
             return _bounds(door, request, port)
         return _events(door, request)
     except MainstemError as error:
-        return Refusal(error.failure.value, str(error))
+        return codec.Refusal(error.failure.value, str(error))
 
 
-def _bounds(door: Door, request: BoundsOf, port: int) -> TopicBounds:
+def _bounds(door: Door, request: codec.BoundsOf, port: int) -> codec.TopicBounds:
     found = [
         door.bounds(request.topic, number)
         for number in range(len(door.topic(request.topic).partitions))
     ]
-    return TopicBounds(request.topic, port, tuple((each.start, each.tail) for each in found))
+    return codec.TopicBounds(request.topic, port, tuple((each.start, each.tail) for each in found))
 
 
-def _events(door: Door, request: Replay) -> Events:
+def _events(door: Door, request: codec.Replay) -> codec.Events:
     where = request.topic, request.partition
     bounds = door.bounds(*where)
     if request.offset > bounds.tail:
@@ -45,8 +36,8 @@ def _events(door: Door, request: Replay) -> Events:
     first = max(request.offset, bounds.start)
     feed = door.follow(*where, first)
     events = feed.take(MAX_EVENTS, MAX_BYTES)
-    after, found = first, list[Published]()
+    after, found = first, list[codec.Published]()
     for event in events:
-        found.append(Published(event, after))
+        found.append(codec.Published(event, after))
         after = event.offset + 1
-    return Events(*where, first, max(feed.offset, after), bounds.tail, tuple(found))
+    return codec.Events(*where, first, max(feed.offset, after), bounds.tail, tuple(found))
