@@ -96,7 +96,8 @@ Aims: as quick as the connector or quicker, 500,000 rows/s for each core, p50 un
 From publishing an event to `foreachBatch` having it, one event every {EVERY_S * 1000:.0f} ms, and \
 how long such a small batch takes: as a whole, to ask how far it can go, to run it, and to write the
 checkpoint. An event waits for the end of the batch before its own, so p50 is about one and a half
-batches; {delay_rounds} rounds in which the sources took turns.
+batches; {delay_rounds} rounds in which the sources took turns. Where that time goes is
+[measured in detail](spark-batch.md).
 
 {table(["source", "events", "p50", "p99", "batch", "ask", "run", "checkpoint"], latency)}
 """

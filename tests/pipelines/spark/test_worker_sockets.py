@@ -3,6 +3,8 @@
 import os
 import socket
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,3 +59,24 @@ def test_where_paths_would_be_too_long_spark_keeps_to_tcp(
 
     assert worker_sockets.socket_settings() == {}
     assert list(long.iterdir()) == []
+
+
+DROPPED = """
+import socket, sys
+from mainstem.pipelines.spark.worker_daemon import worker
+ours, theirs = socket.socketpair()
+theirs.close()
+sys.exit(worker(ours, True))
+"""
+
+
+def test_a_worker_that_spark_dropped_ends_without_a_stack_trace() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", DROPPED],
+        env=os.environ | {"PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stderr) == (1, b"")

@@ -27,6 +27,7 @@ def socket_settings() -> dict[str, str]:
     return {
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": directory,
+        "spark.python.daemon.module": "mainstem.pipelines.spark.worker_daemon",
     }
 
 
