@@ -89,8 +89,8 @@ session: they concern the connector, too.
 
 {table(["source", "events", "p50", "p99", "batch", "of the connector's batch"], latency)}
 
-The last column compares within a session. An event waits for the end of the batch before its own,
-so p50 is about one and a half batches.
+The last column compares within a session. Where a batch takes longer than the {EVERY_S * 1000:.0f}
+ms between events, an event also waits for the end of the batch before its own.
 
 ## Spark's side: the parts of a batch
 
