@@ -32,6 +32,16 @@ def connected(address: str, receive_buffer: int = 0) -> socket.socket:
     return found
 
 
+def is_probed(client: socket.socket) -> bool:
+    """Tell whether the kernel probes the peer of the server's end of a connection (keepalive)."""
+    ends = (client.getpeername()[1], client.getsockname()[1])
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, _, _, timer, *_ = line.split()
+        if tuple(int(each.partition(":")[2], 16) for each in (local, remote)) == ends:
+            return timer.startswith("02:")
+    raise AssertionError("the server has no such connection")
+
+
 class Checks(Protocol):
     """A well-behaved client of any protocol."""
 

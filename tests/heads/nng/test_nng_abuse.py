@@ -11,7 +11,14 @@ import pytest
 from tests.faults.killable_server import free_port
 from tests.heads.kafka.raw_peers import Peer
 from tests.heads.nng import sp as wire
-from tests.heads.server_process import PATIENCE_S, Process, beside, connected, until
+from tests.heads.server_process import (
+    PATIENCE_S,
+    Process,
+    beside,
+    connected,
+    is_probed,
+    until,
+)
 
 import mainstem
 from mainstem.core.event import Event
@@ -239,3 +246,10 @@ def test_more_connections_than_are_allowed(attacked: Attacked) -> None:
             peer = idle.enter_context(connected(attacked.pull))
             peer.sendall(sp.header(wire.PUSH))
         until(lambda: attacked.server.metric(refused) > 0, lambda: None)
+
+
+@pytest.mark.parametrize("name", ["replay", "publish", "pull", "named"])
+def test_hosts_that_disappear_are_noticed(attacked: Attacked, name: str) -> None:
+    """A connection whose other end is gone is closed by the kernel, which probes it."""
+    with connected(getattr(attacked, name)) as idle:
+        until(lambda: is_probed(idle), lambda: None)

@@ -16,7 +16,7 @@ import pytest
 import zmq
 from tests.faults.killable_server import free_port
 from tests.heads.kafka.raw_peers import Peer
-from tests.heads.server_process import Process, beside, connected, until
+from tests.heads.server_process import Process, beside, connected, is_probed, until
 from tests.heads.zmq import zmtp
 
 import mainstem
@@ -346,3 +346,10 @@ def test_one_byte_at_a_time(attacked: Attacked) -> None:
         heard = b""
         while b"READY" not in heard:
             heard += slow.recv(4096)
+
+
+@pytest.mark.parametrize("name", ["replay", "publish", "pull"])
+def test_hosts_that_disappear_are_noticed(attacked: Attacked, name: str) -> None:
+    """A connection whose other end is gone is closed by the kernel, which probes it."""
+    with connected(getattr(attacked, name)) as idle:
+        until(lambda: is_probed(idle), lambda: None)

@@ -62,6 +62,8 @@ class NngSocket:
 
     def listen(self, address: Address, setting: str) -> Address:
         """Listen on an address, which a setting names; raises InvalidSetting if it is taken."""
+        # The kernel probes idle peers, as often as the system says (tcp_keepalive_time).
+        self.raw.tcp_keepalive = True
         try:
             found = self.raw.listen(f"tcp://{address}")
         except pynng.NNGException as error:
