@@ -92,9 +92,10 @@ def test_nothing_of_50_000_packets_a_second_is_lost_and_the_counters_are_exact(
     assert sum(counters.values()) == packets
     if not drops:
         assert set(counters.values()) == {total / NAMES}
-    if not any(map(is_fair, turns)):
-        pytest.skip(f"too much else runs on this machine: {turns}")
-    assert any(map(is_lossless, turns))
+    if not any(map(is_lossless, turns)):
+        if not any(map(is_fair, turns)):
+            pytest.skip(f"too much else runs on this machine: {turns}")
+        pytest.fail(f"packets were lost: {turns}")
 
 
 class Turn(msgspec.Struct):
@@ -106,12 +107,17 @@ class Turn(msgspec.Struct):
     """The share of the time that the server waited for a processor that others had."""
 
 
+def is_full(turn: Turn) -> bool:
+    return turn.rate >= 0.99 * RATE
+
+
 def is_fair(turn: Turn) -> bool:
-    return turn.rate >= 0.99 * RATE and turn.waited < 0.05
+    """Tell whether a loss would be the server's."""
+    return is_full(turn) and turn.waited < 0.05
 
 
 def is_lossless(turn: Turn) -> bool:
-    return is_fair(turn) and turn.lost == 0
+    return is_full(turn) and turn.lost == 0
 
 
 def waited_s(server: Process) -> float:
