@@ -6,7 +6,7 @@ from mainstem.core.errors import Failure, MainstemError
 
 
 class InvalidDefinition(MainstemError):
-    """A pipeline file that cannot be run; raised before any batch."""
+    """Raised if a pipeline file cannot be run; before any batch."""
 
 
 class UnknownPipeline(MainstemError):
@@ -16,7 +16,7 @@ class UnknownPipeline(MainstemError):
 
 
 class UnreadableTable(MainstemError):
-    """Raised if the rows of a table cannot be queried: its name is not unique, or its sink."""
+    """Raised if a table cannot be queried: several have that name, or its sink cannot be read."""
 
     failure = Failure.INVALID
 

@@ -1,1 +1,1 @@
-"""Finds events that cannot be decoded or processed, counts and dead-letters them."""
+"""Finds events that cannot be decoded or processed, counts them and writes dead letters."""

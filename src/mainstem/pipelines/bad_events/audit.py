@@ -1,14 +1,15 @@
-"""Counts the bad and late events of each batch, and writes the bad ones to the dead letters.
+"""Counts the bad and late events of each batch, and writes the bad ones to the dead-letter topic.
 
 How this works: Spark reports with each batch how many events were bad and the earliest event time
-of the good ones (``planning/planner.py``). Only if some were bad, or if that time is not after the
-watermark, the batch is read once more, from the same offsets: late events are counted, bad ones
-are written to the dead letters. Batches that a crash left uncounted are found in the checkpoint,
-which has the offsets and the watermark of each batch.
+of the good ones (``planning/planner.py``). If some were bad, or if that time is not after the
+watermark, the audit reads the batch once more, from the same offsets: it counts the late events,
+and writes the bad ones to the dead-letter topic. Other batches are not read again. Batches that a
+crash left uncounted are found in Spark's checkpoint, which has the offsets and the watermark of
+each batch.
 
-An event is late if its time is not after the watermark that its batch began with: from there on
-Spark may drop rows. An aggregation still uses it if its window is open, so "late" means that the
-result may depend on how events were cut into batches, not that something was lost.
+An event is late if its time is not after the watermark that its batch began with: Spark may drop
+rows of such events. An aggregation still counts one whose window is open, so "late" means that the
+result may depend on how events were divided into batches, not that something was lost.
 """
 
 import json
@@ -37,7 +38,7 @@ from mainstem.pipelines.state.table_state import StateDirectory, TableStatus
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
-    """How many events of a batch were bad, late or left out."""
+    """Numbers of bad and late events of a batch, and of those left out by ``on_fail="drop"``."""
 
     bad: int = 0
     late: int = 0
@@ -63,7 +64,7 @@ class Audit:
         self._state_dir = state_dir
 
     def with_batch(self, status: TableStatus, batch: Batch) -> TableStatus:
-        """Return the status after a batch; writes its bad events to the dead letters first."""
+        """Return ``status`` with the counts of ``batch`` added; writes its dead letters first."""
         found = BatchCounts()
         if any(self._needs_audit(batch, number) for number in range(len(self._table.sources))):
             found = self._count(batch.starts, batch.ends, batch.watermark_ms)
@@ -83,7 +84,7 @@ class Audit:
         )
 
     def with_missed_batches(self, status: TableStatus) -> TableStatus:
-        """Return the status after the batches that a crash left uncounted."""
+        """Return ``status`` with the counts of finished batches that a crash left uncounted."""
         offsets, commits = (
             self._state_dir.checkpoint / "offsets",
             self._state_dir.checkpoint / "commits",
@@ -151,7 +152,7 @@ class Audit:
         return BatchCounts(bad, late, left_out, failed)
 
     def _failed(self, rows: DataFrame, source: Source) -> dict[str, int]:
-        """Return how many events did not fulfil each expectation of a source."""
+        """Return for each expectation of ``source``, by name, how many events did not meet it."""
         reasons = rows.where(f"{BAD} is not null").groupBy(BAD).count().collect()
         counts = {row[BAD]: row["count"] for row in reasons}
         return {each.name: counts.get(failed_expectation(each), 0) for each in source.expectations}
@@ -171,7 +172,7 @@ class Audit:
 
 
 def _added(status: TableStatus, found: BatchCounts) -> dict[str, object]:
-    """Return the status's counters after a batch."""
+    """Return the values that the counters of ``status`` have after a batch, by field name."""
     names = status.expectations | found.expectations
     return {
         "bad": status.bad + found.bad,
@@ -185,7 +186,7 @@ def _added(status: TableStatus, found: BatchCounts) -> dict[str, object]:
 
 
 def batch_entry(text: str) -> tuple[int, Offsets]:
-    """Return the watermark and end offsets of a batch, from its file in the checkpoint."""
+    """Return a batch's watermark in ms and its end offsets; ``text`` is its checkpoint file."""
     _, metadata, *sources = text.splitlines()
     offsets: Offsets = {}
     for line in sources:
@@ -195,7 +196,7 @@ def batch_entry(text: str) -> tuple[int, Offsets]:
 
 
 def _last_batch_has_end(offsets: Path) -> bool:
-    """Return whether the last planned batch includes the declared end of the input."""
+    """Return whether the last planned batch includes the end of input (``--complete``)."""
     newest = max((int(file.name) for file in offsets.iterdir() if file.name.isdigit()), default=-1)
     if newest < 0:
         return False

@@ -1,14 +1,15 @@
 """Finds the events on which a table's query fails, by bisecting the range of the failed batch.
 
-How this works: the checkpoint has the offsets of the failed batch. The query is run over them as a
-bounded read into Spark's ``noop`` sink. If that fails too, each half of the range is run, until
-single events are left that fail alone. Where rows depend on several events (state, joins), an event
-that fails alone proves nothing, so only the range is reported. So it is for errors that do
-not come from the query: of the source, of a dead worker, of a full disk.
+How this works: the checkpoint has the offsets of the failed batch. The search runs the query over
+them as a bounded read into Spark's ``noop`` sink. If that fails too, it runs the query over each
+half of the range, and so on, until it has the single events that fail alone. The search is given
+up, and only the range reported, where rows depend on several events (state, joins), as an event
+that fails alone proves nothing there, and if an error does not come from the query but from the
+source, a dead worker or a full disk.
 
-The events found are kept beside the checkpoint (``StateDirectory.skipped_events``). From then on
-they are bad events like those that cannot be decoded: the batch is run again without them, and the
-audit after it writes them to the dead letters, once.
+The events found are stored beside the checkpoint (``StateDirectory.skipped_events``). From then on
+they count as bad events, like those that cannot be decoded: the batch is run again without them,
+and the audit after it writes each of them to the dead-letter topic, once.
 """
 
 import re
@@ -75,7 +76,7 @@ _SPARKS = re.compile(r"^\[[A-Z_.]+\] | SQLSTATE: \w+$")
 
 
 class FailingEvent(msgspec.Struct, frozen=True):
-    """An event on which the table's query, or its sink, fails."""
+    """An event for which the query fails, or whose row has no value in the sink's key."""
 
     topic: str
     partition: int
@@ -92,7 +93,7 @@ class FailingEvent(msgspec.Struct, frozen=True):
 
 
 class EventsNotFound(MainstemError):
-    """Raised when the failing events cannot be found; ``first`` is one of them, if any is known."""
+    """Raised when the search fails; ``first`` is one failing event, None if none was found."""
 
     def __init__(self, why: str, first: FailingEvent | None = None) -> None:
         super().__init__(f"{why}, the first as {first}" if first else why)
@@ -100,15 +101,15 @@ class EventsNotFound(MainstemError):
 
 
 def may_be_caused_by_event(failure: str) -> bool:
-    """Return whether an event may have caused the error."""
+    """Return whether the cause of an error may be an event, rather than source, sink or cluster."""
     text = failure.split("=== Streaming Query", maxsplit=1)[0]
     return not is_transient(text) and not any(each in text for each in _NOT_AN_EVENT)
 
 
 def failed_range(planner: Planner, table: Table, state_dir: StateDirectory) -> list[Range]:
-    """Return the offset ranges of the unfinished batch; empty if there is none.
+    """Return the offset ranges of the unfinished batch; empty if every batch is finished.
 
-    Raises MainstemError if the server does not say where the first batch begins.
+    Raises MainstemError if the broker does not say at which offsets the first batch begins.
     """
     offsets, commits = state_dir.checkpoint / "offsets", state_dir.checkpoint / "commits"
     numbers = [int(file.name) for file in offsets.glob("*") if file.name.isdigit()]
@@ -127,7 +128,7 @@ def failed_range(planner: Planner, table: Table, state_dir: StateDirectory) -> l
 
 
 def describe_ranges(ranges: list[Range]) -> str:
-    """Return ranges as text for a message."""
+    """Return offset ranges as text for a message."""
     return "; ".join(
         f"topic {each.topic}, partition {each.partition}, offsets {each.start} to {each.end - 1}"
         for each in ranges
@@ -135,7 +136,7 @@ def describe_ranges(ranges: list[Range]) -> str:
 
 
 class FailingEventSearch:
-    """Searches for the failing events of one batch."""
+    """Searches one failed batch for the events on which the query fails."""
 
     def __init__(
         self,
@@ -152,7 +153,7 @@ class FailingEventSearch:
         self._until = time.monotonic() + LONGEST_S
 
     def find(self, frame: DataFrame, ranges: list[Range]) -> list[FailingEvent]:
-        """Return the events that fail alone; raises EventsNotFound.
+        """Return the events of ``ranges`` that fail alone; raises EventsNotFound.
 
         With ``bad="stop"``, return only the first such event.
         """
@@ -179,7 +180,7 @@ class FailingEventSearch:
         return found
 
     def _skipped(self, ranges: list[Range]) -> int:
-        """Return how many events of the batch are skipped already."""
+        """Return how many events of ``ranges`` an earlier search has marked to be skipped."""
         skips = self._state_dir.skipped_events()
         return sum(
             each.start <= int(offset) < each.end
@@ -188,7 +189,11 @@ class FailingEventSearch:
         )
 
     def _found(self, ranges: list[Range], reason: str | None) -> Iterator[FailingEvent]:
-        """Yield the failing events of a range; ``reason`` is its error, None if not run yet."""
+        """Yield the failing events of ``ranges``.
+
+        ``reason`` is the error with which the query failed on them, None if it was not run on
+        exactly these ranges.
+        """
         if _size(ranges) == 1:
             reason = reason or self._fails(ranges)
             if reason is None:
@@ -206,7 +211,7 @@ class FailingEventSearch:
             yield from self._found(second, why)
 
     def _fails(self, ranges: list[Range]) -> str | None:
-        """Run the query on a range; return its error, None if it succeeds."""
+        """Run the query on ``ranges``; return its error as text, None if it succeeds."""
         if self._stop.is_set():
             raise EventsNotFound("the run was stopped before the events were found")
         if time.monotonic() > self._until:
@@ -228,7 +233,7 @@ class FailingEventSearch:
         _checked_keys(rows, self._table.sink).write.format("noop").mode("overwrite").save()
 
     def _good(self, ranges: list[Range]) -> int:
-        """Return how many events the query gets; raises EventsNotFound if they cannot be read."""
+        """Return how many events in ``ranges`` are not bad; raises EventsNotFound."""
         try:
             return with_retries(
                 lambda: self._planner.decoded_range(self._table, self._state_dir, ranges).count()
@@ -242,9 +247,10 @@ class FailingEventSearch:
 def save_skipped_events(
     state_dir: StateDirectory, found: list[FailingEvent], behind: dict[str, dict[str, int]]
 ) -> None:
-    """Store the events to skip: those before, and ``found``.
+    """Add ``found`` to the stored list of events to skip.
 
-    Events before the offsets ``behind`` are removed, as they are in the dead letters already.
+    Listed events before the offsets ``behind`` (topic → partition → offset) are removed from the
+    list, as their batches are finished and their dead letters written.
     """
     skips: dict[str, dict[str, dict[str, str]]] = {}
     for topic, partitions in state_dir.skipped_events().items():
@@ -266,7 +272,7 @@ def _is_row_by_row(frame: DataFrame) -> bool:
 
 
 def _checked_keys(rows: DataFrame, sink: Sink) -> DataFrame:
-    """Return the rows, with a check that fails if the sink would refuse a row's key."""
+    """Return the rows, so that reading them fails if a key column is null, as the sink would."""
     if isinstance(sink, TopicSink):
         return rows
     for name in sink.key:

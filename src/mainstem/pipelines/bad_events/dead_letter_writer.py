@@ -3,10 +3,10 @@
 ``audit.py`` decides which events are written, after each batch; ``bisection.py`` finds those on
 which a table's function fails.
 
-How this works: the dead letters of a batch are written in one transaction together with committed
-offsets of a group on the source topic. These say up to where bad events are written, so a batch
-that is run again after a crash writes none. Key and value are the bytes of the event; the reason
-and the event's origin are in headers.
+How this works: one transaction writes the dead letters of a batch and commits the batch's end
+offsets on the source topic for a group of its own. These offsets say up to where dead letters are
+written, so if the audit of a batch is repeated after a crash, it writes none. A dead letter has the
+key and the value of its event; headers have the reason, and where the event was read.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,9 +35,10 @@ class DeadLetterWriter:
         self._group = group
 
     def write(self, rows: DataFrame, source: str, ends: Mapping[str, int]) -> int:
-        """Write the bad events of a topic, up to end offsets by partition; return their number.
+        """Write the bad events before the offsets ``ends`` (by partition); return their number.
 
-        ``rows`` has the columns of an event and ``__bad``, the reason.
+        ``source`` is the topic they were read from; ``rows`` has their columns, and the reason as
+        ``__bad``.
         """
         found = rows.toLocalIterator()
         first = next(found, None)

@@ -1,1 +1,1 @@
-"""The content of a pipeline file: its tables, their sources, and the checks without Spark."""
+"""What a pipeline file defines: tables and their sources; checks that need no Spark."""

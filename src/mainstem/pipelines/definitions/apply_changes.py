@@ -1,4 +1,4 @@
-"""Tables that mirror a database table from its changes, or keep the history of its rows."""
+"""Tables that mirror a database table from its change events, or keep the history of its rows."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, cast
@@ -29,8 +29,9 @@ def apply_changes(
 ) -> Table:
     """Define a table that follows a database table: its rows now, or (``scd=2``) their history.
 
-    ``key`` names the columns of the database table's primary key. ``latest`` orders the changes of
-    a row: a column of ``p.changes``, or one of the row itself.
+    ``key`` names the columns of the database table's primary key. Of several changes of a row, the
+    one with the greatest value in the column ``latest`` is the newest: a column of ``p.changes``,
+    or of the database table.
     """
     keys, called = columns_of(key), name or "apply_changes"
     if source.format != "changes":
@@ -68,7 +69,7 @@ def apply_changes(
 
 
 def _keyed(sink: Sink, key: tuple[str, ...], table: str) -> Sink:
-    """Return the sink with a key; one that the user gave must be the same."""
+    """Return the sink with this key; raises InvalidDefinition if the user gave it another key."""
     if not isinstance(sink, msgspec.Struct) or "key" not in sink.__struct_fields__:
         raise InvalidDefinition(
             f"table {table!r}: {sink.place} cannot delete rows, which apply_changes needs; use a "

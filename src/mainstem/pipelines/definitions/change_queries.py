@@ -1,10 +1,10 @@
 """The queries of ``apply_changes``: from the changes of a table to its rows, or to their history.
 
-How this works: changes are grouped by key. Spark's state holds for each key the newest change
-(``mirror``) or all changes (``history``), by their position in the database's log. So it does not
-matter in which order changes come, or how often, and a deleted row stays deleted when an older
-change comes late. The state grows with the number of keys, or of changes. Rows with ``DELETED`` are
-those that the sink deletes.
+How this works: changes are grouped by key. For each key Spark's state holds the newest change
+(``mirror``) or all changes (``history``), ordered by their position in the database's log. So it
+does not matter in which order changes arrive, or how often, and a deleted row stays deleted when an
+older change arrives late. The state grows with the number of keys (``mirror``) or of changes
+(``history``). Result rows whose column ``DELETED`` is true are those that the sink deletes.
 """
 
 from typing import cast
@@ -25,7 +25,7 @@ _TRUNCATED = (
 
 
 def mirror(changes: DataFrame, key: tuple[str, ...], latest: str) -> DataFrame:
-    """Return the rows as they are now."""
+    """Return the current row of each key; ``DELETED`` is true in those of deleted rows."""
     versions = _versions(changes, latest)
     columns = _row_columns(versions)
     row, order = F.col("row"), F.col("order")
@@ -35,7 +35,8 @@ def mirror(changes: DataFrame, key: tuple[str, ...], latest: str) -> DataFrame:
         F.max(F.when(is_truncate, F.col("position"))).alias(TRUNCATED),
         F.max_by("position", order).alias(CHANGED_AT),
         *(
-            # A change of other columns may not have logged this one.
+            # An update may leave out large unchanged columns, so each column has a newest change of
+            # its own.
             F.max_by(
                 F.struct(row.getField(each).alias("value")),
                 F.when(~_is_unavailable(F.col("unavailable"), each), order),
@@ -56,7 +57,7 @@ def mirror(changes: DataFrame, key: tuple[str, ...], latest: str) -> DataFrame:
 
 
 def history(changes: DataFrame, key: tuple[str, ...], latest: str) -> DataFrame:
-    """Return all versions of the rows, each with the time in which it was valid."""
+    """Return all versions of the rows, with the times ``valid_from`` and ``valid_to``."""
     versions = _versions(changes, latest)
     columns = _row_columns(versions)
     truncated = F.raise_error(F.format_string(_TRUNCATED, "position")).cast("boolean")
@@ -96,7 +97,7 @@ def history(changes: DataFrame, key: tuple[str, ...], latest: str) -> DataFrame:
 
 
 def _versions(changes: DataFrame, latest: str) -> DataFrame:
-    """Return for each change the version of the row that it made or deleted."""
+    """Return one row for each change: the version that it made, or the row that it deleted."""
     is_delete = F.col("op") == "delete"
     row = F.when(is_delete, F.col("before")).otherwise(F.col("after"))
     named = cast("StructType", changes.schema["after"].dataType).fieldNames()
@@ -127,7 +128,10 @@ def _is_unavailable(unavailable: Column, column: str) -> Column:
 
 
 def _completed(version: Column, at: Column, columns: list[str]) -> Column:
-    """Return a version with the values that its change did not log, from those before it."""
+    """Return a version, with values that its change did not log taken from earlier versions.
+
+    ``at`` is the number of the version in the column ``all``.
+    """
 
     def known(column: str) -> Column:
         logged = F.filter(
@@ -142,18 +146,20 @@ def _completed(version: Column, at: Column, columns: list[str]) -> Column:
 
 
 def _began(is_read: Column, at: Column, next_at: Column) -> Column:
-    """Return when a version began.
+    """Return the time at which a version became valid.
 
-    A snapshot tells when it read the row, by another clock than the database's commits: it was
-    there before the next change, though that may have been committed before.
+    ``at`` is its commit time. A version read by a snapshot has instead the time at which the
+    snapshot read it, by the connector's clock, which may be later than the commit time of the next
+    change (``next_at``); then the version began at ``next_at`` at the latest.
     """
     return F.when(is_read, F.least(at, next_at)).otherwise(at)
 
 
 def _again(version: Column, at: Column) -> tuple[Column, Column]:
-    """Tell whether a snapshot has read a row that is as the version before it: ``again``.
+    """Return the columns ``again`` and ``twice`` of a version.
 
-    ``twice``: also at the same position, so that it is the same version for the sink.
+    ``again``: a snapshot has read the row unchanged, so it is no new version. ``twice``: the
+    version before it also has the same position, so the sink takes both for one version.
     """
     before = F.get("all", at - 1)
     same = before.getField("row").eqNullSafe(version.getField("row"))

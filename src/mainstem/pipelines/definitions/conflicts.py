@@ -57,7 +57,10 @@ def check_cycles(tables: Sequence[Table], where: Where) -> None:
 
 
 def _cycle(start: Table, above: dict[str, list[Table]]) -> list[Table]:
-    """Return a cycle of tables that ends with ``start``; empty if there is none."""
+    """Return the tables of a cycle through ``start``, which comes last; empty if there is none.
+
+    ``above`` has the tables that each table reads.
+    """
     ways = [[each] for each in above[start.name]]
     seen = set[str]()
     while ways:

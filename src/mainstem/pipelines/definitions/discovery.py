@@ -1,9 +1,9 @@
 """Finds the tables that a file defines: each is recorded while the file is loaded.
 
 How this works: if several tables have one name, only the last is in the namespace of the file. So
-while ``load`` runs a file, every definition is recorded in order, also those made in loops, lists
-and functions. A table belongs to the file whose top-level code was running; a table that another
-module defines counts only if the file imports it by name.
+while ``load`` runs a file, every definition is recorded, in order, also those in loops, lists and
+functions. A table belongs to the file whose top-level code was running when it was defined; a table
+that another module defines counts only if the file imports it by name.
 """
 
 import sys
@@ -21,20 +21,20 @@ _recorded: ContextVar[list[tuple[object, str]] | None] = ContextVar("recorded", 
 
 
 class Definitions(Generic[T]):
-    """The definitions that were made while a file was loaded."""
+    """The definitions recorded while a file and the modules that it imports were loaded."""
 
     def __init__(self, noted: list[tuple[object, str]], kind: type[T]) -> None:
         self._recorded = noted
         self._kind = kind
 
     def of(self, file: str) -> list[T]:
-        """Return the definitions made by the file itself, in order."""
+        """Return those that the top-level code of ``file`` made, in order."""
         return [each for each, by in self._recorded if by == file and isinstance(each, self._kind)]
 
 
 @contextmanager
 def recording_definitions(kind: type[T]) -> Iterator[Definitions[T]]:
-    """Record all definitions made inside the block."""
+    """Record all definitions made in the ``with`` block; ``of`` returns those of type ``kind``."""
     noted: list[tuple[object, str]] = []
     token = _recorded.set(noted)
     try:
@@ -44,7 +44,7 @@ def recording_definitions(kind: type[T]) -> Iterator[Definitions[T]]:
 
 
 def record_definition(made: object) -> None:
-    """Record a definition, if a file is being loaded."""
+    """Record a table that the user's code defines, if a file is being loaded."""
     noted = _recorded.get()
     if noted is not None:
         top = _frame(top=True)
@@ -52,13 +52,16 @@ def record_definition(made: object) -> None:
 
 
 def call_site() -> tuple[str, int]:
-    """Return the file and line in the user's code from which our code was called."""
+    """Return file and line of the user's code that called into this package; ("", 0) if none."""
     frame = _frame(top=False)
     return (frame.f_code.co_filename, frame.f_lineno) if frame else ("", 0)
 
 
 def _frame(*, top: bool) -> FrameType | None:
-    """Return the innermost stack frame outside our package; with ``top``, that of a module."""
+    """Return the innermost stack frame outside this package; None if there is none.
+
+    With ``top``, the innermost one that runs the top-level code of a module.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         ours = frame.f_globals.get("__name__", "").startswith(_OURS)

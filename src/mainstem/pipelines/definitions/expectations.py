@@ -1,4 +1,4 @@
-"""What a table expects of the events that it reads, and what becomes of those that do not fit."""
+"""What a table expects of the events that it reads, and what happens to those that fail it."""
 
 from collections.abc import Callable
 from typing import Literal, TypeVar
@@ -13,14 +13,14 @@ _ATTRIBUTE = "__mainstem_expectations__"
 
 
 class Expectation(msgspec.Struct, frozen=True):
-    """A condition in SQL on the rows of a source; a decorator for the function of a table."""
+    """An SQL condition on the rows of a source; also a decorator for a table's function."""
 
     condition: str
     on_fail: OnFail
     name: str
 
     def __call__(self, query: F) -> F:
-        """Add the expectation to a table's function, below ``@p.table``."""
+        """Add this expectation to a table's function; the decorator stands below ``@p.table``."""
         if not callable(query) or isinstance(query, msgspec.Struct):
             raise InvalidDefinition(
                 f"@p.expect({self.condition!r}) belongs below @p.table, on the function"
@@ -32,10 +32,11 @@ class Expectation(msgspec.Struct, frozen=True):
 def expect(
     condition: str, *, on_fail: Literal["dead", "drop", "stop"] = "dead", name: str = ""
 ) -> Expectation:
-    """Expect that a condition in SQL holds for every row of the table's source.
+    """Expect that an SQL condition holds for every row of the table's source.
 
-    If it does not, or is null, the event becomes a dead letter (``dead``), is left out (``drop``),
-    or stops the table (``stop``). All are counted by ``name`` (default: the condition).
+    If it is false or null for a row, its event becomes a dead letter (``dead``), is left out
+    (``drop``), or stops the table (``stop``). Events that fail it are counted under ``name``
+    (default: the condition).
     """
     if on_fail not in ("dead", "drop", "stop"):
         raise InvalidDefinition(
@@ -47,6 +48,6 @@ def expect(
 
 
 def expectations_of(query: object) -> tuple[Expectation, ...]:
-    """Return the expectations that decorate a function."""
+    """Return the expectations with which a table's function is decorated."""
     found: tuple[Expectation, ...] = getattr(query, _ATTRIBUTE, ())
     return found

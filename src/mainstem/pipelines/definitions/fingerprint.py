@@ -56,7 +56,7 @@ def _steps(frame: DataFrame) -> Iterator[str]:
         node = waiting.pop(0)
         name, text = node.nodeName(), str(node.simpleString(10_000)).removeprefix(_MARK)
         if name == "CollectMetrics" and _SOURCE.match(text):
-            # Below it is our decoder, which is stateless.
+            # What is below it reads and decodes the events of a source, without state.
             continue
         children = node.children()
         inputs = [children.apply(number) for number in range(children.size())]
@@ -78,7 +78,7 @@ def _is_stateful(name: str) -> bool:
 
 
 def _with_columns(step: str, defined: Mapping[str, str]) -> Iterator[str]:
-    """Yield an operator, and the expressions of the columns that it uses."""
+    """Yield the text of an operator, then how each column that it uses is computed."""
     yield step
     seen, waiting = set[str](), _COLUMN.findall(step)
     while waiting:
@@ -106,7 +106,7 @@ def save_fingerprint(state_dir: StateDirectory, wanted: Fingerprint) -> None:
 
 
 def incompatible_change(state_dir: StateDirectory, wanted: Fingerprint) -> str | None:
-    """Return the reason why a checkpoint cannot be used with a definition; None if it can."""
+    """Return which change of the definition makes its checkpoint unusable; None if none does."""
     old = saved_fingerprint(state_dir.directory)
     if old is None or old == wanted or not state_dir.checkpoint.exists():
         return None

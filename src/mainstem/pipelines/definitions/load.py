@@ -1,8 +1,8 @@
 """Loads a pipeline file: finds its tables in order, names them, and checks each of them.
 
 Every definition is recorded as it is made while the file runs (``discovery.py``); tables that the
-file imports are found in its namespace. Everything that can be checked without Spark is checked
-here; the rest when the plan is built, before any batch.
+file imports are found in its namespace. All that can be checked without Spark is checked here; the
+rest is checked when Spark's plan is built, before any batch.
 """
 
 import importlib.machinery
@@ -30,9 +30,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 
 
 class _FromSource(importlib.machinery.SourceFileLoader):
-    """Compiles the file at every load.
+    """Imports a pipeline file by compiling it at every load.
 
-    Python's own bytecode cache misses a change of the same length within the same second.
+    Python's bytecode cache would not notice a change of the same length within the same second.
     """
 
     def get_code(self, fullname: str) -> "CodeType":
@@ -44,7 +44,7 @@ class _Module(Protocol):
 
 
 def load(file: Path, name: str | None = None) -> Pipeline:
-    """Load a pipeline file; raises InvalidDefinition with file and line."""
+    """Load a pipeline file; raises InvalidDefinition, which says file and line."""
     if not file.is_file():
         raise InvalidDefinition(f"there is no pipeline file {file}; check the path")
     called = name or file.stem

@@ -75,7 +75,7 @@ class Table(msgspec.Struct, frozen=True):
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether rows never change once written, so that other tables can stream them."""
+        """Whether rows never change once written, so that others can read them as a stream."""
         return self.output == "append" and not self.sink.key
 
 
@@ -87,7 +87,7 @@ class Pipeline(msgspec.Struct, frozen=True):
     tables: tuple[Table, ...]
 
     def above(self, table: Table, name: str) -> Table | None:
-        """Return the earlier table that has a source's name; None if the source is a topic."""
+        """Return the table called ``name`` that precedes ``table``; None if it is a topic."""
         for each in self.tables:
             if each.name == table.name:
                 break
@@ -96,7 +96,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         return None
 
     def dead_topic(self, into: str | None = None) -> str:
-        """Return the dead-letter topic; ``into`` names a replay, which has its own."""
+        """Return the dead-letter topic; a replay into copies named ``into`` has its own."""
         return ".".join(filter(None, (self.name, into, "dead")))
 
 
@@ -111,7 +111,7 @@ def events(
     epoch: Epoch = "seconds",
     expect: Sequence[Expectation] = (),
 ) -> Source:
-    """Define one source of a table that has several."""
+    """Define a topic as one of several sources of a table, with its schema and watermark."""
     return Source(
         topic,
         schema,
@@ -134,10 +134,11 @@ def changes(
     decimals: Decimals = "precise",
     expect: Sequence[Expectation] = (),
 ) -> Source:
-    """Define a source of a database table's changes, in Debezium's envelope.
+    """Define a source that reads the changes of a database table, in Debezium's envelope.
 
-    ``schema`` has the columns of the database table. The DataFrame has ``op``, ``before``,
-    ``after``, ``committed_at``, ``position``, ``transaction`` and ``unavailable``.
+    ``schema`` has the columns of the database table. The DataFrame has the columns ``op``,
+    ``before``, ``after``, ``committed_at``, ``position`` (sorts in the order of the changes),
+    ``transaction``, and ``unavailable`` (names of columns whose values the database did not log).
     """
     return Source(
         topic,
@@ -167,7 +168,7 @@ def table(
     bad: Literal["dead", "stop"] = "dead",
     name: str | None = None,
 ) -> Callable[[Query], Table]:
-    """Define a table by a function of one DataFrame for each source, which returns a DataFrame."""
+    """Define a table by a function that gets a DataFrame for each source and returns one."""
     if bare is not None:
         raise InvalidDefinition("write @p.table(source=..., sink=...): it needs both")
     plain = Source("", schema, format, watermark, registry, with_event, epoch)
@@ -211,7 +212,7 @@ def sql(
     bad: Literal["dead", "stop"] = "dead",
     name: str = "",
 ) -> Table:
-    """Define a table by an SQL query; its name is that of the variable unless ``name`` is given."""
+    """Define a table by an SQL query; its default name is that of the variable assigned to."""
     plain = Source("", schema, format, watermark, registry, with_event, epoch)
     place, line = call_site()
     kept = _checked_sink(name or "sql", sink)
@@ -262,7 +263,7 @@ def _sources(table_name: str, given: Sources | None, plain: Source) -> tuple[Sou
 def _expecting(
     table_name: str, sources: tuple[Source, ...], expected: tuple[Expectation, ...]
 ) -> tuple[Source, ...]:
-    """Add the expectations that decorate a function to its only source."""
+    """Return the sources with the expectations that decorate a function; it may have one source."""
     if not expected:
         return sources
     if len(sources) != 1:
