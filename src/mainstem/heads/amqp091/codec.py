@@ -1,16 +1,16 @@
-"""AMQP 0-9-1 frames: finds where they end, and writes methods with their content.
+"""AMQP 0-9-1 frames: finds where they end, and encodes methods and messages.
 
 Reference: AMQP 0-9-1 (sections in brackets), as RabbitMQ speaks it.
 
-A frame is a type, a channel, the payload's size, the payload, and the octet 0xCE [2.3.5]. A
-message is a method frame, a content header frame (size and properties), and body frames [4.2.6].
+A frame is a type, a channel, the payload's size, the payload, and the octet 0xCE [2.3.5]. A message
+is a method frame, a content header frame (size and properties), and body frames [4.2.6].
 
-Messages are the hot path, so they are read (``session.py``) and written (here) by hand, and bytes
-that need no decoding are passed on unchanged:
+Messages are the hot path, so their decoder (``session.py``) and encoder (here) are written by hand,
+and bytes that need no decoding are passed on unchanged:
 
 ``route``       exchange and routing key, two short strings. BasicPublish, BasicDeliver, BasicGetOk
-                and BasicReturn encode them alike: so they are kept with a message, passed on, and
-                are the key of the cache of routes.
+                and BasicReturn encode them alike: so these bytes are kept with a message, passed
+                on, and are the key of the cache of routes.
 ``properties``  flags and properties, encoded as in a content header (``properties.py``).
 
 All other methods are encoded and decoded by ``methods.py``.
@@ -50,8 +50,8 @@ _SETTLED = Struct(">BHIHHQBB")
 def frame_size(view: memoryview, frame_max: int) -> int | None:
     """Return the size of the frame that begins here, None if too few bytes have arrived.
 
-    Raises AmqpError if it exceeds ``frame_max``. As in RabbitMQ, 8 bytes more are accepted, because
-    some clients count only the payload.
+    Raises AmqpError for a payload of more than ``frame_max`` bytes. By the specification the limit
+    includes the 8 other bytes of a frame, but RabbitMQ counts as we do: some clients need it.
     """
     if len(view) < HEAD.size:
         return None
@@ -77,7 +77,7 @@ def method_frame(channel: int, method: Method | Bare) -> bytes:
 
 
 def ack_frame(channel: int, delivery_tag: int, *, multiple: bool = False) -> bytes:
-    """Encode BasicAck, which confirms a publish, or with ``multiple`` all publishes up to it."""
+    """Encode BasicAck: a publish, or with ``multiple`` all publishes up to it, was confirmed."""
     return _SETTLED.pack(METHOD, channel, 13, 60, 80, delivery_tag, multiple, FRAME_END)
 
 
@@ -150,7 +150,7 @@ def return_frames(
 def _with_content(
     method: bytes, channel: int, properties: bytes, body: bytes, frame_max: int
 ) -> list[bytes | memoryview]:
-    """Encode a method frame (given without end octet), the content header and body frames."""
+    """Encode a method frame (given without its end octet), content header and body frames."""
     size, most = len(body), frame_max - FRAME_OVERHEAD
     header = _CONTENT.pack(FRAME_END, HEADER, channel, len(properties) + 12, 60, 0, size)
     if not size:

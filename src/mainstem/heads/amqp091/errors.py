@@ -48,7 +48,7 @@ _HARD = frozenset(
 
 
 class AmqpError(Exception):
-    """A request is refused; closes the channel, or the connection if the error is hard."""
+    """Refuses a request; closes the channel, or the connection if the error is hard."""
 
     def __init__(self, code: ReplyCode, detail: str, class_id: int = 0, method_id: int = 0) -> None:
         super().__init__(f"{code.name} - {detail}")
@@ -59,7 +59,7 @@ class AmqpError(Exception):
         self.method_id = method_id
 
     def about(self, class_id: int, method_id: int) -> "AmqpError":
-        """Set the class and method ids, unless set already; return this error."""
+        """Set the ids of the refused method, unless set already; return this error."""
         if not self.class_id:
             self.class_id, self.method_id = class_id, method_id
         return self

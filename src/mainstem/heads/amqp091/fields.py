@@ -166,7 +166,7 @@ def read_bare_table(data: bytes, at: int, end: int, depth: int = 1) -> dict[str,
 
 
 def _sized(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Read the length that precedes a value; return where the value begins and ends."""
+    """Read the 4-byte length that precedes a value; return where the value begins and ends."""
     begin = at + 4
     if begin > end:
         raise malformed("a length goes past the end")

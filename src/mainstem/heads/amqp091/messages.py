@@ -1,9 +1,9 @@
 """Messages that clients publish: assembles BasicPublish, content header and body.
 
 How this works: the frames of a message may arrive one by one, on many channels at a time; each
-channel keeps those that have arrived (``Channel.add_content``). But nearly always they arrive
-together, and many messages at once: ``take_run`` then decodes each message in one step, without
-keeping anything.
+channel keeps those that have arrived (``Channel.add_content``). But nearly always whole messages
+arrive, and many at once: ``take_run`` then decodes each message in one step, without keeping
+anything.
 """
 
 from functools import lru_cache
@@ -77,7 +77,7 @@ class Channel:
 
     @property
     def held(self) -> int:
-        """Bytes used by the incomplete message, including space for its next body frame."""
+        """Bytes used by the incomplete message, and reserved for its next body frame."""
         return self._came + len(self._properties or b"") + min(self._left, _PART_BYTES)
 
     def close(self) -> None:
@@ -142,9 +142,10 @@ class Channel:
 def take_run(  # noqa: C901 - calls are what costs most here
     data: bytes, channels: dict[int, Channel], max_bytes: int
 ) -> tuple[list[tuple[int, Said]], int]:
-    """Decode leading messages and acknowledgements; return (channel, request) pairs and bytes read.
+    """Decode messages and acknowledgements from the start of ``data``, until another frame.
 
-    Stops before any other method, an incomplete message, or an invalid frame.
+    Returns pairs of channel and request, and the number of bytes decoded. Stops before any other
+    method, an incomplete message, or an invalid frame.
     """
     found: list[tuple[int, Said]] = []
     stop, at = len(data), 0
@@ -191,7 +192,7 @@ def take_run(  # noqa: C901 - calls are what costs most here
 def settled(
     ids: bytes, size: int, tag: int, bits: int
 ) -> BasicAck | BasicNack | BasicReject | None:
-    """Return the acknowledgement with these class and method ids, tag and bits.
+    """Return the BasicAck, BasicNack or BasicReject with these class and method ids, tag and bits.
 
     None if the ids or the size are those of another method.
     """

@@ -238,7 +238,7 @@ class Session:
         return codec.method_frame(0, tune)
 
     def login_refused(self) -> bytes:
-        """Refuse the login: return Close, or nothing if the client does not support it here.
+        """Refuse the login; return Close, empty for clients that do not support it here.
 
         The client is not told the reason.
         """
@@ -257,7 +257,7 @@ class Session:
         return codec.method_frame(0, methods.ConnectionOpenOk())
 
     def refused(self, error: AmqpError, channel: int, now_ms: int) -> bytes:
-        """Return the Close for an error: of the connection if it is hard or on channel 0.
+        """Return Connection.Close if the error is hard or on channel 0, else Channel.Close.
 
         Empty if the channel or the connection is already closed.
         """
@@ -352,7 +352,7 @@ class Session:
         return 0, ProtocolHeader()
 
     def _no_header(self, came: bytes) -> ProtocolError:
-        """Return the error for a client of another protocol, with our protocol header [4.2.2]."""
+        """Return the error for a client of another protocol; it carries our header [4.2.2]."""
         self.phase = Phase.CLOSED
         if b"GET ".startswith(came):
             what = "an HTTP GET request came"
@@ -427,7 +427,7 @@ class Session:
         return None
 
     def _fatal(self, error: AmqpError) -> ProtocolError:
-        """Return the error that ends the connection after a malformed frame; it carries Close."""
+        """Return the error for a malformed frame; it carries the Connection.Close to send."""
         told = self.phase in _OVER
         self._forget_channels()
         self.phase = Phase.CLOSED
@@ -459,7 +459,10 @@ class Session:
         return number, self._asked(number, decode_method(payload))
 
     def _asked(self, number: int, method: Method | Bare) -> Method | Bare:
-        """Return the method if it is allowed on an open channel; raises AmqpError otherwise."""
+        """Return the method if it is allowed on an open channel; raises AmqpError otherwise.
+
+        For ChannelClose, remove the channel.
+        """
         if isinstance(method, methods.ChannelClose):
             del self._channels[number]
         elif isinstance(method, methods.ChannelOpen):

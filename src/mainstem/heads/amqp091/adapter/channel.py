@@ -1,7 +1,7 @@
 """One AMQP channel: carries out its methods on the broker and sends the responses.
 
 How this works: a declaration takes effect at once, and its response is sent once it is durable.
-Methods that count or get messages first wait until earlier messages of the queue are visible.
+Methods that count or get messages first wait until earlier messages of the queue are durable.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _M = TypeVar("_M", methods.BasicGet, methods.QueueDeclare, methods.QueueDelete, methods.QueuePurge)
 
 SEEN_MS = 10_000
-"""Maximum time that a method waits until earlier messages of its queue are visible."""
+"""Maximum time that a method waits until earlier messages of its queue are durable."""
 
 
 class Transaction:
@@ -113,7 +113,10 @@ class AmqpChannel:
             self._transaction.routed.append(routed)
 
     def at_commit(self, message: Publish, call: Callable[[], None]) -> None:
-        """Call ``call``, or register it for the commit if a transaction is open."""
+        """Call ``call`` now, or at the commit if a transaction is open.
+
+        The transaction then counts the size of ``message``. Raises AmqpError as ``_keep`` does.
+        """
         if self._transaction is None:
             call()
             return
@@ -121,7 +124,11 @@ class AmqpChannel:
         self._transaction.calls.append(call)
 
     def _keep(self, transaction: Transaction, size: int, copies: int) -> None:
-        """Count a message's bytes in the open transaction; raise over ``max_transaction_bytes``."""
+        """Add ``size`` bytes of a message with this number of copies to the transaction's size.
+
+        Raises AmqpError if the open transactions of the connection would exceed
+        ``max_transaction_bytes``.
+        """
         connection, most = self._connection, self._service.settings.max_transaction_bytes
         is_alone = not connection.in_transactions and copies == 1
         if connection.in_transactions + size > most and not is_alone:
@@ -131,7 +138,7 @@ class AmqpChannel:
         connection.in_transactions += size
 
     def settle(self, said: methods.BasicAck | methods.BasicNack | methods.BasicReject) -> None:
-        """Settle deliveries, or add their settlement to the channel's open transaction."""
+        """Ack, nack or reject deliveries, in an open transaction at its commit."""
         match said:
             case methods.BasicAck():
                 outcome, multiple = Outcome.ACK, said.multiple
@@ -154,7 +161,7 @@ class AmqpChannel:
     # All other methods
 
     def carry_out(self, method: Method | Bare) -> None:  # noqa: C901, PLR0912 - one for each
-        """Carry out a method; an AmqpError or MainstemError closes the channel."""
+        """Carry out a method; the caller closes the channel for an AmqpError or MainstemError."""
         match method:
             case methods.BasicAck() | methods.BasicNack() | methods.BasicReject():
                 self.settle(method)
@@ -221,9 +228,9 @@ class AmqpChannel:
             self._connection.send([frame])
 
     def _when_seen(self, method: _M, call: Callable[[_M], None]) -> None:
-        """Carry out a method when the messages published to its queue before it are visible.
+        """Call ``call`` with a method when messages published earlier to its queue are durable.
 
-        Later requests of the connection are handled after it.
+        Until then, later requests of the connection wait.
         """
         # Pending settlements may dead-letter messages to this queue.
         self._service.context.settlements.flush()
@@ -245,7 +252,7 @@ class AmqpChannel:
             self._connection.publisher.when_durable(carry_out, gone)
 
     def _wait_for(self, unseen: Sequence[Unseen], call: Callable[[], None]) -> None:
-        """Call ``call`` when the ``unseen`` messages are visible, after SEEN_MS at the latest."""
+        """Call ``call`` when the ``unseen`` messages are durable, after SEEN_MS at the latest."""
         left = len(unseen)
 
         def seen() -> None:
@@ -287,10 +294,10 @@ class AmqpChannel:
         self._answer(method.nowait, methods.QueueDeclareOk(queue.name, *counts), durable)
 
     def _find_reply_name(self, method: methods.QueueDeclare) -> None:
-        """Answer a declaration for direct replies, which creates nothing.
+        """Answer QueueDeclare for a name of direct replies; no queue is created.
 
-        ``REPLY_TO`` always exists (FastStream looks for it before it consumes), the unique name of
-        a channel as long as its consumer.
+        The name ``REPLY_TO`` always exists (FastStream looks for it before it consumes). A
+        channel's unique reply name exists as long as the channel's consumer of direct replies.
         """
         if method.queue != REPLY_TO and not self._service.replies.knows(method.queue):
             raise not_found(Queue.kind, method.queue, self._vhost)
@@ -418,7 +425,7 @@ class AmqpChannel:
         self._service.queues.end_consumer(self._connection, consumer)
 
     def _cancelled(self, consumer: Consumer, error: MainstemError) -> None:
-        """Tell the client that its consumer was cancelled: the queue was deleted or failed."""
+        """Tell the client that a consumer was cancelled: its queue was deleted or failed."""
         if self._consumers.get(consumer.tag) is not consumer:
             return
         del self._consumers[consumer.tag]
@@ -475,8 +482,8 @@ class AmqpChannel:
     def _commit(self, ended: Transaction, go_on: Callable[[], None] | None = None) -> None:
         """Commit a transaction.
 
-        While the disk is full, the commit is retried, and the client is blocked: its later requests
-        are handled when ``go_on`` is called.
+        While the disk is full, the client is blocked and the commit is retried; ``go_on``, the same
+        for all tries, is called at the end, so that the client's later requests are handled.
         """
         connection, ids = self._connection, Bare.TX_COMMIT.ids
         self._service.context.settlements.flush()

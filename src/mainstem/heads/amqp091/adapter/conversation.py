@@ -40,7 +40,7 @@ connections wait while a run is handled.
 class AmqpConversation:
     """One client's connection.
 
-    ``send`` pushes frames, so the channels do not wait for each other's responses.
+    ``send`` sends frames at once, so a channel does not wait for the responses of other channels.
     """
 
     def __init__(self, service: Service, outbox: Outbox) -> None:
@@ -82,7 +82,7 @@ class AmqpConversation:
         return self.session.frame_size(view)
 
     def handle(self, frame: memoryview) -> Answer | Later:
-        """Carry out the request in a frame."""
+        """Carry out the request in a frame; return a Later if the next frame must wait."""
         if len(frame) == SETTLE_BYTES and (run := self.handle_run(frame)) is not None:
             # A single acknowledgement, which a client with a small prefetch limit sends.
             return run[0]
@@ -97,7 +97,11 @@ class AmqpConversation:
         return self.publisher.flush() or held or waits or ()
 
     def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
-        """Carry out the publishes and acknowledgements of several frames with one append."""
+        """Carry out the publishes and acknowledgements of several frames with one append.
+
+        Returns the answer and the number of bytes handled, or None if the first frame is another
+        method.
+        """
         received, size = self.session.receive_run(view[: self._run_bytes])
         if not size:
             return None
@@ -134,7 +138,7 @@ class AmqpConversation:
                     break
 
     def deadline(self) -> int | None:
-        """Return when a heartbeat must be sent, or when the client times out."""
+        """Return when a heartbeat is due or the client times out (monotonic ms), None if never."""
         self.session.heard_ms = self._heard_ms(self.service.clock_ms())
         return self.session.deadline()
 
@@ -145,7 +149,7 @@ class AmqpConversation:
         return (beat,) if beat else ()
 
     def _heard_ms(self, now_ms: int) -> int:
-        """Return when bytes last arrived, or the current time while we are not reading."""
+        """Return when bytes last arrived, or ``now_ms`` while nothing is read from the client."""
         is_read = not self.waiting and not self._unfinished.waits
         return self.outbox.heard_ms if is_read else now_ms
 
@@ -156,7 +160,7 @@ class AmqpConversation:
         return (self.session.refused(error, 0, self.service.clock_ms()),)
 
     def stop_waiting(self) -> None:
-        """Retry one last time all publishes and requests that wait for space in a topic."""
+        """Retry one last time all requests that wait for disk space, room or durability."""
         for give_up in list(self.waiting):
             give_up()
 
@@ -181,11 +185,11 @@ class AmqpConversation:
             self.outbox.send(pieces)
 
     def warn(self, problem: str) -> None:
-        """Log a problem that an operator may have to look at."""
+        """Log a warning about this connection."""
         _logger.warning("%s: %s", self.outbox.peer, problem)
 
     def refuse(self, error: AmqpError, number: int) -> None:
-        """Count an error, and close the channel, or the connection if the error is hard."""
+        """Count an error and close the channel; the connection for a hard error or channel 0."""
         if self._is_closed:
             return
         self.service.counts.errors[error.code.name] += 1
@@ -210,7 +214,7 @@ class AmqpConversation:
         return list(self._channels.values())
 
     def guarded(self, number: int, ids: Ids, call: Callable[[], None]) -> None:
-        """Call a function for a method on a channel; an error closes the channel."""
+        """Call a function that carries out a method on a channel; an error closes the channel."""
         try:
             call()
         except AmqpError as error:
@@ -223,7 +227,7 @@ class AmqpConversation:
             self.refuse(AmqpError(ReplyCode.INTERNAL_ERROR, "internal error", *ids), number)
 
     def hold(self) -> Callable[[], None]:
-        """Make further requests wait until the returned function is called."""
+        """Make later requests of the connection wait until the returned function is called."""
         held = self._held = Later()
         held.hold()
         return lambda: held.settle(())
@@ -241,9 +245,9 @@ class AmqpConversation:
         self._is_blocked = False
 
     def wait_for_space(self, error: StorageFull, again: Callable[[], None]) -> bool:
-        """Block the client, and call ``again`` after RETRY_MS.
+        """Block the client because the disk is full, and call ``again`` after RETRY_MS.
 
-        Returns False if the connection is ending, so that nothing can wait.
+        Returns False, and does neither, if the connection or the server is stopping.
         """
         if self._gives_up or self._is_closed or self.service.context.draining:
             return False
@@ -259,7 +263,7 @@ class AmqpConversation:
         return True
 
     def check_user_id(self, said: str | None) -> None:
-        """Refuse a message whose user-id property is not the authenticated user."""
+        """Raise AmqpError if a message has a user-id other than the authenticated user."""
         if said is not None and said != self.user:
             detail = f"user_id property set to '{said}' but authenticated user was '{self.user}'"
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, *methods.BasicPublish.ids)

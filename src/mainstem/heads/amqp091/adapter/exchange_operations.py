@@ -1,8 +1,8 @@
-"""Exchange operations of the admin port: list and show exchanges, bind, unbind.
+"""Operations of the admin port on exchanges: list and show them, bind, unbind.
 
 Permissions: a list shows only the exchanges that the peer may DESCRIBE; a binding needs READ on its
-source and ALTER on its destination. In permissions an exchange has the name that a queue's topic
-would have: ``topic_of(vhost, name)``.
+source and ALTER on its destination. The resource name of an exchange in a permission is the name
+that the topic of a queue with that name would have: ``topic_of(vhost, name)``.
 """
 
 from collections.abc import Callable, Sequence
@@ -84,7 +84,7 @@ class ExchangeDetails(msgspec.Struct, frozen=True):
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """The result of binding or unbinding: false if the binding was there, or not there, before."""
+    """The result of binding or unbinding: false if there was nothing to change."""
 
     changed: bool
 
@@ -95,7 +95,7 @@ _Change = Callable[[Binding], Durable]
 class ExchangeOperations:
     """The admin port's operations on exchanges.
 
-    Called in any thread except the event loop's, which owns the topology.
+    Must not be called in the event loop: the operations wait for the loop, which owns the topology.
     """
 
     def __init__(self, service: "Service") -> None:
@@ -140,7 +140,7 @@ class ExchangeOperations:
 
     @operation(UNBIND, "POST amqp/bindings/remove")
     def unbind(self, peer: Peer, asked: ChangeBinding) -> Changed:
-        """Remove the binding with exactly these arguments."""
+        """Remove the binding with exactly this routing key and these arguments."""
         return self._change(self._topology.unbind, peer, asked)
 
     def _change(self, change: _Change, peer: Peer, asked: ChangeBinding) -> Changed:

@@ -74,7 +74,7 @@ _RESERVED = frozenset(
         HEADER_DEAD_LETTER,
         HEADER_KEY,
         ID_HEADER,
-        # Only the property expires a message.
+        # A header of this name has no effect; only the property expires a message.
         "expiration",
     )
 )
@@ -85,7 +85,7 @@ _VALUE_BYTES = 6
 
 
 class Content(NamedTuple):
-    """A message but for its body: route (exchange and routing key) and properties, encoded."""
+    """A message without its body: encoded route (exchange and routing key) and properties."""
 
     route: bytes
     properties: bytes
@@ -94,7 +94,7 @@ class Content(NamedTuple):
 
 
 def with_delivery_count(properties: bytes, delivery: Delivery) -> bytes:
-    """Add how often a message was delivered before, as quorum queues do; nothing if never."""
+    """Add the header x-delivery-count of RabbitMQ's quorum queues, except to a first delivery."""
     count = max(delivery.count - 1, int(delivery.redelivered))
     if not count:
         return properties
@@ -104,7 +104,7 @@ def with_delivery_count(properties: bytes, delivery: Delivery) -> bytes:
 
 
 class MessageFormat:
-    """Converts messages to event headers, and back if it has signed them itself."""
+    """Converts messages to signed event headers, and event headers to messages."""
 
     def __init__(self, secret: bytes) -> None:
         """``secret``: SECRET_BYTES random bytes, the same in every process of a data directory."""
@@ -133,8 +133,8 @@ class MessageFormat:
     def content_of(self, event: Event, queue: str, most: int = MAX_FOREIGN_BYTES) -> Content:
         """Return the route and properties of an event.
 
-        If this server did not sign them, the properties are derived from the event's headers, as
-        far as ``most`` bytes permit, and the routing key is ``queue``.
+        If its headers have none that are valid, the properties are derived from its other headers,
+        up to ``most`` bytes, the exchange is the default one, and the routing key is ``queue``.
         """
         found = self.signed_content(event.headers) or _unsigned_content(event.headers, most)
         if found is not None:
@@ -178,7 +178,10 @@ class MessageFormat:
 
 
 def _unsigned_content(headers: Headers, most: int) -> Content | None:
-    """Return what an older version stored, or anybody wrote; None if it is malformed."""
+    """Return the route and properties in an unsigned header; None if absent, invalid or too large.
+
+    Older versions of this server wrote such headers; but so can any producer.
+    """
     native = next((value for name, value in headers if name == NATIVE_HEADER), None)
     if native is None or not native.startswith(_UNSIGNED):
         return None

@@ -1,7 +1,8 @@
 """How management operations use the AMQP head: in the event loop, with the permissions of a peer.
 
-Operations are called in any thread except the event loop's, which owns the topology and the
-connections. The resource name of an exchange is the topic name that a queue of its name would have.
+Operations must not be called in the event loop: they wait for the loop, which owns the topology and
+the connections. The resource name of an exchange in a permission is the name that the topic of a
+queue with that name would have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +30,7 @@ _FAILURES = {
 
 
 class Access:
-    """Access of management operations to the AMQP head."""
+    """Runs management operations in the AMQP head's event loop, and checks their permissions."""
 
     def __init__(self, service: "Service") -> None:
         self.service, self.context = service, service.context
@@ -43,9 +44,10 @@ class Access:
             raise OperationFailed(failure, error.detail) from None
 
     def connected(self, peer: Peer, vhost: str, call: "Callable[[AmqpConversation], T]") -> T:
-        """Run a call in the event loop with a connection of the peer that no client is behind.
+        """Call ``call`` in the event loop with a connection of the peer that no client has opened.
 
-        So a declaration means the same as that of a client. The connection is in no list.
+        So a declaration has the same effect as that of a client. The connection is in no list, and
+        is closed afterwards.
         """
         # The command line imports this module for its neighbours' arguments.
         from mainstem.heads.amqp091.adapter.conversation import (  # noqa: PLC0415
@@ -86,12 +88,12 @@ class Access:
         return True
 
     def vhosts(self, asked: str | None) -> list[str]:
-        """Return the virtual host that is asked for, or all; called in the event loop."""
+        """Return the virtual host ``asked``, or all if it is None; called in the event loop."""
         return self.service.topology.vhosts() if asked is None else [asked]
 
 
 class _NoClient:
-    """The outbox of a connection that has no client."""
+    """The outbox of a connection that no client has opened: discards what is sent."""
 
     heard_ms = 0
     is_full = False
@@ -100,10 +102,10 @@ class _NoClient:
         self.peer, self.is_tls = peer.address, peer.tls
 
     def send(self, pieces: Answer) -> None:
-        """Drop what a client would be told: the operation returns what matters."""
+        """Discard frames for the client: the operation returns its result."""
 
     def when_room(self, call: Callable[[], None]) -> None:
-        """Call at once: nothing is kept."""
+        """Call ``call`` at once: there is no send buffer that could be full."""
         call()
 
     def close(self, reason: str = "") -> None:
@@ -114,9 +116,10 @@ class _NoClient:
 
 
 def table_of(arguments: Mapping[str, object], *names: str) -> fields.Table:
-    """Return arguments as a table, as a client would send them; raises InvalidSetting.
+    """Convert JSON arguments to an AMQP table with the types that a client's table would have.
 
-    ``names``: a routing key and other short texts that are sent with them.
+    Raises InvalidSetting for those that no client could send, as for ``names``: a routing key and
+    other texts that AMQP sends as short strings.
     """
     try:
         for each in names:

@@ -1,6 +1,6 @@
-"""Operations on AMQP connections, their channels and consumers: list, close; and totals.
+"""Operations on AMQP connections, their channels and consumers: list, count, close.
 
-They need the right to describe the server; to close a connection, that to alter it.
+To list and count them needs the permission to DESCRIBE the cluster; to close a connection, ALTER.
 """
 
 from typing import TYPE_CHECKING
@@ -78,7 +78,7 @@ class AmqpConsumer(msgspec.Struct, frozen=True):
 
 
 class AmqpTotals(msgspec.Struct, frozen=True):
-    """How much there is of everything, and what was counted since the server started."""
+    """Numbers of connections, channels, queues and so on, and counters since the server started."""
 
     address: str
     vhosts: list[str]

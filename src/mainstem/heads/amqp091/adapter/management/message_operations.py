@@ -35,7 +35,7 @@ MAX_GOT_BYTES = 16 * 1024 * 1024
 
 
 class AckMode(StrEnum):
-    """What becomes of the messages that a request gets."""
+    """What is done with the messages that a request gets, after they were read."""
 
     ACK = "ack"
     """They are settled."""
@@ -87,7 +87,7 @@ class Routed(msgspec.Struct, frozen=True):
 
 
 class GetMessages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Get messages of an AMQP queue: take them, or put them back."""
+    """Get messages of an AMQP queue, and ack, reject or requeue them."""
 
     vhost: str
     queue: str
@@ -96,7 +96,7 @@ class GetMessages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AmqpMessage(msgspec.Struct, frozen=True):
-    """A message that was got."""
+    """A message from a queue."""
 
     exchange: str
     routing_key: str
@@ -130,7 +130,7 @@ class MessageOperations:
         return Routed(durable is not None)
 
     def _publish(self, connection: AmqpConversation, message: Publish) -> "Durable | None":
-        """Publish as a client with a transaction does; return None if there is no route."""
+        """Publish a message in its own transaction; return its ``Durable``, None if unroutable."""
         counts, publisher = self._service.counts, connection.publisher
         unroutable, refused = counts.unroutable, counts.refused
         channel = AmqpChannel(connection, 1)
@@ -149,7 +149,7 @@ class MessageOperations:
 
     @operation("amqp/get", "POST amqp/queues/{vhost}/{queue}/get")
     def get(self, peer: Peer, asked: GetMessages) -> list[AmqpMessage]:
-        """Get messages of an AMQP queue: take them, or put them back."""
+        """Get messages of an AMQP queue, and ack, reject or requeue them."""
         owner = f"management-{token_hex(8)}"
 
         def look(connection: AmqpConversation) -> "tuple[DeclaredQueue, list[Unseen]]":
@@ -193,7 +193,7 @@ _OUTCOMES = {
 
 
 def _message(asked: PublishMessage) -> Publish:
-    """Return the message as a client would send it; raises InvalidSetting."""
+    """Convert a request to the message that a client would send; raises InvalidSetting."""
     given = msgspec.structs.asdict(asked.properties)
     if asked.properties.headers is not None:
         given["headers"] = table_of(asked.properties.headers)

@@ -1,6 +1,6 @@
 """Operations on AMQP queues: list, show, declare, delete, purge.
 
-Permissions are those of the topic and the broker queue behind an AMQP queue, checked at the door.
+The broker checks the permissions: those on the topic and the broker queue behind an AMQP queue.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class ListQueues(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NameQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Name an AMQP queue."""
+    """The arguments of an operation on one AMQP queue."""
 
     vhost: str
     queue: str
@@ -80,7 +80,7 @@ class AmqpQueue(msgspec.Struct, frozen=True):
 
 
 class Declared(msgspec.Struct, frozen=True):
-    """The result of a declaration: false if it existed before."""
+    """The result of a declaration: false if the queue or exchange existed before."""
 
     created: bool
 
@@ -92,7 +92,7 @@ class Removed(msgspec.Struct, frozen=True):
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """A queue as the event loop sees it."""
+    """A queue, its exclusive owner and its number of consumers, read in the event loop."""
 
     queue: DeclaredQueue
     owner: str | None
@@ -185,7 +185,7 @@ class AmqpQueueOperations:
         return Removed(count)
 
     def _owners(self) -> dict[str, str]:
-        """Return the names of all connections, by id; called in the event loop."""
+        """Return the name of each connection by its id; called in the event loop."""
         return {each.id: each.name for each in self._service.connections}
 
 
@@ -217,6 +217,6 @@ def _described(door: Door, found: _Found) -> AmqpQueue:
 
 
 def _counts(state: QueueState) -> tuple[int, int]:
-    """Return how many messages are ready, and how many are not acknowledged."""
+    """Return the numbers of ready and of unacknowledged messages."""
     out = sum(each.out for each in state.windows)
     return sum(each.unsettled for each in state.windows) - out, out

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def offer_operations(service: "Service") -> None:
-    """Register the operations; called when the head starts."""
+    """Register the operations with the admin port; called when the head starts."""
     for operations in (
         ExchangeOperations,
         DeclarationOperations,

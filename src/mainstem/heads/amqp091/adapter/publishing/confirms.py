@@ -1,7 +1,8 @@
 """Publisher confirms of one channel: confirms each delivery tag once, in as few frames as possible.
 
-Messages may be confirmed in any order. A frame that confirms all tags up to one is sent only if
-none of them was confirmed before, because some clients treat a repeated tag as an error.
+Messages may be confirmed in any order. A frame with ``multiple``, which confirms all tags up to its
+own, is sent only if none of them was confirmed before, because some clients treat a repeated tag as
+an error.
 """
 
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ class Confirms:
         return [ack_frame(self._channel, each) for each in numbers]
 
     def nack(self, numbers: Sequence[int]) -> list[bytes]:
-        """Return the frames (BasicNack) for messages that were not stored."""
+        """Return the frames (BasicNack) that report the messages with these tags as not stored."""
         self._note(numbers)
         return [nack_frame(self._channel, each) for each in numbers]
 

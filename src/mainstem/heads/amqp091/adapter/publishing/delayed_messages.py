@@ -1,7 +1,8 @@
 """Messages published to exchanges of the type ``x-delayed-message``, as in RabbitMQ's plugin.
 
-How this works: a message with the header ``x-delay`` is stored as it is, and routed when it is due,
-with the bindings that exist then. Its header is then negative, so it is not delayed again.
+How this works: a message with the header ``x-delay`` is stored unrouted. When it is due, it is
+routed with the bindings that exist then. Its header ``x-delay`` is then made negative, so that
+another exchange of this type does not delay it again.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ def delay_of(headers: fields.Table) -> int:
 
 
 def delayed_event(vhost: str, exchange: str, event: Event, due_ms: int) -> DelayedEvent:
-    """Return the delayed event for a message to an ``x-delayed-message`` exchange."""
+    """Return the event to store for a message that an ``x-delayed-message`` exchange delays."""
     route = _encode_route((vhost, exchange)).decode()
     return DelayedEvent(event, due_ms, head=HEAD, route=route)
 
@@ -44,14 +45,15 @@ def delayed_event(vhost: str, exchange: str, event: Event, due_ms: int) -> Delay
 class DelayedRouter:
     """Routes delayed messages when they are due.
 
-    The broker calls it under the lock of the delayed events, so it only reads the topology.
+    The broker calls it while it holds the lock of the delayed events, so it only reads the
+    topology.
     """
 
     def __init__(self, service: "Service") -> None:
         self._service = service
 
     def __call__(self, route: str, event: Event) -> Sequence[RoutedEvent]:
-        """Return one event per queue that a delayed message is routed to, now that it is due."""
+        """Return a due message as one event per queue that it is routed to."""
         service = self._service
         vhost, exchange = _decode_route(route)
         content, raw, _ = service.messages.content_of(event, "")

@@ -1,9 +1,9 @@
 """Memory limit for incomplete messages, shared by all connections.
 
 How this works: as with incomplete frames (``transport/receive_budget.py``), the connection that has
-held memory longest may always use more, so that its message can be completed. The others wait while
-the budget is used up, and their clients are blocked. If the connection they wait for sends nothing,
-it is disconnected.
+used memory for the longest time may always use more, so that its message can be completed. While
+the budget is used up, the other connections wait, and their clients are blocked. If that connection
+sends nothing, it is disconnected.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class Unfinished:
         block: Callable[[str], None],
         unblock: Callable[[], None],
     ) -> None:
-        """``block`` and ``unblock`` tell the client that it is blocked, and why."""
+        """``block`` (with a reason) and ``unblock`` tell the client so, as RabbitMQ does."""
         self._budget = budget
         self._outbox = outbox
         self._block, self._unblock = block, unblock
@@ -38,10 +38,9 @@ class Unfinished:
         self._wait: Later | None = None
 
     def keep(self, size: int) -> Later | None:
-        """Set the number of bytes in use.
+        """Set the number of bytes in use; return a Later if the budget does not allow that many.
 
-        If the budget does not allow that many, return a Later: the client is not read from until it
-        is settled.
+        Nothing is read from the client until the Later is settled.
         """
         before, self._size = self._size, size
         if not size:
@@ -56,7 +55,7 @@ class Unfinished:
 
     @property
     def waits(self) -> bool:
-        """Whether reading from the client is stopped, because the budget is used up."""
+        """Whether nothing is read from the client, because the budget is used up."""
         return self._wait is not None
 
     def release(self) -> None:
@@ -67,7 +66,7 @@ class Unfinished:
     # Called by the receive budget.
 
     def room_again(self) -> None:
-        """Resume reading from the client if the budget now allows its bytes."""
+        """Resume reading from the client if the budget now allows the bytes of its messages."""
         if self._wait is not None and self._budget.hold(self, self._size):
             wait, self._wait = self._wait, None
             self._unblock()

@@ -1,10 +1,12 @@
 """Publishes the messages of one connection: routes each, appends them together, confirms them.
 
-How this works: messages that were read together are routed one by one and appended together, for
-all channels and queues. So many messages share one append, and one wait for its sync. A message is
-in all queues that it is routed to, or in none; however many these are, memory and the write-ahead
-log hold its body once. Methods that must see earlier messages of the connection (BasicGet, the
-message count of a queue) wait until everything published before is durable.
+How this works: messages that were read together are routed one by one, and appended together for
+all channels and queues: they share one append and one wait until it is durable. A message is in all
+queues that it is routed to, or in none. Its body is in memory and in the write-ahead log once,
+whatever the number of queues.
+
+Methods that must see earlier messages of the connection (BasicGet, the message count of a queue)
+wait until everything published before is durable.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -91,14 +93,14 @@ class Routed(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Approximate number of bytes to append, for all queues together."""
+        """Approximate number of bytes to append: the copies for all queues together."""
         return (len(self.places) + len(self.delayed)) * (
             len(self.event.value or b"") + _PLACE_BYTES
         )
 
 
 class _KnownRoute(NamedTuple):
-    """Where messages of one route and the same properties go."""
+    """Where messages with equal route and properties go, remembered for later messages."""
 
     names: Collection[str]
     """The names of the queues, as the topology remembers them until it changes."""
@@ -125,7 +127,7 @@ class Publisher:
     # Receiving
 
     def publish(self, channel: "AmqpChannel", message: Publish) -> None:
-        """Route a message, to be appended by ``flush``; an AmqpError closes the channel."""
+        """Route a message, so that ``flush`` appends it; raises AmqpError."""
         number = 0 if channel.confirms is None else channel.confirms.next()
         routed = self.route(channel, number, message)
         if routed is not None:
@@ -133,9 +135,9 @@ class Publisher:
             self._pending_bytes += routed.size
 
     def route(self, channel: "AmqpChannel", number: int, message: Publish) -> Routed | None:
-        """Return a message with the queues that it is routed to.
+        """Return a message with the topics of the queues that it is routed to; raises AmqpError.
 
-        None if there is nothing to append: it was a direct reply, unroutable, or refused.
+        None if there is nothing to append: the message was a direct reply, unroutable, or refused.
         """
         connection = self._connection
         target, properties = message.target, message.properties
@@ -175,7 +177,7 @@ class Publisher:
         return Routed(channel, number, event, places, waits, delayed)
 
     def _known_route(self, route: bytes, properties: bytes) -> "_KnownRoute | None":
-        """Return where messages of this route and these properties go, if nothing has changed."""
+        """Return the remembered queues for a message; None if there are none, or outdated ones."""
         known = self._known.get((route, properties))
         if known is None:
             return None
@@ -196,7 +198,10 @@ class Publisher:
         places: Sequence[tuple[str, int]],
         waits: bool,
     ) -> None:
-        """Remember where a message went, unless each message must be looked at by itself."""
+        """Store the queues of a message for later messages of the same route and properties.
+
+        Not if one of the queues can refuse messages, which is decided for each message.
+        """
         names = self._connection.service.topology.remembered_route(self._connection.vhost, route)
         is_whole = names is not None and len(names) == len(queues)
         if names is None or not is_whole or len(route) + len(properties) > _KNOWN_BYTES:
@@ -210,7 +215,7 @@ class Publisher:
     def _targets(
         self, message: Publish, said: Properties, properties: bytes
     ) -> tuple[list[DeclaredQueue], list[DelayedEvent]]:
-        """Return the queues of a message, and its delayed copies; raises AmqpError."""
+        """Return a message's queues, and an event per exchange that delays it; raises AmqpError."""
         headers = said.headers
         delay_ms = delay_of(headers) if headers is not None and DELAY in headers else 0
         if headers is None or not delay_ms:
@@ -243,7 +248,7 @@ class Publisher:
         return [each for each in found if each is not None]
 
     def _full(self, queues: Sequence[DeclaredQueue], event: Event) -> list[DeclaredQueue]:
-        """Return those of the queues that refuse messages and have no space for this one."""
+        """Return those of the queues that refuse messages and have no space for this event."""
         # Earlier messages count towards the limit, so they are appended first.
         self.flush()
         door, full_queues = self._connection.door, self._connection.service.full_queues
@@ -271,7 +276,7 @@ class Publisher:
         return None
 
     def _with_reply_name(self, channel: "AmqpChannel", said: Properties) -> Properties:
-        """Return the properties with the channel's unique direct-reply name as reply_to."""
+        """Return the properties with the channel's unique direct-reply name as ``reply_to``."""
         name = self._connection.service.replies.name_of(channel)
         if name is None:
             detail = "fast reply consumer does not exist"
@@ -279,7 +284,7 @@ class Publisher:
         return msgspec.structs.replace(said, reply_to=name)
 
     def _reply(self, channel: "AmqpChannel", number: int, message: Publish) -> None:
-        """Send a direct reply to the channel that waits for it; it is not stored in a queue."""
+        """Send a message to the channel that waits for it as a direct reply; no queue stores it."""
         if not self._connection.service.replies.send(message.target.routing_key, message):
             self._unroutable(channel, number, message)
         elif number and channel.confirms is not None:
@@ -308,14 +313,14 @@ class Publisher:
     def flush(self) -> Later | None:
         """Append the pending messages.
 
-        Returns a Later if some must wait for space; it is settled when they are appended.
+        Returns a Later if some must wait for space; it is settled when these are appended.
         """
         if self._later is None and self._pending:
             self._append(self._portion(), None)
         return self._later
 
     def _portion(self, most: int = PORTION_BYTES) -> list[Routed]:
-        """Remove and return pending messages to append together, up to a size limit."""
+        """Remove pending messages, at most ``most`` bytes and at least one, and return them."""
         pending = self._pending
         if self._pending_bytes <= most:
             self._pending, self._pending_bytes = [], 0
@@ -331,7 +336,7 @@ class Publisher:
     def _append(
         self, part: Sequence[Routed], held: HeldPublish | None, *, singly: bool = False
     ) -> None:
-        """Append messages together, or one by one (``singly``) after one of them was refused."""
+        """Append ``part`` together, or one by one (``singly``) after one message was refused."""
         while part:
             now = part[:1] if singly else part
             try:
@@ -360,7 +365,7 @@ class Publisher:
     def _append_more(self) -> None:
         """Append the next portion of pending messages once the last one is durable.
 
-        So at most one portion that is not durable is in memory.
+        So at most one portion that is not yet durable is in memory.
         """
         context = self._connection.service.context
         if self.last.done:
@@ -391,7 +396,7 @@ class Publisher:
         delayed = _delayed(pending)
         if len(entries) == 1 and not delayed:
             topic, events, partition = entries[0]
-            # A queue delivers events before they are durable, and no client waits for these.
+            # AMQP queues deliver events before they are durable, and no client waits for a confirm.
             lazy = not any(each.waits for each in pending)
             published = door.try_publish(topic, events, partition, held, lazy=lazy)
             if isinstance(published, HeldPublish):
@@ -417,16 +422,16 @@ class Publisher:
         self._connection.service.context.when_room(self._connection.waiting, held, again)
 
     def _wait_for_space(self, part: Sequence[Routed], error: StorageFull) -> bool:
-        """Retry the append when the disk has space; return False if the connection cannot wait."""
+        """Retry to append ``part`` when the disk has space; False if the connection is stopping."""
         waits = self._connection.wait_for_space(error, lambda: self._append(part, None))
         if waits:
             self._hold()
         return waits
 
     def _refuse(self, routed: Routed, error: MainstemError) -> None:
-        """Report that a message was not stored.
+        """Tell the client that a message was not stored.
 
-        Sends BasicNack if a retry may help; any other error closes the channel.
+        Sends BasicNack if publishing it again may succeed; any other error closes the channel.
         """
         channel = routed.channel
         may_pass = error.failure not in _FINAL
@@ -470,7 +475,7 @@ class Publisher:
     # Waiting for durability
 
     def when_durable(self, call: Callable[[], None], durable: Durable | None = None) -> None:
-        """Call ``call`` when ``durable`` and all publishes of the connection so far are durable.
+        """Call ``call`` when ``durable`` and all earlier publishes of the connection are durable.
 
         A failed append closes the connection.
         """
@@ -498,8 +503,9 @@ class Publisher:
     def commit(
         self, routed: Sequence[Routed], settled: Sequence[QueueSettlements]
     ) -> Durable | HeldPublish:
-        """Append the messages and acknowledgements of a transaction, all or nothing.
+        """Append the messages and settlements of a transaction, all or nothing.
 
+        Returns when they are durable, or a HeldPublish if a queue is full and nothing was appended.
         Raises StorageFull, after which the same commit may be tried again.
         """
         entries = _entries(routed)
@@ -527,7 +533,7 @@ def _check_expiration(said: str) -> None:
 
 
 def _entries(routed: Sequence[Routed]) -> list[TopicEvents]:
-    """Group messages by topic and partition, for one append."""
+    """Group messages by topic and partition, as arguments of one append."""
     entries: dict[tuple[str, int], list[Event]] = {}
     for each in routed:
         for place in each.places:

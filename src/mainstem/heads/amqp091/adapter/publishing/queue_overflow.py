@@ -1,8 +1,8 @@
 """Tells whether queues with ``x-overflow=reject-publish`` or ``reject-publish-dlx`` are full.
 
-How this works: a limit counts all waiting messages, including appended ones that are not visible
-before they are durable. The broker counts the bytes of visible ones; the others are recorded here
-when they are appended.
+How this works: a limit counts all waiting messages, also those that were appended but that the
+queue cannot deliver yet, because they are not durable. The broker counts the bytes of those that
+the queue can deliver; the bytes of the others are recorded here when they are appended.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueue
 
 
 class _Unseen(NamedTuple):
-    """Messages of one append that are not visible yet; they all become visible at the same time."""
+    """Messages of one append that their queue cannot deliver yet; then it can deliver all."""
 
     partition: int
     offset: int
@@ -33,7 +33,7 @@ class FullQueues:
 
     @property
     def is_counting(self) -> bool:
-        """Whether there are queues with a limit in bytes, so that ``appended`` must be called."""
+        """Whether there are queues with a limit in bytes, for which ``appended`` must be called."""
         return bool(self._unseen)
 
     def is_full(self, queue: DeclaredQueue, door: Door, size: int) -> bool:
@@ -49,7 +49,7 @@ class FullQueues:
         return waiting + unseen + size > limits.max_length_bytes
 
     def appended(self, entries: Sequence[TopicEvents], published: Sequence[Published]) -> None:
-        """Record messages that were just appended, which count towards the limit in bytes."""
+        """Record messages that were just appended: their bytes count towards the limits."""
         for entry, done in zip(entries, published, strict=True):
             unseen = self._unseen.get(entry.topic)
             if unseen is not None:
@@ -57,13 +57,13 @@ class FullQueues:
                 unseen.append(_Unseen(*done.position, size))
 
     def forget(self, topic: str) -> None:
-        """Remove the records of a topic whose queue was deleted."""
+        """Remove what was recorded for a topic whose queue was deleted."""
         self._unseen.pop(topic, None)
 
     def _unseen_bytes(self, queue: DeclaredQueue, door: Door) -> int:
         unseen = self._unseen.setdefault(queue.place[0], deque())
         if unseen:
-            # As the queue sees them: it may count messages that are not durable yet.
+            # Some queues deliver messages before they are durable.
             tails = {each.partition: each.tail for each in door.queues.show(*queue.place).windows}
             while unseen and unseen[0].offset < tails[unseen[0].partition]:
                 unseen.popleft()
@@ -71,7 +71,7 @@ class FullQueues:
 
 
 def _waiting(queue: DeclaredQueue, door: Door) -> int:
-    """Return the queue's number of waiting messages, including those not visible yet."""
+    """Return the number of waiting messages, including those the queue cannot deliver yet."""
     topic, name = queue.place
     return sum(
         door.bounds(topic, each.partition).end - each.next + each.waiting

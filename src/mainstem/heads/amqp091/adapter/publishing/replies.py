@@ -1,9 +1,10 @@
 """Direct reply-to: replies that are sent straight to the requesting channel, without a queue.
 
-How this works: a client consumes from ``amq.rabbitmq.reply-to``, which is not a queue, and gives
-that name as ``reply_to``. Each such channel has a unique name, which replaces it in the published
-messages. A message published with that name to the default exchange is sent to the channel if it is
-still open.
+How this works: a requesting client consumes from ``amq.rabbitmq.reply-to``, which is not a queue,
+and publishes requests with that name as ``reply_to``. The server replaces it in these requests with
+a name that is unique to the client's channel. A reply is a message that is published to the default
+exchange with the unique name as routing key; it is sent to that channel if the channel is still
+open.
 """
 
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ class Replies:
         """
 
     def consume(self, channel: "AmqpChannel", tag: str, name: str, *, no_ack: bool) -> None:
-        """Start a channel's consumer of direct replies, with this consumer tag."""
+        """Record that a channel consumes direct replies with this consumer tag."""
         if not no_ack:
             detail = "reply consumer cannot acknowledge"
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, 60, 20)

@@ -1,7 +1,7 @@
 """Routes dead letters of queues through their exchanges, in the append that settles them.
 
-The broker calls it while it holds the queues' lock, so it reads the topology and calls nothing
-else.
+The broker calls the router while it holds the lock of its queues, so the router only reads the
+topology.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class DeadLetterRouter:
         self._service = service
 
     def __call__(self, route: str, dead: DeadEvent) -> Sequence[RoutedEvent]:
-        """Return one event per queue that a dead letter is routed to."""
+        """Return a dead letter as one event per queue that it is routed to."""
         service = self._service
         queue = service.queues.at(dead.topic, dead.queue)
         if queue is None:

@@ -4,8 +4,8 @@ How this works: if a message of a queue with ``x-dead-letter-exchange`` is rejec
 dropped, it is published to that exchange. The header ``x-death`` of a message is an array of
 tables, the latest death first, with one entry per queue and reason; a message that dies again in
 the same queue for the same reason increases the entry's count. The header also reveals cycles: a
-message that would return to a queue where it died, and that no client has rejected since, is
-dropped there.
+message that would return to a queue where it died, and that no client has rejected since, is not
+put into that queue.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ DEATHS = "x-death"
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A dead letter, ready to be published."""
+    """A dead letter: the exchange, routing keys and properties to publish it with."""
 
     exchange: str
     routing_keys: Names
@@ -39,9 +39,9 @@ def dead_letter(
     reason: Cause,
     now_ms: int,
 ) -> DeadLetter | None:
-    """Return the dead letter for a message of a queue; None without a dead-letter exchange.
+    """Return a message's dead letter, None if its queue has no dead-letter exchange.
 
-    ``exchange`` and ``routing_key``: those it was last published or dead-lettered with.
+    ``exchange`` and ``routing_key``: those the message was last published or dead-lettered with.
     """
     target = queue.settings.dead_letter_exchange
     if target is None:
@@ -90,7 +90,7 @@ def without_cycles(queues: Names, letter: DeadLetter, reason: Cause) -> Names:
 
 
 def _is_cycle(queue: str, deaths: Sequence[fields.Table]) -> bool:
-    """Tell whether the message already died in this queue since its last rejection."""
+    """Tell whether the message died in this queue, and no client has rejected it since."""
     for death in deaths:
         if death.get("reason") == Cause.REJECTED:
             return False
@@ -122,7 +122,7 @@ def _new_death(
 
 
 def _deaths(headers: fields.Table) -> list[fields.Table]:
-    """Return the valid entries of the ``x-death`` header, which a client may have written."""
+    """Return the valid entries of the ``x-death`` header, which may come from a client."""
     found = headers.get(DEATHS)
     if isinstance(found, str | bytes) or not isinstance(found, Sequence):
         return []

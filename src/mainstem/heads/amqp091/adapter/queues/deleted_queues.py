@@ -14,7 +14,7 @@ _logger = logging.getLogger("mainstem.heads.amqp091")
 
 
 def forget_queue(door: Door, name: str) -> None:
-    """Delete the definition, the bindings and the own topic of a queue that was deleted."""
+    """Delete the definition, bindings and own topic of an AMQP queue without a broker queue."""
     try:
         _forget(door, name)
     except MainstemError as error:

@@ -55,7 +55,7 @@ class Consumer:
         self.source: QueueConsumer
 
     def add_credit(self, count: int) -> None:
-        """Allow ``count`` more deliveries to the consumer; no effect without a prefetch limit."""
+        """Increase the consumer's credit; no effect without a prefetch limit."""
         self.source.add_credit(count)
 
 
@@ -136,13 +136,13 @@ class Deliveries:
         connection.send(frames)
 
     def _derived(self, event: Event, queue: "DeclaredQueue") -> Content:
-        """Return the route and properties of an event that is no message of an AMQP client."""
+        """Return an event's route and properties, which may come from another protocol."""
         connection = self._connection
         most = min(MAX_FOREIGN_BYTES, connection.session.frame_max - codec.HEADER_BYTES)
         return connection.service.messages.content_of(event, queue.name, most)
 
     def send_reply(self, tag: bytes, message: Publish) -> None:
-        """Send a direct reply; disconnect a client that leaves too many unread."""
+        """Send a direct reply; disconnect a client that leaves MAX_UNREAD_REPLIES bytes unread."""
         self._last_tag += 1
         outbox = self._connection.outbox
         if outbox.is_full:
@@ -169,7 +169,7 @@ class Deliveries:
         self._unread_replies = 0
 
     def get(self, queue: "DeclaredQueue", *, no_ack: bool) -> list[Piece] | None:
-        """Acquire the queue's next message and return its frames; None if there is no message."""
+        """Acquire the queue's next message; return its BasicGetOk frames, None if there is none."""
         connection = self._connection
         queue.serve_consumers(connection.service.context)
         taken = connection.door.queues.acquire(*queue.place, self.owner, max_events=1, locked=False)
@@ -195,7 +195,7 @@ class Deliveries:
                 )
             ]
         except BaseException:
-            # Without a lock nothing else would return it.
+            # A delivery without a lock does not expire, so nothing else would return it.
             said = settlement(delivery, Outcome.NACK)
             connection.door.queues.settle(*queue.place, self.owner, (said,))
             raise
@@ -226,7 +226,7 @@ class Deliveries:
         return [self._unacked.pop(each) for each in tags]
 
     def put_back(self, deliveries: Sequence[Unacked]) -> None:
-        """Make deliveries unacknowledged again, because their transaction was rolled back."""
+        """Make deliveries unacknowledged again after their transaction was rolled back."""
         found = {each.tag: each for each in deliveries} | self._unacked
         # Sorted by tag, so that an acknowledgement of all up to a tag includes them.
         self._unacked = dict(sorted(found.items()))
@@ -240,9 +240,9 @@ class Deliveries:
         return list(takewhile(lambda each: each <= tag, self._unacked))
 
     def settle(self, deliveries: Sequence[Unacked], outcome: Outcome) -> None:
-        """Settle deliveries and free their prefetch credit.
+        """Settle deliveries (ack, nack or reject), and return their prefetch credit.
 
-        Acknowledgements are collected and appended a little later, other outcomes at once.
+        Acks are collected and appended a little later, other outcomes at once.
         """
         if outcome is Outcome.ACK:
             for _, queue, said, _ in deliveries:
@@ -262,7 +262,7 @@ class Deliveries:
         ]
 
     def credit(self, deliveries: Sequence[Unacked]) -> None:
-        """Free the prefetch credit that settled deliveries have used."""
+        """Return the prefetch credit of settled deliveries to their consumers and channel."""
         if len(deliveries) == 1:
             if (only := deliveries[0].consumer) is not None:
                 self.session.add_credit(1)

@@ -1,9 +1,9 @@
 """Declared queues: each has a topic, a broker queue on it, and consumers.
 
-How this works: the topology has each queue's record; this module has its topic and broker queue. A
-queue that is not durable has a topic of durability ``disk``, which is deleted when the server
-starts again. But a topic that existed before its queue was declared belongs to another protocol and
-is never deleted here.
+How this works: the topology has each queue's definition; this module has its topic and broker
+queue. A queue that is not durable has a topic of durability ``disk``, which is deleted when the
+server starts again. A topic that existed before its queue was declared is shared with other
+protocols, and is never deleted here.
 """
 
 import logging
@@ -50,7 +50,7 @@ Unseen = tuple[str, int, int]
 
 
 class DeclaredQueue:
-    """An AMQP queue as it is used: its definition, its topic and broker queue, its consumers."""
+    """An AMQP queue at run time: its definition, its topic and broker queue, its consumers."""
 
     def __init__(self, record: Queue) -> None:
         self.record = record
@@ -70,7 +70,7 @@ class DeclaredQueue:
         """Whether the queue refuses messages while it is full, rather than dropping its oldest."""
 
     def serve_consumers(self, context: "HeadContext") -> None:
-        """Deliver available messages to consumers, before others acquire or count messages."""
+        """Deliver available messages to the consumers now, before the caller gets or counts any."""
         context.dispatcher.go_first(*self.place)
 
     def ready(self, door: Door) -> int:
@@ -99,10 +99,7 @@ class DeclaredQueue:
 
     @property
     def _dead_letter_route(self) -> str:
-        """The name under which the broker finds the router of this queue's dead letters.
-
-        Empty if the queue has no dead-letter exchange.
-        """
+        """The name of the head that routes the queue's dead letters; empty if none does."""
         return "" if self.record.settings.dead_letter_exchange is None else "amqp"
 
 
@@ -163,7 +160,7 @@ class DeclaredQueues:
     # Expiry
 
     def _await_expiry(self, queue: DeclaredQueue) -> None:
-        """Schedule the deletion of a queue with ``x-expires``, unless it is used before."""
+        """Set a timer that deletes a queue with ``x-expires`` unless it is used before."""
         expires_ms = queue.record.settings.expires_ms
         if expires_ms is not None:
             due_ms = queue.used_ms + expires_ms - self._service.clock_ms()
@@ -195,14 +192,14 @@ class DeclaredQueues:
         return self._queues.get((vhost, name))
 
     def at(self, topic: str, name: str) -> DeclaredQueue | None:
-        """Return a queue by its topic and broker queue name."""
+        """Return the queue with this topic and broker queue name, None if it does not exist."""
         queue = self._by_own_name.get(name)
         return queue if queue is not None and queue.place[0] == topic else None
 
     def copies(
         self, vhost: str, names: Iterable[str], event: Event, priority: int | None
     ) -> list[RoutedEvent]:
-        """Return one append entry with the event for each named queue that exists."""
+        """Return, for each named queue that exists, the event and where to append it."""
         found = [self.get(vhost, name) for name in names]
         return [
             RoutedEvent(each.place[0], min(priority or 0, each.most_priority), event)
@@ -216,11 +213,14 @@ class DeclaredQueues:
         return self._queues[connection.vhost, name]
 
     def gone(self, vhost: str, name: str) -> Durable:
-        """Return the pending deletion of a queue; once durable, the name can be used again."""
+        """Return the ``Durable`` of a deletion; then the queue's name can be used again."""
         return self._gone.get(topic_of(vhost, name), AT_ONCE)
 
     def unseen(self, vhost: str, name: str) -> list[Unseen]:
-        """Return the places where a queue has messages that are not durable yet, so not visible."""
+        """Return the last message of each partition in which some are not durable yet.
+
+        Each as topic, partition and offset.
+        """
         queue, broker = self._queues.get((vhost, name)), self._service.context.broker
         if queue is None:
             return []
@@ -232,7 +232,7 @@ class DeclaredQueues:
         return found
 
     def _deleted_elsewhere(self, name: str) -> None:
-        """React to the deletion of a broker queue through any protocol; called from any thread."""
+        """Handle the deletion of a broker queue by any protocol; called from any thread."""
         self._service.context.on_loop(partial(self._remove_lost, name))
 
     def _remove_lost(self, name: str) -> None:
@@ -307,9 +307,9 @@ class DeclaredQueues:
             self._definitions.delete(SHARED, topic)
 
     def _share(self, door: Door, queue: DeclaredQueue) -> None:
-        """Put a new queue on the existing topic of its name.
+        """Let a new queue use the topic of its name, if that existed before.
 
-        Raises AmqpError if that topic has no broker queue of this name. If it has, another protocol
+        Raises AmqpError if the topic has no broker queue of this name. If it has, another protocol
         or a declaration interrupted by a crash created it; so the AMQP queue must not be exclusive
         or auto-delete.
         """
@@ -403,7 +403,7 @@ class DeclaredQueues:
     # Consumers
 
     def check_exclusive(self, queue: DeclaredQueue, consumer: "Consumer") -> None:
-        """Raise if the queue has a consumer, and that one or the new one is exclusive."""
+        """Raise AmqpError if the queue has consumers, and any of these or the new is exclusive."""
         first = next(iter(queue.consumers), None)
         # An exclusive consumer is the only one, so checking the first is enough.
         if first is not None and (first.exclusive or consumer.exclusive):
@@ -411,12 +411,12 @@ class DeclaredQueues:
             raise AmqpError(ReplyCode.ACCESS_REFUSED, detail, *methods.BasicConsume.ids)
 
     def consume(self, queue: DeclaredQueue, consumer: "Consumer") -> None:
-        """Record a new consumer of its queue."""
+        """Add a consumer to its queue's record of consumers."""
         queue.consumers[consumer] = None
         self._service.counts.consumers += 1
 
     def forget_consumer(self, consumer: "Consumer") -> None:
-        """Remove a consumer from the records of its queue."""
+        """Remove a consumer from its queue's record of consumers."""
         if consumer in consumer.queue.consumers:
             del consumer.queue.consumers[consumer]
             consumer.queue.used_ms = self._service.clock_ms()

@@ -1,9 +1,9 @@
 """Exchanges, queues and bindings: what is declared, and how it is stored.
 
-How this works: durable ones are stored as definitions of this head, of the kind ``exchange``,
-``queue`` or ``binding``. The value is JSON with a format version; arguments are stored as the bytes
-of an AMQP table, since JSON has too few types. The key is a JSON array of names, or a hash if that
-is too long.
+How this works: durable exchanges, queues and bindings are stored in the broker's definitions, in
+which each has a kind (``exchange``, ``queue`` or ``binding``), a key and a value. The value is JSON
+with a format version; arguments are stored as the bytes of an AMQP table, since JSON has too few
+types. The key is a JSON array of names, or a hash if that is too long.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ class Exchange(msgspec.Struct, frozen=True):
 
     @property
     def matching(self) -> ExchangeType:
-        """The exchange's type for matching; of a delayed exchange its ``x-delayed-type``."""
+        """The type by which bindings are matched; of a delayed exchange its ``x-delayed-type``."""
         if self.type is ExchangeType.DELAYED:
             return ExchangeType(str(self.arguments[DELAYED_TYPE]))
         return self.type
@@ -68,7 +68,7 @@ class Exchange(msgspec.Struct, frozen=True):
 
     @property
     def stored(self) -> bytes:
-        """The definition as stored bytes."""
+        """The definition as it is stored, encoded."""
         return _encode(
             _StoredExchange(
                 self.vhost,
@@ -112,7 +112,7 @@ class Queue(msgspec.Struct, frozen=True):
 
     @property
     def stored(self) -> bytes:
-        """The definition as stored bytes."""
+        """The definition as it is stored, encoded."""
         arguments = fields.table(self.arguments)
         return _encode(_StoredQueue(self.vhost, self.name, self.topic, self.auto_delete, arguments))
 
@@ -163,7 +163,7 @@ class Binding(msgspec.Struct, frozen=True):
 
     @property
     def stored(self) -> bytes:
-        """The definition as stored bytes."""
+        """The definition as it is stored, encoded."""
         return _encode(
             _StoredBinding(
                 self.vhost,

@@ -1,4 +1,4 @@
-"""Compares arguments and headers as RabbitMQ does; errors for differences have its texts."""
+"""Compares arguments and headers as RabbitMQ does; errors have RabbitMQ's texts."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -8,7 +8,7 @@ from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 
 
 def named(kind: str, name: str, vhost: str) -> str:
-    """Return the words for an exchange or a queue in error texts."""
+    """Return how error texts name an exchange or a queue: its kind, name and virtual host."""
     return f"{kind} '{name}' in vhost '{vhost}'"
 
 
@@ -63,7 +63,7 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
 
 
 def check_property(what: str, name: str, current: object, received: object) -> None:
-    """Raise AmqpError if a declared property differs from that of the existing object."""
+    """Raise AmqpError if a property in a declaration differs from that of the existing object."""
     if current != received:
         raise _inequivalent(what, name, _bare(current), _bare(received))
 
@@ -71,7 +71,7 @@ def check_property(what: str, name: str, current: object, received: object) -> N
 def check_arguments(
     what: str, current: fields.Table, received: fields.Table, names: Iterable[str]
 ) -> None:
-    """Raise AmqpError if any of the named arguments differs from that of the existing one."""
+    """Raise AmqpError if one of the named arguments differs from that of the existing object."""
     for name in names:
         is_there, is_given = name in current, name in received
         if not (is_there or is_given):

@@ -3,9 +3,10 @@
 How this works: a matcher keeps the destinations of bindings in buckets, one bucket for all bindings
 that match the same messages. ``match`` returns the buckets of a message.
 
-Topic bindings are a trie of words. Matching a routing key walks all nodes that its words so far can
-reach, each at most once per word: at most words times nodes, whatever the wildcards. That can still
-be slow, so there is a limit (``MAX_PLACES``).
+Topic bindings are a trie of words. To match a routing key, the matcher goes through it word by word
+and keeps the set of nodes that the words so far can reach, so the work is at most the number of
+words times the number of nodes, whatever the wildcards. That can still be slow, so there is a limit
+(``MAX_PLACES``).
 
 Headers bindings are indexed by header, so that a message is compared with few of them: an ``any``
 binding is indexed under each of its headers, an ``all`` binding under its rarest one.
@@ -27,7 +28,7 @@ _MATCH_VALUES = frozenset({"all", "any", "all-with-x", "any-with-x"})
 
 
 class Bucket:
-    """Destinations of all bindings that match the same messages, with their numbers of bindings."""
+    """Destinations of all bindings that match the same messages, and how many bindings each has."""
 
     __slots__ = ("exchanges", "queues")
 
@@ -44,7 +45,7 @@ class Bucket:
         names[binding.destination] = names.get(binding.destination, 0) + 1
 
     def remove(self, binding: Binding) -> None:
-        """Remove a binding; its destination goes with its last binding in this bucket."""
+        """Remove a binding, and its destination if no other binding in this bucket leads to it."""
         names = self._names(binding)
         names[binding.destination] -= 1
         if not names[binding.destination]:
@@ -253,7 +254,7 @@ def _pattern(key: str) -> list[str]:
 
 
 class _Condition:
-    """What a headers binding requires of a message's headers."""
+    """What one headers binding requires of a message's headers, and the binding's destination."""
 
     __slots__ = ("bucket", "is_any", "present", "values")
 

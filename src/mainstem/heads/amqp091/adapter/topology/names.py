@@ -42,7 +42,7 @@ def topic_of(vhost: str, queue: str) -> str:
 def queue_of(topic: str) -> tuple[str, str] | None:
     """Return the virtual host and queue name that a topic name encodes.
 
-    None if it is the topic of no queue, or one whose name was too long to encode.
+    None if no queue's name is encoded so, or the queue's name was too long and was hashed.
     """
     vhost, separator, queue = topic.partition(_SEPARATOR)
     try:

@@ -91,7 +91,7 @@ def check_equivalent(what: str, current: fields.Table, received: fields.Table) -
 
 
 def _typed(arguments: fields.Table) -> fields.Table:
-    """Return the arguments with ``x-queue-type`` added if it is missing: classic is the default."""
+    """Return the arguments with ``x-queue-type``, which is ``classic`` if it is missing."""
     return {**arguments, "x-queue-type": arguments.get("x-queue-type") or QueueType.CLASSIC.value}
 
 
@@ -175,7 +175,7 @@ def _overflow(value: object) -> Overflow:
 
 def _queue_type(value: object) -> QueueType:
     text = _text(value)
-    # Some management tools send these for a queue type that was not chosen.
+    # Some management tools send these texts if the user chose no queue type.
     if text in ("", "undefined"):
         return QueueType.CLASSIC
     try:

@@ -16,7 +16,7 @@ RESERVED = "amq."
 
 
 def stripped(name: str) -> str:
-    """Return a name without line breaks, which RabbitMQ removes, too."""
+    """Return a name without line breaks, which RabbitMQ removes from names, too."""
     return name.replace("\n", "").replace("\r", "")
 
 
@@ -80,13 +80,13 @@ def check_quorum(queue: Queue, *, is_named: bool) -> None:
 
 
 def check_access(queue: Queue, connection: str) -> None:
-    """Raise AmqpError if the queue is exclusive to another connection than this one."""
+    """Raise AmqpError if the queue is exclusive to a connection other than this one."""
     if queue.exclusive not in (None, connection):
         raise locked(queue)
 
 
 def locked(queue: Queue) -> AmqpError:
-    """Return the AmqpError (RESOURCE_LOCKED) for an exclusive queue of another connection."""
+    """Return the AmqpError (RESOURCE_LOCKED) for a queue exclusive to another connection."""
     return refused(
         f"cannot obtain exclusive access to locked {queue}. It could be originally declared on "
         "another connection or the exclusive property value does not match that of the original "

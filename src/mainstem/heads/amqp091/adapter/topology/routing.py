@@ -2,9 +2,11 @@
 
 How this works: an exchange's matcher finds the bindings that match a message (``matching.py``).
 Exchanges bound to it are then routed through in turn, each once, so cycles do no harm. A message
-that matches no binding goes to the alternate exchange. Routes that depend on exchange and routing
-key only, as nearly all do, are cached until anything in the virtual host changes; those that depend
-on the exchange only (fanout) are computed once for all routing keys.
+that matches no binding goes to the alternate exchange.
+
+Nearly all routes depend on exchange and routing key only; they are cached until anything in the
+virtual host changes. Those that depend on the exchange only (fanout) are computed once for all
+routing keys.
 """
 
 from collections.abc import Sequence
@@ -62,7 +64,7 @@ class Router:
             self._room = MAX_REMEMBERED
 
     def remembered(self, route: bytes) -> Names | None:
-        """Return the cached queues for an encoded exchange and routing key; None if not cached."""
+        """Return the cached queue names for an encoded exchange and routing key, or None."""
         return self._remembered.get(route)
 
     def route(
@@ -98,13 +100,13 @@ class Router:
     def route_keys(
         self, exchange: str, keys: Sequence[str], headers: fields.Table = NO_ARGUMENTS
     ) -> Names:
-        """Return the queues for these routing keys; the headers CC and BCC are ignored."""
+        """Return the names of the queues for these routing keys, ignoring headers CC and BCC."""
         return self._routed(exchange, keys, headers)[0]
 
     def route_delayed(
         self, exchange: str, routing_key: str, headers: fields.Table
     ) -> tuple[Names, Names]:
-        """Return the queues that get a delayed message at once, and the exchanges that delay it.
+        """Return the names of queues that get a message at once, and of exchanges that delay it.
 
         Raises AmqpError if its headers CC or BCC are malformed.
         """
@@ -119,7 +121,7 @@ class Router:
         headers: fields.Table,
         delaying: set[str] | None = None,
     ) -> tuple[Names, bool, bool]:
-        """Return the queues, whether they depend on the routing keys, and whether on the headers.
+        """Return queue names, whether they depend on the routing keys, and whether on the headers.
 
         ``delaying``: if given, exchanges of type ``x-delayed-message`` are added to it, and not
         routed through.
@@ -161,7 +163,7 @@ class Router:
 
 
 def copy_keys(headers: fields.Table) -> Names:
-    """Return the further routing keys in the headers CC and BCC; raises AmqpError."""
+    """Return the additional routing keys in the headers CC and BCC; raises AmqpError."""
     if CC not in headers and BCC not in headers:
         return ()
     return (*_keys(headers, CC), *_keys(headers, BCC))

@@ -1,13 +1,13 @@
 """Exchanges, queues and bindings of all virtual hosts: declaration, deletion, lookup.
 
-How this works: a request is checked (``AmqpError`` if refused, with nothing changed), stored and
+How this works: a change is checked (``AmqpError`` if refused, with nothing changed), stored and
 applied, without waiting in between; the caller sends the response when the returned ``Durable`` is
-done. Durable exchanges, queues and bindings are stored as definitions of this head. Transient and
+done. Durable exchanges, queues and bindings are stored in the broker's definitions. Transient and
 exclusive ones, and their bindings, are in memory only. A ``Topology`` that is created after a
 restart has all durable ones. Error texts and codes are RabbitMQ's.
 
-This module has only the record of a queue: the caller creates its topic between ``decide_queue``
-and ``add_queue``, and deletes it after ``remove_queue``.
+A queue is here a definition only: the caller creates its topic between ``decide_queue`` and
+``add_queue``, and deletes it after ``remove_queue``.
 
 Not thread-safe: only the event loop calls it.
 """
@@ -236,7 +236,7 @@ class Topology:
         return DecidedQueue(queue, is_new=True)
 
     def add_queue(self, queue: Queue) -> Durable:
-        """Add a queue that ``decide_queue`` returned as new; durable when the result is."""
+        """Add a queue that ``decide_queue`` returned as new; return when that is durable."""
         return self._commit(added=[queue])
 
     def remove_queue(self, vhost: str, name: str) -> Durable:
@@ -279,10 +279,9 @@ class Topology:
     # Routing.
 
     def remembered_route(self, vhost: str, route: bytes) -> Names | None:
-        """Return the cached queues for a route, None if not cached.
+        """Return the cached queue names for a message without CC and BCC; None if not cached.
 
-        Only for a message without CC and BCC. ``route``: the encoded exchange and routing key, as
-        in BasicPublish.
+        ``route``: the encoded exchange and routing key, as in BasicPublish.
         """
         state = self._vhosts.get(vhost)
         return None if state is None else state.router.remembered(route)
@@ -306,7 +305,7 @@ class Topology:
     def route_delayed(
         self, vhost: str, exchange: str, routing_key: str, headers: fields.Table
     ) -> tuple[Names, Names]:
-        """Return the queues that get a delayed message at once, and the exchanges that delay it."""
+        """Return the names of queues that get a message at once, and of exchanges that delay it."""
         self._check_open(vhost, exchange)
         return self._vhost(vhost).router.route_delayed(exchange, routing_key, headers)
 
@@ -319,7 +318,7 @@ class Topology:
     def route_again(
         self, vhost: str, exchange: str, keys: Iterable[str], headers: fields.Table
     ) -> Names:
-        """Return the queues of a dead letter, or of a delayed message that is due.
+        """Return the names of the queues for a dead letter, or for a delayed message that is due.
 
         Empty if the exchange does not exist, or no binding matches.
         """
@@ -373,13 +372,13 @@ class Topology:
             del self._vhosts[declared.vhost]
 
     def _vhost(self, vhost: str) -> VirtualHost:
-        """Return a virtual host, to be read only; an empty one if it has no definitions."""
+        """Return a virtual host, not to be changed; an empty one if it has no definitions."""
         if self._is_stale:
             self._reload()
         return self._vhosts.get(vhost) or VirtualHost(vhost)
 
     def _check_kept(self, error: MainstemError | None) -> None:
-        """If storing a change failed, reload the state before its next use; from any thread."""
+        """Mark the state for a reload if storing a change failed; called from any thread."""
         if error is not None:
             self._is_stale = True
 
@@ -391,7 +390,8 @@ class Topology:
     def _reload(self) -> None:
         """Replace the state by the stored definitions.
 
-        Definitions in memory only are kept, except bindings whose queue or exchange is gone.
+        Definitions that are not stored stay, except bindings whose queue or exchange no longer
+        exists.
         """
         self._is_stale = False
         before, self._vhosts = self._vhosts, {}

@@ -1,4 +1,4 @@
-"""One virtual host: its exchanges, queues and bindings, and what a deletion deletes with it."""
+"""One virtual host: its exchanges, queues and bindings, and what else a deletion deletes."""
 
 from typing import TypeVar
 
@@ -55,7 +55,7 @@ class VirtualHost:
         return [*self.exchanges.values(), *self.queues.values(), *self.bindings.values()]
 
     def has_end(self, kind: DestinationKind, name: str) -> bool:
-        """Tell whether the queue or exchange that a binding leads to exists."""
+        """Tell whether the queue or exchange exists, so that a binding can lead to it."""
         return name in (self.queues if kind is DestinationKind.QUEUE else self.exchanges)
 
     def put(self, declared: Declared) -> None:
@@ -94,14 +94,14 @@ class VirtualHost:
         self.router.forget_routes()
 
     def with_bindings(self, gone: Exchange | Queue) -> list[Declared]:
-        """Return what a deletion of this exchange or queue deletes: first bindings, itself last."""
+        """Return what is deleted with an exchange or queue: bindings, itself, other exchanges."""
         first = list[Binding]()
         if isinstance(gone, Exchange):
             first += self.bindings_from(gone.name)
         return self._cascade(first, gone)
 
     def with_sources(self, binding: Binding) -> list[Declared]:
-        """Return what a removal of this binding deletes: itself, and auto-delete exchanges."""
+        """Return what is deleted with a binding: itself, auto-delete exchanges, their bindings."""
         return self._cascade([binding], None)
 
     def _cascade(self, bindings: list[Binding], last: Exchange | Queue | None) -> list[Declared]:
