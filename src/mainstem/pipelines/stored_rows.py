@@ -1,4 +1,4 @@
-"""The rows of a table that a pipeline keeps, by the table's name, for those who query it."""
+"""Finds a pipeline's table by name and returns its rows, for SQL queries."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class StoredTable(NamedTuple):
-    """A table that a pipeline keeps."""
+    """A table of a pipeline that has run, by name, with its status."""
 
     name: str
     """PIPELINE.TABLE."""
@@ -20,9 +20,9 @@ class StoredTable(NamedTuple):
 
 
 def stored_table(state: Path, name: str) -> StoredTable | None:
-    """Return the table of this name, TABLE or PIPELINE.TABLE, in any case; None if there is none.
+    """Return the table called TABLE or PIPELINE.TABLE, ignoring case; None if there is none.
 
-    Raises UnreadableTable if there are several.
+    Raises UnreadableTable if several have that name.
     """
     wanted = name.lower()
     found = [
@@ -39,7 +39,8 @@ def stored_table(state: Path, name: str) -> StoredTable | None:
 def stored_rows(state: Path, name: str) -> "pa.Table | None":
     """Return the rows of a table as they are now; None if there is no such table.
 
-    Raises UnreadableTable if its rows are kept where they cannot be read from here.
+    Raises UnreadableTable if several tables have that name, or the rows are not in a Delta, Parquet
+    or SQLite table.
     """
     if (table := stored_table(state, name)) is None:
         return None

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Register ``format("mainstem")`` in a session; ``spark_session`` has done it already.
+    """Register ``format("mainstem")`` in a session; sessions of ``spark_session`` have it already.
 
-    Spark finds the format by itself, too. But only after ``register`` may several streams start at
-    once; over Spark Connect, start them one by one.
+    Spark finds the format without this call, too, but only after it may several streams start at
+    the same time. Over Spark Connect streams must be started one after the other.
     """
     from mainstem.pipelines.format.source import MainstemSource  # noqa: PLC0415
 

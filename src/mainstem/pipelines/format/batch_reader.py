@@ -23,11 +23,11 @@ class BatchReader(DataSourceReader):
         self._wanted = PushedFilters()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Narrow the range by filters; return those that Spark still has to apply."""
+        """Narrow the range by the filters where possible; return those that Spark must apply."""
         return [each for each in filters if not self._wanted.take(each)]
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the tasks (input partitions) into which the read is split."""
+        """Return the tasks of the read: an offset range for each, in Spark an input partition."""
         options, wanted = self._options, self._wanted
         metadata = TopicMetadata(options)
         topics = metadata.required()

@@ -1,4 +1,4 @@
-"""Marks: a mark identifies the last batch that a writer committed, so that none comes twice."""
+"""The mark that a writer stores with each batch, so that a repeated batch is not written twice."""
 
 import msgspec
 
@@ -6,9 +6,9 @@ from mainstem.core.errors import InvalidSetting, MainstemError
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Identifies the last batch that a writer committed.
+    """The number of the last batch that a writer committed, and the Spark run that it was part of.
 
-    A new checkpoint is a new run and counts batches from 0.
+    Batch numbers begin again with 0 in a new checkpoint, which is a new run.
     """
 
     batch: int
@@ -19,16 +19,16 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     """In parallel mode, the digest of the rows that one task wrote."""
 
     def text(self) -> str:
-        """Return the mark as the text that is committed with the batch."""
+        """Return the mark as JSON text; it is committed in the same transaction as the batch."""
         return msgspec.json.encode(self).decode()
 
 
 class OtherRows(MainstemError):
-    """Raised if a task that Spark repeats has other rows than those it committed before."""
+    """Raised if a task that Spark repeats after a crash has other rows than it committed before."""
 
 
 def mark_of(text: str) -> Mark | None:
-    """Parse the text of a committed mark; None if there is none."""
+    """Parse a committed mark; None if ``text`` is empty, as before the first batch."""
     if not text:
         return None
     try:
@@ -41,7 +41,11 @@ def mark_of(text: str) -> Mark | None:
 
 
 def is_written(last: Mark | None, batch: int, run: str) -> bool:
-    """Tell whether a batch was written; raises InvalidSetting if the mark does not show it."""
+    """Return whether the batch was committed before, according to the last mark.
+
+    Raises InvalidSetting if that cannot be known: the batch number is smaller, and no run id tells
+    whether a new checkpoint counts from 0 again.
+    """
     if last is None:
         return False
     if run and last.run and run != last.run:

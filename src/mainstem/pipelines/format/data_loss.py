@@ -1,4 +1,4 @@
-"""Detects that events were deleted before a query read them, and where it can continue."""
+"""Detects that events were deleted before a query read them; says at which offset to continue."""
 
 import logging
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ class DataLoss(MainstemError):
 
 
 class Losses:
-    """Reports data loss: raises, or with ``failOnDataLoss=false`` warns once for each loss."""
+    """Handles data loss: raises DataLoss, or with ``failOnDataLoss=false`` logs each loss once."""
 
     def __init__(self, *, fail: bool) -> None:
         self._fail = fail
         self._told: set[str] = set()
 
     def tell(self, what: str) -> None:
-        """Report a loss: raise DataLoss, or log a warning."""
+        """Raise DataLoss with the text ``what``, or log it as a warning."""
         if self._fail:
             raise DataLoss(what)
         if what not in self._told:
@@ -40,7 +40,10 @@ class Losses:
     def resumed(
         self, kept: Offsets, topics: Mapping[str, Described], bounds: Mapping[Place, Bounds]
     ) -> dict[Place, int]:
-        """Return the offset at which to continue in every partition that exists now."""
+        """Return the offset at which to continue in every existing partition; reports data loss.
+
+        ``kept`` has the offsets of the checkpoint.
+        """
         for topic in kept.ids:
             if topic not in topics:
                 self.tell(f"topic {topic!r} is gone, and may have held events not read yet")

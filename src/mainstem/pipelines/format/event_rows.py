@@ -1,4 +1,4 @@
-"""Converts rows to events, and checks their columns and types."""
+"""Converts rows to events for a topic; checks the rows' columns and types."""
 
 import zlib
 from collections.abc import Iterable, Iterator
@@ -109,7 +109,7 @@ def _headers(found: object) -> Headers:
 
 
 class Digest:
-    """A checksum of rows that is independent of their order."""
+    """A row count, and a checksum of the rows that does not depend on their order."""
 
     def __init__(self) -> None:
         self.rows = 0

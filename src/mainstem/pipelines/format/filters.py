@@ -20,7 +20,7 @@ _FIRST, _LAST = 0, 2**63 - 1
 
 
 class PushedFilters(msgspec.Struct):
-    """The range of partitions, offsets and times that all pushed filters allow."""
+    """The partitions, offsets and times that fulfil all filters pushed down so far."""
 
     partitions: frozenset[int] | None = None
     partition_from: int = _FIRST

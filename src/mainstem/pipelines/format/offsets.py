@@ -1,8 +1,8 @@
 """The offsets of a streaming query: one for every partition, and the id of every topic.
 
-Spark writes them to the checkpoint as JSON. The ids show if a topic was deleted and recreated
-under the same name. With the option ``markEnd``, they also say that the end of the input was read,
-so that nothing is read after it.
+Spark writes them to the checkpoint as JSON. The topic ids show whether a topic was deleted and
+recreated under the same name. With the option ``markEnd``, the offsets also say whether the end of
+the input was read; if so, nothing more is read.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ class Offsets(msgspec.Struct, frozen=True):
         return found
 
     def of(self, topics: Iterable[str]) -> "Offsets":
-        """Return the offsets of these topics only."""
+        """Return only the offsets of the topics named."""
         wanted = set(topics)
         return Offsets(
             {place: offset for place, offset in self.places.items() if place[0] in wanted},

@@ -1,4 +1,4 @@
-"""Parses the ``.option(...)`` values of source and sink; unknown options are refused."""
+"""Parses the ``.option(...)`` values of source and sink; unknown options raise an error."""
 
 import re
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class Server(msgspec.Struct, frozen=True):
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """The start or the end of a read: offsets, or a time."""
+    """Where a read starts or ends: at offsets, or at a timestamp."""
 
     offsets: Offsets
     timestamp_ms: int | None = None
@@ -86,14 +86,14 @@ class SinkOptions(msgspec.Struct, frozen=True):
 
 
 class Given:
-    """The given options by name, case-insensitive; records which of them were read."""
+    """The options that the user gave, case-insensitive; records which of them were read."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): str(value) for name, value in options.items()}
         self._known = set(_SPARKS)
 
     def text(self, *names: str) -> str | None:
-        """Return the option, whichever of its names was given; None if none was."""
+        """Return the value of an option with one of these names; None if it was not given."""
         self._known |= {name.lower() for name in names}
         found = [name for name in names if self._options.get(name.lower())]
         if len(found) > 1:
@@ -101,7 +101,7 @@ class Given:
         return self._options[found[0].lower()] if found else None
 
     def number(self, *names: str, default: int, least: int = 1) -> int:
-        """Return the option as a whole number; k, m and g stand for powers of 1024."""
+        """Return an option as a whole number; suffixes k, m, g multiply by 1024, 1024², 1024³."""
         text = self.text(*names)
         if text is None:
             return default
@@ -128,7 +128,7 @@ class Given:
         return text.lower()
 
     def server(self) -> Server:
-        """Return how to reach the server; options ``kafka.*`` are librdkafka settings."""
+        """Return how to reach the broker; options ``kafka.*`` become librdkafka settings."""
         address = self.text("address", "kafka.bootstrap.servers") or DEFAULT_ADDRESS
         settings = {
             name.removeprefix("kafka."): value
@@ -142,7 +142,7 @@ class Given:
         return server
 
     def refuse_others(self, kind: str) -> None:
-        """Raise InvalidSetting if an option was given and never read, which means it is unknown."""
+        """Raise InvalidSetting if an option was given that nobody read, as it is unknown then."""
         # Spark adds options that begin with underscores.
         others = [each for each in self._options if each not in self._known and each[:1] != "_"]
         if others:

@@ -3,9 +3,10 @@
 How this works: if more is waiting than fits into a batch, reading each partition at its own speed
 would let one get ahead of the others and advance the watermark, so that events of the others would
 be late. So a batch ends at the same timestamp in all partitions: in each before the first event
-with that timestamp or a later one. The timestamp is searched with offsets by timestamp, so that the
-batch is neither too large nor much smaller than allowed. A partition whose events are out of order
-never gets ahead, as only events before the first one of a later timestamp are read.
+with that timestamp or a later one. The planner searches for a timestamp that makes the batch nearly
+as large as allowed, by asking the broker for offsets by timestamp (ListOffsets). A partition whose
+events are out of order never gets ahead, as only events before the first one of a later timestamp
+are read.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,10 +23,11 @@ _FIRST_STEP_MS = 1000
 
 
 class Admission:
-    """Chooses where batches end; the end of the last batch speeds up the search.
+    """Chooses the end offsets of one batch after another.
 
-    Offsets by timestamp are expensive: a broker must read events. While an evenly spread backlog is
-    read, one request per batch is enough.
+    Offsets by timestamp are expensive, as the broker must read events. So the search for the end of
+    a batch begins at the end of the last one; while events are spread evenly over time, it takes
+    one request for each batch.
     """
 
     def __init__(self) -> None:
@@ -36,7 +38,10 @@ class Admission:
     def by_time(
         self, start: Positions, tails: Positions, max_rows: int, at_time: AtTime, now_ms: int
     ) -> dict[Place, int]:
-        """Return end offsets at one timestamp in all partitions, within ``max_rows``."""
+        """Return end offsets at one timestamp in all partitions, for at most ``max_rows`` rows.
+
+        If one timestamp has more events than that, the partitions are read up to their share of it.
+        """
 
         def ends(moment_ms: int) -> dict[Place, int]:
             found = at_time(moment_ms)
@@ -72,7 +77,7 @@ class Admission:
     def _around(
         self, start: Positions, tails: Positions, max_rows: int, ends: AtTime, now_ms: int
     ) -> tuple[int, Positions, int, Positions]:
-        """Return two timestamps with their end offsets: one within ``max_rows``, one beyond."""
+        """Return two timestamps and the end offsets there: within ``max_rows``, and beyond."""
         last, low = now_ms + 1, self._until_ms
         best = start if start == self._ends else ends(low) if low else tails
         if rows_between(start, best) > max_rows:
@@ -105,7 +110,7 @@ def _backward(
 
 
 def evenly(start: Positions, tails: Positions, max_rows: int) -> dict[Place, int]:
-    """Return end offsets with at most ``max_rows`` to read, shared in proportion to backlogs."""
+    """Return end offsets for at most ``max_rows`` rows, shared in proportion to the backlogs."""
     waiting = rows_between(start, tails)
     if waiting <= max_rows:
         return dict(tails)
@@ -119,7 +124,7 @@ def evenly(start: Positions, tails: Positions, max_rows: int) -> dict[Place, int
 
 
 def rows_between(start: Positions, ends: Positions) -> int:
-    """Return the number of offsets in a range; there may be fewer events."""
+    """Return the number of offsets in a range: at least as many as there are events."""
     return sum(max(0, end - start[place]) for place, end in ends.items())
 
 

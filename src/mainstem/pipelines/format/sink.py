@@ -2,13 +2,13 @@
 
 How this works: tasks stage their rows for the driver (``staging.py``). When all tasks are done, the
 driver writes the rows in one transaction, together with a mark that names run and batch. If Spark
-runs a batch again after a crash, its mark is found and it is not written again. Consumers that read
-committed events see all of a batch or nothing.
+runs a batch again after a crash, the driver finds its mark and does not write it again. Consumers
+that read committed events see all of a batch or nothing.
 
 In parallel mode every task writes its own transaction with its own mark. That is faster for large
-batches, but a batch becomes visible task by task. A task that is run again finds its mark. Its rows
-must be the same as before, which they are if the query is deterministic; they are compared, and if
-they differ, the query fails rather than lose or duplicate rows.
+batches, but a batch becomes visible task by task. A task that Spark repeats finds its mark and
+writes nothing. It compares its rows with a digest in the mark: they are the same if the query is
+deterministic. If they differ, the query fails rather than lose or duplicate rows.
 """
 
 import uuid
@@ -36,17 +36,17 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 class Sink:
-    """Writes rows to topics, once for each batch of a pipeline."""
+    """Writes rows to topics, each batch of a pipeline once."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def put_aside(self, batches: Iterable[pa.RecordBatch], run: str) -> Staged:
-        """Stage the rows of one task, to be written by the driver."""
+        """In a task: stage its rows, which the driver will write."""
         return stage(batches, self._options.staging or default_location(), run)
 
     def publish(self, messages: Messages, pipeline: str, batch: int | None, run: str) -> None:
-        """Write the rows that all tasks staged, unless the batch is written already."""
+        """In the driver: write the rows that all tasks staged, unless written before."""
         staged = [each for each in messages if isinstance(each, Staged)]
         if any(each.rows for each in staged):
             found = events(
@@ -70,7 +70,7 @@ class Sink:
     def write_part(
         self, batches: Iterable[pa.RecordBatch], pipeline: str, batch: int, run: str
     ) -> None:
-        """In parallel mode, write the rows of one task, unless they are written already."""
+        """In a task, in parallel mode: write its rows, unless they were written before."""
         task = TaskContext.get()
         writer = self._writer(f"{pipeline}.{task.partitionId() if task else 0}")
         found, digest = events(batches, self._options.topic), Digest()
@@ -130,7 +130,8 @@ class StreamSink(DataSourceStreamArrowWriter):
 class BatchSink(DataSourceArrowWriter):
     """The writer behind ``df.write.format("mainstem")``.
 
-    In foreachBatch, the options ``pipeline`` and ``batch`` identify the batch.
+    Used in foreachBatch with the options ``pipeline`` and ``batch``, it writes a batch once;
+    without them, every write is a new one.
     """
 
     def __init__(self, options: SinkOptions) -> None:
@@ -164,7 +165,7 @@ class BatchSink(DataSourceArrowWriter):
 
 def _compare(written: Mark, again: Mark, pipeline: str) -> None:
     same = (written.batch, written.rows, written.digest) == (again.batch, again.rows, again.digest)
-    # Earlier batches are not known any more.
+    # The mark describes only the last batch, so earlier ones cannot be compared.
     if written.batch == again.batch and not same:
         raise OtherRows(
             f"a task of batch {again.batch} of pipeline {pipeline!r} wrote {written.rows} rows, "

@@ -1,7 +1,7 @@
 """Passes rows from tasks to the driver: in the commit message, or in a file if they are many.
 
-A transaction has one producer. So for a batch to become visible as a whole, the driver writes all
-its rows.
+A transaction has one producer. So for all rows of a batch to become visible at once, the driver
+writes the rows of all tasks.
 """
 
 import tempfile
@@ -26,13 +26,13 @@ class LostRows(MainstemError):
 
 
 class Staged(WriterCommitMessage):
-    """The staged rows of a task, or the file that has them, and the run of the task."""
+    """A task's commit message: its rows, or the path of the file that has them, and the run id."""
 
     def __init__(self, rows: int, data: bytes, path: str | None, run: str = "") -> None:
         self.rows, self.data, self.path, self.run = rows, data, path, run
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Return the staged rows."""
+        """Yield the staged rows; raises LostRows if their file cannot be read here."""
         if self.path is None:
             if self.rows:
                 yield from pa.ipc.open_stream(self.data)
@@ -49,7 +49,7 @@ class Staged(WriterCommitMessage):
             yield from pa.ipc.open_stream(source)
 
     def drop(self) -> None:
-        """Delete the staged rows."""
+        """Delete the file of the staged rows, if there is one."""
         if self.path is not None:
             with suppress(OSError):
                 Path(self.path).unlink()

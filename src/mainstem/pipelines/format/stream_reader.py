@@ -2,11 +2,12 @@
 
 How this works: Spark keeps this object in a Python process for the life of the query and calls
 ``initialOffset`` (once, for a new checkpoint), then for each batch ``latestOffset``, ``partitions``
-and ``commit``. Tasks run elsewhere, on a pickled copy of which only ``read`` is called. After a
-restart Spark calls ``partitions`` for the unfinished batch, with the same start and end as before.
+and ``commit``. Tasks get pickled copies of it, on which Spark only calls ``read``. After a restart
+Spark calls ``partitions`` for the unfinished batch, with the same start and end as before.
 
 With the option ``markEnd``, the last batch of a bounded query has one more row, which marks the end
-of the input. The offsets say whether it was read, so it is returned one time, and nothing after it.
+of the input. The query's offsets say whether that row was read, so it is returned once, and nothing
+after it.
 """
 
 import logging
@@ -65,7 +66,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix where the query ends: events that arrive later are not read."""
+        """Fix the end offsets of the query: events that arrive later are not read."""
         self._metadata.required()
         self._target = self._ends(fresh=True)
 
@@ -88,7 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offsets(_others(kept, topics) | ends, ids, ended).json()
 
     def reportLatestOffset(self) -> Json:  # noqa: N802
-        """Return the ends of the partitions, which Spark shows in the query's progress report."""
+        """Return the partitions' end offsets, which Spark shows in the query's progress report."""
         ids = {name: each.id for name, each in self._metadata.topics().items()}
         bounds = self._metadata.bounds(kept_s=TOPICS_KEPT_S)
         places = {place: each.tail for place, each in bounds.items()}
@@ -98,7 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the tasks that read from offsets ``start`` to ``end``."""
         first, last = from_json(start), from_json(end)
         metadata = self._metadata
-        # The end is recent; events deleted meanwhile are detected by the tasks.
+        # The end offsets are recent; tasks detect whether events were deleted since.
         topics, bounds = metadata.topics(), metadata.bounds(kept_s=TOPICS_KEPT_S)
         if any(place not in bounds for place in last.places):
             topics, bounds = metadata.topics(fresh=True), metadata.bounds(fresh=True)
@@ -172,7 +173,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics: Mapping[str, Described],
         bounds: Mapping[Place, Bounds],
     ) -> bool:
-        """Return whether a partition of a planned batch still exists; reports a lost end."""
+        """Return whether a partition of a planned batch still exists; reports data loss."""
         topic, where = place[0], f"partition {place[1]} of topic {place[0]!r}"
         if place not in bounds:
             self._losses.tell(f"{where} is gone")
@@ -189,9 +190,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _others(kept: Offsets, topics: Mapping[str, Described]) -> dict[Place, int]:
-    """Return the offsets of partitions that have nothing new to read.
+    """Return the offsets of the checkpoint, except those of topics that were recreated.
 
-    Without its offset, a partition that was read before would be read from its start again.
+    Partitions that the next batch does not read keep their offsets: without one, a partition would
+    be read from its start again.
     """
     return {
         place: offset

@@ -1,4 +1,4 @@
-"""The tasks of the source (Spark's input partitions), and how they are run."""
+"""The tasks of the source, which are Spark's input partitions, and the code that they run."""
 
 import gc
 import logging
@@ -22,7 +22,7 @@ _log = logging.getLogger("mainstem.spark")
 
 
 class Task(InputPartition):
-    """The offset range of one partition that one task reads."""
+    """A Spark input partition: an offset range of one topic partition."""
 
     def __init__(self, wanted: Range) -> None:
         super().__init__(wanted)
@@ -44,9 +44,9 @@ LAST_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 def read_task(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Read the events of a task; if retention has deleted some, that is data loss."""
+    """Read the events of a task; raises DataLoss, or warns, if retention deleted some."""
     yield from _read(options, task)
-    # After reading, as Spark imports its last modules with the first rows.
+    # After the first rows, because Spark imports its last modules only with them.
     _keep_what_is_loaded()
 
 
@@ -79,7 +79,7 @@ def _read(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBat
 
 
 def _keep_what_is_loaded() -> None:
-    """Exclude the loaded modules from garbage collection, which Spark runs after every task.
+    """Exclude loaded objects from the garbage collection that Spark runs after every task.
 
     Collecting them took several times as long as reading a few events.
     """
@@ -89,5 +89,6 @@ def _keep_what_is_loaded() -> None:
 
 @cache
 def _freeze_once() -> None:
-    # To ask for gc.get_freeze_count() instead takes 7 ms: it visits every frozen object.
+    # gc.get_freeze_count() would tell whether that was done, but takes 7 ms: it visits every frozen
+    # object.
     gc.freeze()

@@ -65,7 +65,7 @@ class TopicMetadata:
         return found
 
     def bounds(self, *, fresh: bool = False, kept_s: float = BOUNDS_KEPT_S) -> dict[Place, Bounds]:
-        """Return the start and the end of the committed part of every partition."""
+        """Return the start of every partition, and its end for readers of committed events."""
         asked_at, known = self._bounds
         now = self._now()
         if fresh or now - asked_at >= kept_s:
@@ -82,7 +82,7 @@ class TopicMetadata:
         ]
 
     def at_time(self, places: Iterable[Place], timestamp_ms: int) -> dict[Place, int]:
-        """Return each partition's first offset at or after a time; without one it is left out."""
+        """Return each partition's first offset at or after a time, if it has one."""
         wanted = set(places)
         found = self._of_all(
             lambda: wanted.intersection(self.places()),
@@ -107,7 +107,7 @@ class TopicMetadata:
         return {place: None if offset < 0 else offset for place, (offset, _) in listed[0].items()}
 
     def _listed(self, *asked: Mapping[Place, int]) -> list[Listed] | None:
-        """Query the partition leaders directly; None if that fails, and librdkafka must be used."""
+        """Ask the partition leaders directly for offsets; None if librdkafka must ask them."""
         if not self._cluster.is_plain:
             return None
         try:
@@ -118,7 +118,10 @@ class TopicMetadata:
             return None
 
     def rows_in(self, max_bytes: int, begin: Mapping[Place, int], ends: Mapping[Place, int]) -> int:
-        """Estimate how many rows fit into ``max_bytes``, by sampling the largest backlogs."""
+        """Estimate how many rows fit into ``max_bytes``, by sampling the largest backlogs.
+
+        Returns ``max_bytes`` itself, which is no limit, if so few rows wait that they surely fit.
+        """
         waiting = {place: end - begin[place] for place, end in ends.items()}
         # A few rows never exceed the limit, and sampling costs a request.
         if not self._cluster.is_plain or sum(waiting.values()) * _LARGE_BYTES <= max_bytes:
@@ -139,7 +142,8 @@ class TopicMetadata:
     def edge(self, edge: Edge, bounds: Mapping[Place, Bounds], *, unnamed: str) -> dict[Place, int]:
         """Return for every partition the offset at which reading begins or ends.
 
-        ``unnamed`` applies to partitions that the edge does not name.
+        ``unnamed`` (``earliest`` or ``latest``) applies to partitions whose offsets ``edge`` does
+        not name.
         """
         if edge.timestamp_ms is not None:
             found = self.at_time(bounds, edge.timestamp_ms)
@@ -177,7 +181,8 @@ class TopicMetadata:
     ) -> dict[Place, T]:
         """Call ``ask`` until it has a result for every partition of the existing topics.
 
-        While a server restarts, librdkafka reports that partitions do not exist.
+        While a broker restarts, librdkafka reports that its partitions do not exist. Raises
+        Unreachable when the client's timeout is over.
         """
         until = time.monotonic() + self._cluster.timeout_s
         while True:

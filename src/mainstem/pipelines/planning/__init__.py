@@ -1,1 +1,1 @@
-"""Builds the DataFrame that Spark runs from a table's definition: schemas, decoding, sources."""
+"""From a table's definition to the DataFrame that Spark runs: schemas, decoding, sources."""

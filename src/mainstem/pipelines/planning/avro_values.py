@@ -39,7 +39,7 @@ Decoded = tuple[dict[str, object] | None, str | None]
 
 
 def avro_schema(source: Source) -> Document:
-    """Return the reader schema: the one given, or the latest one in the registry."""
+    """Return the Avro schema to read with: the source's, or the latest one in the registry."""
     if source.schema is not None:
         found = document_of(source.schema)
         if found is None:
@@ -53,7 +53,7 @@ def avro_schema(source: Source) -> Document:
 
 
 def decoder(schema: Document, registry: str | None) -> Callable[[bytes | None], Decoded]:
-    """Return a function that decodes Avro bytes; it can be pickled for Spark's workers."""
+    """Return a function that decodes Avro bytes; Spark's workers get it by pickle."""
     writers: dict[int, str | list[object] | dict[str, object]] = {}
 
     def decode(value: bytes | None) -> Decoded:
@@ -88,7 +88,7 @@ def decoder(schema: Document, registry: str | None) -> Callable[[bytes | None], 
 
 
 def _split(value: bytes) -> tuple[int | None, bytes]:
-    """Split a value into the registry's id of its schema (after a zero byte) and the rest."""
+    """Split a value into its schema's id in the registry (after a zero byte) and the Avro bytes."""
     size = struct.calcsize(PREFIX)
     if len(value) >= size and value[0] == MAGIC:
         return struct.unpack_from(PREFIX, value)[1], value[size:]

@@ -3,7 +3,7 @@
 How this works: Debezium writes a timestamp as a number of units since 1970, a date as days since
 1970, and a decimal as base64 of its unscaled digits. The column types of the pipeline's schema say
 how to read a value; the unit of timestamps is ``epoch``. If an event carries its own schema
-(``schemas.enable``), the units and scales found there take precedence. Values become text that
+(``schemas.enable``), the units and scales found there take precedence. The result is text that
 ``json_values.py`` reads with its usual checks, so a value that does not fit its column makes the
 event bad.
 """
@@ -53,11 +53,11 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class _Unreadable(Exception):
-    """A value cannot be read as its column's type; the message says why."""
+    """Raised if a value cannot be read as its column's type; the message says why."""
 
 
 def change_columns(row: StructType) -> StructType:
-    """Return the columns of changes of rows with the given columns."""
+    """Return the columns of ``p.changes`` for a database table with the columns ``row``."""
     return StructType(
         [
             StructField("op", t.StringType(), nullable=False),
@@ -78,7 +78,7 @@ class ChangeReader:
         self._row, self._epoch, self._decimals = row, epoch, decimals
 
     def read(self, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
-        """Return a change as JSON text, or the reason why the event is bad."""
+        """Return a change event as JSON text, or None and the reason why the event is bad."""
         try:
             found = _change(bytes(value or b""), offset, self._row, self._epoch, self._decimals)
         except _Unreadable as error:
@@ -123,11 +123,12 @@ def _change(
 
 
 def position_of(origin: Document, offset: int, op: str) -> str:
-    """Return where a change stands among those of its table, as text that sorts in this order.
+    """Return text that sorts in the order of a table's changes.
 
-    That is the position in the database's log, which a change that is sent twice has twice; without
-    one, the offset in the topic. A connector that has lost changes reads all rows again, and its
-    positions may begin anew: that is another epoch, which begins with a truncate.
+    It is the position in the database's log, so a change that is sent twice has the same position
+    twice; without a log position, it is the offset in the topic. A connector that has lost changes
+    reads all rows again, and the database's positions may begin anew; so its events then have a
+    higher epoch, which is put before the position, and the first of them is a truncate.
     """
     epoch = origin.get("epoch")
     prefix = f"e{epoch:015}:" if isinstance(epoch, int) else ""
@@ -139,10 +140,11 @@ def position_of(origin: Document, offset: int, op: str) -> str:
 def _position_in_log(origin: Document, offset: int, *, is_read: bool) -> str:
     lsn, file, position = origin.get("lsn"), origin.get("file"), origin.get("pos")
     if isinstance(lsn, int):
-        # Transactions write their changes in turn, so the order is that of the commits before them.
+        # Changes of concurrent transactions interleave in the log, but are sent in the order of the
+        # commits.
         found = _SEQUENCE.fullmatch(str(origin.get("sequence")))
         last_commit = int(found[1]) if found else lsn
-        # A row that was read is older than the changes that follow the same commit.
+        # A row that a snapshot read is older than the changes after the same commit.
         return f"{last_commit:020}:{0 if is_read else lsn:020}"
     if isinstance(file, str) and isinstance(position, int):
         found = _FILE_NUMBER.search(file)
@@ -163,7 +165,10 @@ def _commit_time(origin: Document, document: Document) -> str | None:
 
 
 def _field_schemas(schema: object, side: str) -> dict[str, Document]:
-    """Return the schemas of a row's fields, if the event has them."""
+    """Return the schemas of a row's fields by name; empty if the event carries none.
+
+    ``side`` is ``before`` or ``after``.
+    """
     for each in _fields(schema):
         if each.get("field") == side:
             return {str(field.get("field")): field for field in _fields(each)}
@@ -189,7 +194,10 @@ class _RowReader:
         self._epoch, self._decimals = epoch, decimals
 
     def row(self, given: object, unavailable: list[str]) -> dict[str, object] | None:
-        """Return a row; the names of columns without a logged value are added to a list."""
+        """Return a row as values for JSON; None if ``given`` is null.
+
+        Appends to ``unavailable`` the names of the columns whose values the database did not log.
+        """
         if given is None:
             return None
         if not isinstance(given, dict):

@@ -31,7 +31,7 @@ class TableCheck(msgspec.Struct, frozen=True):
 def check_table(
     spark: SparkSession, pipeline: Pipeline, table: Table, state_dir: StateDirectory
 ) -> TableCheck:
-    """Build a table's plan as a stream, and let Spark check whether it supports that."""
+    """Build a table's plan as a stream and let Spark check it; return what was found."""
     plain = TableCheck(table.name, table.sink.place, table.output)
     try:
         frame = OfflinePlanner(spark, pipeline).stream(table, state_dir)

@@ -1,8 +1,8 @@
-"""Decodes events into rows, or records why an event is bad.
+"""Decodes events into rows, or says why an event is bad.
 
-The result has the columns of the schema, ``__bad`` (the reason, or null) and ``__event`` (the
-original event). Only this module decides which events are bad, so that a run and the audit after
-it agree.
+The result has the columns of the schema, ``__bad`` (the reason why the event is bad, or null) and
+``__event`` (the original event). Only this module decides which events are bad, so a run and the
+audit after it always agree.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ def decoded(raw: DataFrame, source: Source) -> DataFrame:
     """Return rows of the source's schema, with the additional columns ``__bad`` and ``__event``."""
     assert source.schema != INFER
     if source.format == "changes":
-        # A tombstone tells compaction that a row is gone; the delete before it is the change.
+        # A tombstone is no change: the delete before it is. It only lets compaction drop the row.
         is_end = F.col("partition") == END_PARTITION
         raw = raw.where(F.col("value").isNotNull() | is_end)
     event = raw.select(F.struct(*_RAW).alias(EVENT))
@@ -81,9 +81,9 @@ def with_skipped(rows: DataFrame, skips: Mapping[str, Mapping[str, str]]) -> Dat
 
 
 def decoded_once(rows: DataFrame) -> DataFrame:
-    """Return the rows such that filters on them do not parse the JSON again.
+    """Return the same rows, so that filters on them do not make Spark parse the JSON again.
 
-    In a run this is not needed, as its observation of the rows has the same effect.
+    A run does not need this, as it observes the rows, which has the same effect.
     """
     # Spark pushes filters below projections and repeats from_json there, for each use; only
     # regular expressions and UDFs are too expensive for that [SPARK-47672]. It pushes nothing
@@ -97,9 +97,10 @@ def good_rows(rows: DataFrame) -> DataFrame:
 
 
 def failing_at_bad(rows: DataFrame, *, only_expected: bool = False) -> DataFrame:
-    """Return the rows; reading them raises an error that names the first bad event.
+    """Return the same rows, so that reading them fails with an error for the first bad event.
 
-    ``only_expected``: only for events that must stop the table because of an expectation.
+    Rows that ``on_fail="drop"`` leaves out do not count. With ``only_expected``, only events do
+    that failed an expectation with ``on_fail="stop"``.
     """
     told = F.raise_error(
         F.format_string(
@@ -190,7 +191,7 @@ def _fields(parent: str, columns: StructType) -> list[Column]:
 
 
 def _missing(bad: Column, columns: StructType, parent: Column, path: str) -> Column:
-    """Add to ``bad`` a reason for each column that is null but must not be."""
+    """Add to ``bad`` (reasons by condition) that a column is null whose type does not allow it."""
     for field in columns:
         at = parent.getField(field.name)
         if not field.nullable:
@@ -212,7 +213,7 @@ def _with_event(rows: DataFrame, source: Source) -> DataFrame:
 
 
 def _expected(rows: DataFrame, source: Source) -> DataFrame:
-    """Mark the events of rows that do not fulfil an expectation as bad."""
+    """Return the rows, with ``__bad`` set where an expectation of the source does not hold."""
     if not source.expectations:
         return rows
     is_end = F.col(f"{EVENT}.partition") == END_PARTITION
@@ -224,13 +225,13 @@ def _expected(rows: DataFrame, source: Source) -> DataFrame:
 
 
 def failed_expectation(expectation: Expectation) -> str:
-    """Return the reason why events that do not fulfil an expectation are bad."""
+    """Return the text that ``__bad`` has for events that do not meet an expectation."""
     prefix = {"dead": "", "drop": DROPPED, "stop": STOPPING}[expectation.on_fail]
     return f"{prefix}expectation failed: {expectation.name}"
 
 
 def _checked_time(rows: DataFrame, source: Source) -> DataFrame:
-    """Mark events as bad whose event time is missing or too far in the future."""
+    """Return the rows, with ``__bad`` set where the event time is missing or far in the future."""
     if source.watermark is None:
         return rows
     name = source.watermark[0]

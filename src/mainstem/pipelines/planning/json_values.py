@@ -43,7 +43,7 @@ _DAY = r"^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([T ]00:00(:00(\.0+)?)?Z?)?$"
 
 
 class Problem(NamedTuple):
-    """A kind of bad event: the condition, and the reason to report."""
+    """A condition that makes an event bad, and the reason to report then."""
 
     condition: Column
     reason: Column
@@ -56,12 +56,12 @@ class ReadValue(NamedTuple):
     result: Column
 
     def field(self, name: str) -> "ReadValue":
-        """Return the same pair for a field of a struct value."""
+        """Return carrier and result of a field, if this value is a struct."""
         return ReadValue(self.carrier.getField(name), self.result.getField(name))
 
 
 def parsed(text: Column, columns: StructType) -> Column:
-    """Parse JSON text; ``value_of`` and ``parse_problem`` use the result."""
+    """Parse JSON text into a struct for ``value_of`` and ``parse_problem``."""
     kind = StructType(
         [
             StructField("v", t.ArrayType(_carrier(columns))),
@@ -73,12 +73,12 @@ def parsed(text: Column, columns: StructType) -> Column:
 
 
 def value_of(parsed_text: Column) -> Column:
-    """Return the carrier of all columns of an event; null if the text is no JSON object."""
+    """Return all columns of an event as their carriers; null if the text is no JSON object."""
     return F.get(parsed_text.getField("v"), F.lit(0))
 
 
 def parse_problem(parsed_text: Column, text: Column, columns: StructType) -> Problem:
-    """Return the problem of text that is not one JSON object, or does not fit the columns."""
+    """Return the problem that the text is not one JSON object, or does not fit the columns."""
     condition = (
         value_of(parsed_text).isNull()
         | (F.size(parsed_text.getField("v")) > 1)
@@ -98,7 +98,7 @@ def parse_problem(parsed_text: Column, text: Column, columns: StructType) -> Pro
 def converted(carrier: Column, kind: DataType, epoch: Epoch) -> Column:
     """Return a carrier (a value that was read as a wider type), converted to its column's type.
 
-    Null where the value would change.
+    The result is null where converting would change the value.
     """
     if not _is_carried(kind):
         return carrier
@@ -147,7 +147,10 @@ def _timestamp(carrier: Column, epoch: Epoch) -> Column:
 
 
 def value_problems(pair: ReadValue, kind: DataType, epoch: Epoch, path: str) -> Iterator[Problem]:
-    """Yield the problems that a value, or a value nested in it, can have."""
+    """Yield the problems that a value, or a value nested in it, can have.
+
+    ``path`` names the value in the reasons.
+    """
     carrier = pair.carrier
     match kind:
         case t.StructType():
@@ -182,7 +185,8 @@ def _element_problems(
         pair = ReadValue(each, converted(each, kind, epoch))
         return [wrong.condition for wrong in value_problems(pair, kind, epoch, path)]
 
-    # Conditions can only be built on an element; try one to see whether there are any.
+    # A condition needs an element to be built on, so build it on one that is not used, to see
+    # whether there are any.
     if not found(F.lit(None)):
         return
 
@@ -211,14 +215,14 @@ def _complaint(kind: DataType) -> str:
 
 
 def is_absent(carrier: Column, kind: DataType) -> Column:
-    """Return the condition that a field is missing or null."""
+    """Return the condition that a field is missing or null in the JSON."""
     if isinstance(_carrier(kind), t.VariantType):
         return carrier.try_cast("string").isNull()
     return carrier.isNull()
 
 
 def _has_room(kind: t.DecimalType) -> bool:
-    """Tell whether a wider decimal has enough extra digits to detect rounding."""
+    """Return whether Spark has a decimal type with enough more digits to detect rounding."""
     return kind.precision + _SPARE_DIGITS <= _WIDEST
 
 
@@ -234,7 +238,7 @@ def _is_carried(kind: DataType) -> bool:
 
 
 def _carrier(kind: DataType) -> DataType:
-    """Return the carrier type, as which a column of this type is first read."""
+    """Return the type as which a column of type ``kind`` is first read from JSON."""
     match kind:
         case t.StructType():
             return StructType([StructField(each.name, _carrier(each.dataType)) for each in kind])

@@ -1,7 +1,7 @@
-"""Plans tables without a broker: as a stream, to check it, or as a batch over given events.
+"""Plans tables without a broker: as a stream, to check it, or as a batch over events of a test.
 
 How this works: each topic is replaced by a DataFrame with the columns of events: an empty stream,
-or the given events. The rest is the same as in a run: the decoder and the query.
+or the events that the caller passes. Decoding and the table's query are the same as in a run.
 """
 
 import json
@@ -29,7 +29,7 @@ EventValue = Mapping[str, object] | str | bytes
 
 
 class SchemaNotInferred(InvalidDefinition):
-    """The schema of a source is inferred by the first run, so the plan cannot be checked yet."""
+    """Raised if a plan cannot be checked yet, as the first run has to infer a source's schema."""
 
 
 class OfflinePlanner:
@@ -63,7 +63,10 @@ class OfflinePlanner:
     def batch(
         self, table: Table, given: Mapping[str, Sequence[EventValue]]
     ) -> list[dict[str, object]]:
-        """Return the rows that a table makes of events; raises PipelineFailed at a bad event."""
+        """Return the rows that a table makes of ``given``, a list of events for each topic.
+
+        Raises PipelineFailed at a bad event.
+        """
         unknown = set(given) - {source.name for source in table.sources}
         if unknown:
             raise InvalidDefinition(

@@ -1,15 +1,16 @@
-"""From a table's definition to the DataFrame that Spark runs; errors are raised before any batch.
+"""Builds the DataFrame that Spark runs from a table's definition; raises errors before any batch.
 
-How this works: every topic is read by ``format("mainstem")``, decoded, and observed: Spark reports
-with each batch the number of events, the number of bad ones and the earliest event time, so that
-the audit (``bad_events/audit.py``) reads again only the batches that need it.
+How this works: every topic is read by ``format("mainstem")``, decoded, and observed
+(``DataFrame.observe``): Spark reports with each batch the number of events, the number of bad ones
+and the earliest event time, so that the audit (``bad_events/audit.py``) reads again only the
+batches that need it.
 
 If the input is declared complete (``--complete``), a source with a watermark adds one row to its
 last batch, with a time after all others. That row moves the watermark past all windows, so that
-they close, and is filtered out right after the watermark. Spark would push the query's filters
-below the watermark, where they would drop the row (all its columns but the time are null), so an
-observation is put in between: Spark pushes nothing through it. The plan is the same with and
-without that row, as the checkpoint requires.
+they close, and is filtered out right after the watermark. All its columns but the time are null, so
+a filter of the query would drop it if Spark pushed that filter below the watermark; Spark pushes
+nothing through an observation, so one is put in between. The plan is the same with and without that
+row, as the checkpoint requires.
 """
 
 import json
@@ -52,7 +53,7 @@ _PARTS = 100
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """The range of the topics to read, as options of ``format("mainstem")``."""
+    """The range to read of a pipeline's topics, as options of ``format("mainstem")``."""
 
     starting: dict[str, str] = {}
     ending: dict[str, str] = {}
@@ -71,12 +72,13 @@ class Planner:
         bounds: Bounds,
         format_of: Callable[[type[DataSource]], str] = lambda source: source.name(),
     ) -> None:
-        """``format_of`` returns the format name under which a stream reads a data source."""
+        """``format_of`` registers a data source for a stream and returns its format name."""
         self._spark, self._pipeline = spark, pipeline
         self._address, self._into = address, into
         self._bounds = bounds
         self._format_of = format_of
-        # SQL views are named like sources, which several tables may share.
+        # SQL queries see their sources as temporary views, whose names tables of one session may
+        # share.
         self._views = threading.Lock()
 
     def frame(
@@ -84,7 +86,7 @@ class Planner:
     ) -> DataFrame:
         """Return the streaming DataFrame of a table; raises InvalidDefinition.
 
-        With ``complete``, the end of the range that is read is the end of the input.
+        With ``complete``, the input is declared complete: it ends where the range to read ends.
         """
         spot = f"{Path(table.file).name}:{table.line}" if table.file else self._pipeline.file.name
         where = f"{spot}: table {table.name!r}"
@@ -135,7 +137,7 @@ class Planner:
         return result
 
     def apply_query(self, table: Table, inputs: Sequence[DataFrame]) -> object:
-        """Call a table's query with its inputs; return the result."""
+        """Call a table's function with its inputs, or run its SQL; return the result."""
         if not isinstance(table.query, str):
             try:
                 return table.query(*inputs)
@@ -149,7 +151,7 @@ class Planner:
         return self._spark.sql(table.query)
 
     def _known(self, table: Table, state_dir: StateDirectory) -> tuple[Source, ...]:
-        """Return the table's sources with their schemas; a schema is inferred once, then stored."""
+        """Return the table's sources with their schemas; stores inferred ones for later runs."""
         kept = state_dir.schemas()
         found = dict(kept)
         for source in table.sources:
@@ -235,7 +237,7 @@ class Planner:
     # For the search for failing events
 
     def reads_table(self, table: Table) -> bool:
-        """Return whether a table reads another table."""
+        """Return whether a source of the table is another table, not a topic."""
         return any(self._pipeline.above(table, each.name) for each in table.sources)
 
     def starts(self, table: Table) -> Offsets:
@@ -251,7 +253,7 @@ class Planner:
     def bounded(
         self, table: Table, state_dir: StateDirectory, ranges: Sequence[Range]
     ) -> DataFrame:
-        """Return the rows that a table makes of offset ranges of its only topic."""
+        """Return the rows that the table's query gives for offset ranges of its only topic."""
         rows = self.decoded_range(table, state_dir, ranges)
         with self._views:
             result = self.apply_query(table, [rows])
@@ -283,7 +285,7 @@ def _edge(ranges: Sequence[Range], offset: Callable[[Range], int]) -> str:
 
 
 def _of_topic(edge: dict[str, str], topic: str) -> dict[str, str]:
-    """Return the start and end options of one topic; one that is not named is read as a whole."""
+    """Return the start and end options for one topic; without its offsets it is read whole."""
     found = dict(edge)
     for name in ("startingOffsets", "endingOffsets"):
         if name in edge:
@@ -295,7 +297,7 @@ def _of_topic(edge: dict[str, str], topic: str) -> dict[str, str]:
 
 
 def observation(number: int) -> str:
-    """Return the name under which Spark's progress reports have a source's counts."""
+    """Return the name of the observation with which Spark reports a source's counts."""
     return f"source{number}"
 
 
@@ -316,7 +318,10 @@ def _figures(rows: DataFrame, source: Source, *, bad: bool) -> list[Column]:
 
 
 def commit_times() -> list[Column]:
-    """Return the number of changes, and their commit times in 100 equal parts."""
+    """Return the columns that count changes and give 100 quantiles of their commit times.
+
+    Rows read by a snapshot are not counted.
+    """
     is_change = F.col(BAD).isNull() & (F.col("op") != "read")
     at = F.when(is_change, F.unix_millis("committed_at"))
     middles = [(2 * each + 1) / (2 * _PARTS) for each in range(_PARTS)]
@@ -329,7 +334,8 @@ def commit_times() -> list[Column]:
 def stored_columns(columns: StructType) -> StructType:
     """Return the columns that a sink stores.
 
-    All except the internal ones: row deleted, table truncated, position of the change.
+    Left out are those between ``apply_changes`` and the sink: whether the row is deleted, the
+    position of the newest truncation, and that of the change.
     """
     return StructType([each for each in columns if each.name not in INTERNAL])
 

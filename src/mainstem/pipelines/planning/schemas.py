@@ -19,7 +19,7 @@ SAMPLE_EVENTS = 1000
 
 
 def document_of(schema: Schema) -> Document | None:
-    """Return a schema given as a JSON document or as the path of one; None if it is DDL."""
+    """Return an Avro or JSON schema, given as document or path, as a dict; None if it is DDL."""
     if not isinstance(schema, str):
         return schema
     text = schema.strip()
@@ -62,7 +62,7 @@ def ddl_columns(text: str, where: str) -> StructType:
 
 
 def inferred(values: DataFrame, where: str) -> str:
-    """Return DDL for columns inferred from a sample of JSON texts (in one column, ``value``)."""
+    """Return DDL for the columns found in a sample of JSON texts (in one column, ``value``)."""
     found = values.select(
         F.schema_of_variant_agg(F.try_parse_json("value")).alias("schema")
     ).collect()[0]["schema"]

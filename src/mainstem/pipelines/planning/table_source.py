@@ -1,9 +1,9 @@
 """Reads a table of the pipeline as the source of another: as a stream of appends, or a snapshot.
 
-How this works: Spark needs jars to read a Delta table, so tables are read by a Python data source.
-An append-only table is a sequence of commits, each with some Parquet files; the offset of a stream
-over it is the number of the next commit to read. A snapshot is the whole table, read again with
-every batch.
+How this works: Spark needs extra jars to read a Delta table, so a data source in Python reads the
+tables. An append-only table is a sequence of commits, each with some Parquet files; the offset of a
+stream over it is the number of the next commit to read. A snapshot is the whole table, read again
+with every batch.
 """
 
 from collections.abc import Iterator
@@ -47,8 +47,9 @@ def appended_rows(
 ) -> DataFrame:
     """Return the stream of rows appended to a table.
 
-    With ``end_in``, a bounded run ends with the row that marks the end of the input, whose time is
-    in that column. ``called`` is the format name under which TableSource is registered.
+    With ``end_in``, the last batch of a bounded run ends with a row that marks the end of the
+    input; ``end_in`` names the column that has its time. ``called`` is the name under which
+    TableSource is registered as a format.
     """
     if not isinstance(table.sink, (DeltaSink, ParquetSink)):
         raise InvalidDefinition(
@@ -91,7 +92,7 @@ def _columns(kind: str, path: str) -> pa.Schema:
 
 
 class FilePartition(InputPartition):
-    """A Spark input partition: one Parquet file, for one task."""
+    """A Spark input partition: one Parquet file of a table, read by one task."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -99,7 +100,7 @@ class FilePartition(InputPartition):
 
 
 class TableSource(DataSource):
-    """Data source ``format("mainstem-table")``: a Delta table, or Parquet with our manifests."""
+    """Data source ``format("mainstem-table")``: a Delta table, or files of ``p.parquet``."""
 
     @classmethod
     def name(cls) -> str:
@@ -133,7 +134,7 @@ class SnapshotReader(DataSourceReader):
 
 
 class CommitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the rows appended by commits, and if requested the row that marks the end."""
+    """Reads the rows that commits appended, and with ``end_in`` the row that marks the end."""
 
     def __init__(self, kind: str, path: str, end_in: str) -> None:
         self._kind, self._path, self._end_in = kind, path, end_in
@@ -152,7 +153,7 @@ class CommitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = self._next()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """Return the number after the last commit."""
+        """Return the number of the next commit, after the last one to read."""
         if start.get("ended"):
             return start
         found = self._next() if self._last is None else self._last
@@ -160,7 +161,7 @@ class CommitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"next": max(start["next"], found), **end}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """Return the files that the commits from start to end added."""
+        """Return the files that the commits from ``start`` up to ``end`` (exclusive) added."""
         files = _delta_files if self._kind == "delta" else _parquet_files
         found = files(Path(self._path), start["next"], end["next"])
         end_mark = [_END] if end.get("ended") and not start.get("ended") else []
@@ -202,7 +203,7 @@ def _delta_files(root: Path, start: int, end: int) -> list[str]:
             ) from None
         for line in lines:
             added = msgspec.json.decode(line, type=_Action).add
-            # Compaction rewrites rows that were read before.
+            # A commit of Delta's own compaction rewrites rows that were read before.
             if added is not None and added.dataChange:
                 found.append(str(root / added.path))
     return found

@@ -1,7 +1,7 @@
 """The ``foreachBatch`` function of a table; over Spark Connect it runs in the server's Python.
 
-A stop is signalled by a file, which the server can see too: the next batch is refused before any
-of it is written.
+A run is stopped by creating a file, as the Connect server can see that too: while the file exists,
+a batch is refused before any of it is written.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ STOPPED = "mainstem: stopped before this batch"
 
 
 class BatchWriter(msgspec.Struct, frozen=True):
-    """Writes the batches of one table."""
+    """The ``foreachBatch`` function of one table."""
 
     sink: Sink
     mark: str
@@ -30,16 +30,18 @@ class BatchWriter(msgspec.Struct, frozen=True):
     """Stores the newest truncation of a mirrored database table."""
 
     def __call__(self, rows: DataFrame, number: int) -> None:
-        """Write a batch, unless the run is stopping."""
+        """Write a batch to the sink; raises PipelineFailed if the run is stopping."""
         if self.stop_file.exists():
             raise PipelineFailed(STOPPED)
         mark = Mark(self.mark, number)
         if TRUNCATED not in rows.columns:
             if not self.sink.write(rows, mark):
-                # The sink has it, but a crash prevented Spark from saving its state of this batch.
+                # The sink has the batch, but a crash prevented Spark from saving its state after
+                # it. Spark does that once the rows are read.
                 rows.write.format("noop").mode("overwrite").save()
             return
-        # Collected here, so that Spark computes them once: for a truncation, and for the sink.
+        # Collected once, so that Spark does not compute the rows twice: for the truncation, and for
+        # the sink.
         data, replace = without_truncated(rows.toArrow(), self.truncation, number)
         mark = msgspec.structs.replace(mark, replace=replace)
         if isinstance(self.sink, TopicSink):

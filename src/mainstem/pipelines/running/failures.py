@@ -1,4 +1,4 @@
-"""The tables of a run that failed, and those held back because they read a failed one."""
+"""The tables of a run that failed, and those that do not run because they read a failed one."""
 
 from collections.abc import Callable
 
@@ -28,14 +28,14 @@ class Failures:
         self._notify(f"{error}; tables that do not read it continue")
 
     def failed_upstream(self, run: TableRun) -> str | None:
-        """Return the failed table that this one reads, directly or through others, or None."""
+        """Return the failed table that ``run`` reads, directly or through others, or None."""
         for source in run.table.sources:
             if source.name in self._out and self._pipeline.above(run.table, source.name):
                 return self._out[source.name]
         return None
 
     def hold_back(self, run: TableRun) -> bool:
-        """If a table reads a failed one, mark it as waiting and return True."""
+        """If the table reads a failed one, save in its status that it waits, and return True."""
         cause = self.failed_upstream(run)
         if cause is None:
             return False
@@ -45,7 +45,7 @@ class Failures:
         return True
 
     def raise_all(self) -> None:
-        """Raise the collected errors as one, if there are any."""
+        """Raise the collected errors as one; do nothing if there are none."""
         if len(self._errors) == 1:
             raise self._errors[0]
         if self._errors:

@@ -1,10 +1,10 @@
 """How long database changes take from their commit until a table's sink has them.
 
-How this works: Spark reports with each batch the commit times of its changes, cut into 100 equal
-parts (``planner.commit_times``), and when the batch began and how long it took. The sink has
-committed when Spark's step ``addBatch`` ends, so a time measured here is never too short; if the
-database is on another machine, it is as exact as the two clocks agree. Rows that a snapshot read
-are left out: nobody knows when they were committed.
+How this works: Spark reports with each batch 100 quantiles of the commit times of its changes
+(``planner.commit_times``), and when the batch began and how long it took. The sink has committed
+when Spark's step ``addBatch`` ends, so a duration measured here is never too short, apart from the
+difference between the clocks if the database is on another machine. Rows that a snapshot read are
+not counted, as their commit times are unknown.
 """
 
 from collections import deque
@@ -17,14 +17,14 @@ _BATCHES = 100
 
 
 class FreshnessMeter:
-    """Measures one table, from the start of its run."""
+    """Measures the freshness of one table over its last 100 batches with changes."""
 
     def __init__(self) -> None:
         self._batches: deque[list[tuple[int, float]]] = deque(maxlen=_BATCHES)
         self._changes: deque[int] = deque(maxlen=_BATCHES)
 
     def add(self, batch: Batch) -> Freshness | None:
-        """Return the freshness after a batch; None if it had no changes."""
+        """Add a finished batch; return the freshness then, None if the batch had no changes."""
         parts: list[tuple[int, float]] = []
         count = 0
         for source in batch.sources.values():
@@ -47,7 +47,7 @@ class FreshnessMeter:
 
 
 def _percentile(known: list[tuple[int, float]], part: float) -> int:
-    """Return the value below which a part of the weights lies; values are sorted."""
+    """Return the first value up to which the weights sum to ``part`` of all; input is sorted."""
     left = part * sum(weight for _, weight in known)
     for value, weight in known:
         left -= weight

@@ -1,4 +1,4 @@
-"""Computes the lag of a table: number of unread events, and age of the oldest unread event."""
+"""Computes how far a table is behind: unread events, and the age of the oldest of them."""
 
 import time
 
@@ -12,7 +12,7 @@ from mainstem.remote.timestamps import times_at
 
 
 class Lag(msgspec.Struct, frozen=True):
-    """The lag of a table behind its topics."""
+    """How far a table is behind the ends of the topics that it reads."""
 
     events: int
     age_ms: int
@@ -20,7 +20,7 @@ class Lag(msgspec.Struct, frozen=True):
 
 
 def lag_of(status: TableStatus, timeout_s: float = 5.0) -> Lag | None:
-    """Return the lag of a table; None if its broker does not answer."""
+    """Return how far a table is behind its topics; None if the broker does not answer."""
     places = {
         (topic, int(number)): offset
         for topic, offsets in status.offsets.items()

@@ -3,8 +3,8 @@
 How this works: every table is one streaming query with its own checkpoint. A continuous run uses a
 processing-time trigger. A bounded run uses ``availableNow`` with an end for every partition: it
 continues from the same checkpoint, so windows, joins and deduplication span runs. Replays and
-one-off ranges are bounded runs with their own checkpoints and targets. A bounded run finishes the
-tables that read topics before those that read these tables, so that these find their input whole.
+one-off ranges are bounded runs with their own checkpoints and sinks. A bounded run finishes a table
+before it starts those that read it, so that they find their whole input.
 """
 
 import os
@@ -101,7 +101,7 @@ def run(
 
 
 def _chosen(pipeline: Pipeline, request: Request, directory: Path) -> list[Table]:
-    """Return the tables to run; raises RunRefused if one reads a table that has not run."""
+    """Return the tables to run; raises RunRefused if one reads a table that has not run yet."""
     names = [each.name for each in pipeline.tables]
     for name in request.only:
         if name not in names:
@@ -127,7 +127,7 @@ def _chosen(pipeline: Pipeline, request: Request, directory: Path) -> list[Table
 
 
 def _unfinished(runs: Sequence[TableRun], notify: Notify) -> list[TableRun]:
-    """Return the runs whose tables are not complete; raises RunRefused if all are complete."""
+    """Return the runs of tables that are not complete; raises RunRefused if all are complete."""
     complete = [each for each in runs if each.is_complete()]
     if len(complete) == len(runs):
         raise RunRefused(
@@ -140,7 +140,10 @@ def _unfinished(runs: Sequence[TableRun], notify: Notify) -> list[TableRun]:
 
 
 def _prepare_connect(spark: SparkSession, pipeline: Pipeline, directory: Path) -> RemoteSources:
-    """Put our package where Spark Connect can import it; return the registered sources."""
+    """Put our package where Spark Connect can import it; return its registered data sources.
+
+    Raises RunRefused if a table has a console sink, or the server does not see the state directory.
+    """
     for table in pipeline.tables:
         if isinstance(table.sink, ConsoleSink):
             raise RunRefused(
@@ -165,7 +168,7 @@ def _targeted(table: Table, request: Request) -> Table:
 
 
 def _check_fresh(pipeline: Pipeline, request: Request, directory: Path) -> None:
-    """Raise RunRefused if a target exists that an earlier run of this replay did not create."""
+    """Raise RunRefused if a copy exists already that this replay did not create."""
     for table in pipeline.tables:
         assert request.into
         if (directory / table.name / "identity").exists():
@@ -179,7 +182,7 @@ def _check_fresh(pipeline: Pipeline, request: Request, directory: Path) -> None:
 
 
 def _levels(runs: Sequence[TableRun]) -> list[list[TableRun]]:
-    """Sort tables into levels: those that read only topics, those that read these, etc."""
+    """Sort tables into levels: those that read only topics, then those that read these, etc."""
     depth: dict[str, int] = {}
     levels: list[list[TableRun]] = []
     for each in runs:
@@ -194,7 +197,7 @@ def _levels(runs: Sequence[TableRun]) -> list[list[TableRun]]:
 def _run_level(
     runs: Sequence[TableRun], on_report: OnReport, stop: threading.Event, failures: Failures
 ) -> None:
-    """Run tables that do not read one another to their ends, in parallel."""
+    """Run tables that do not read one another in parallel, each to the end of its input."""
     ready = [each for each in runs if not failures.hold_back(each)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         done = [pool.submit(each.run_to_end, on_report, stop) for each in ready]
@@ -208,9 +211,10 @@ def _run_level(
 def _run_stream(
     runs: Sequence[TableRun], on_report: OnReport, stop: threading.Event, failures: Failures
 ) -> None:
-    """Run tables in parallel until stopped; if one fails, it stops, as do those that read it."""
+    """Run tables in parallel until ``stop`` is set; a failed one ends, and those that read it."""
     started: list[TableRun] = []
-    # Restarts may take long; the progress of the other tables is read meanwhile.
+    # The pool restarts queries, which may take long, while this thread reads the progress of the
+    # other tables.
     with ThreadPoolExecutor(max(1, len(runs))) as pool:
         try:
             for each in runs:
@@ -234,7 +238,7 @@ def _watch(
     stop: threading.Event,
     failures: Failures,
 ) -> None:
-    """Poll the queries until stopped or until none runs; restart failed queries or remove them."""
+    """Poll the queries until ``stop`` is set or none runs; restart those that fail, if possible."""
     again: dict[TableRun, Future[bool]] = {}
     while started and not stop.is_set():
         for each in list(started):

@@ -17,7 +17,7 @@ _SHOWN = 5
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """How a table and its copy differ, compared row by row."""
+    """How many rows a table and its copy have in common, and how many only one of them has."""
 
     table: str
     rows: int
@@ -30,12 +30,12 @@ class Difference(msgspec.Struct, frozen=True):
 
     @property
     def equal(self) -> bool:
-        """Whether table and copy have the same rows, each as often."""
+        """Whether table and copy have the same rows, duplicates counted."""
         return not self.only_here and not self.only_there
 
 
 def compare(pipeline: Pipeline, into: str) -> list[Difference]:
-    """Return how each table differs from its copy; tables without a readable sink are left out."""
+    """Return how each table differs from its copy; tables that cannot be read back are left out."""
     found = []
     for table in pipeline.tables:
         here, there = table.sink.read(), table.sink.beside(into).read()
@@ -65,10 +65,10 @@ def compare(pipeline: Pipeline, into: str) -> list[Difference]:
 
 
 def swap(pipeline: Pipeline, into: str, state: Path) -> None:
-    """Replace the tables by their copies, and their state by that of the replay.
+    """Replace the tables by their copies, and their state directory by that of the replay.
 
-    The old tables are kept beside them. Every step is idempotent and the state is moved last, so
-    after a crash the swap is just repeated.
+    The old tables are kept beside them. Every step can be repeated and the state is moved last, so
+    after a crash the whole swap is just repeated.
     """
     old, new = (
         pipeline_directory(state, pipeline.name),
@@ -83,7 +83,8 @@ def swap(pipeline: Pipeline, into: str, state: Path) -> None:
             if _has_run(old):
                 old.rename(kept)
             else:
-                # It has only the lock file, or a crash came between the two renames.
+                # The old directory has only the lock file: nothing ever ran, or a crash came
+                # between the two renames.
                 shutil.rmtree(old)
             new.rename(old)
 

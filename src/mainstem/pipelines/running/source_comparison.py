@@ -1,9 +1,9 @@
 """Compares the tables of ``apply_changes`` with the database tables that they follow.
 
-How this works: both sides are read as a whole, the database in one snapshot, and compared by key.
+How this works: both sides are read completely, the database in one snapshot, and compared by key.
 Sinks keep some values as text, so values are compared by the database's column type. While the
 database changes, a table is a moment behind: rows that differ are read again from both sides, until
-each of them was equal once or the time to wait is over.
+each of them was found equal once, or the time to wait is over.
 """
 
 import struct
@@ -52,7 +52,7 @@ class SourceDifference(msgspec.Struct, frozen=True):
 
 
 class _Sides(NamedTuple):
-    """The rows of a table and of the database, by key, with values that can be compared."""
+    """The rows of a pipeline's table and of the database, by key; equal values compare as equal."""
 
     stored: dict[Key, Row]
     twice: Counter[Key]
@@ -72,8 +72,8 @@ def compare_with_source(
 ) -> list[SourceDifference]:
     """Return how each table of ``apply_changes`` (or its copy) differs from the database's.
 
-    ``database`` is the URL of a PostgreSQL, MariaDB, MySQL or SQLite. Rows that differ have
-    ``wait_s`` to become equal.
+    ``database`` is the URL of a PostgreSQL, MariaDB, MySQL or SQLite database. Rows that differ are
+    compared again for ``wait_s`` seconds, as a change may still be on its way.
     """
     following = [each for each in pipeline.tables if each.scd]
     if not following:
@@ -111,7 +111,7 @@ def _compared(table: Table, database: str, into: str | None, wait_s: float) -> S
 
 def _read(table: Table, database: str, into: str | None) -> _Sides:
     sink = table.sink.beside(into) if into else table.sink
-    # The store first: what it has, the database has, too.
+    # The pipeline's table is read first: a change that it has, the database has, too.
     found = sink.read()
     if found is None:
         raise RunRefused(f"{sink.place} was never written, or cannot be read; run the pipeline")
@@ -140,14 +140,17 @@ def _read(table: Table, database: str, into: str | None) -> _Sides:
 
 
 def _comparable(kind: str, value: object) -> object:
-    """Return a value of the database or of a sink as one that equals it from the other side."""
+    """Return a value so that it equals the same value as the other side stores it.
+
+    ``kind`` is the database's column type.
+    """
     if value is None:
         return None
     read = _READ.get(kind, _text)
     try:
         return read(value)
     except (ValueError, ArithmeticError, TypeError):
-        # As it cannot be a value of this type, it equals none.
+        # No valid value of this type, so its text equals no other value.
         return str(value)
 
 

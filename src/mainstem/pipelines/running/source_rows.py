@@ -1,6 +1,6 @@
-"""Reads a table of a database as a whole, to compare it with the table that a pipeline made of it.
+"""Reads a whole table of a database, to compare it with the table that a pipeline made of it.
 
-The types are PostgreSQL's names, also for the other databases: they say how values are compared.
+Column types, which say how values are compared, have PostgreSQL's names for all databases.
 """
 
 import os
@@ -61,9 +61,10 @@ _SQLITE = (
 
 
 def database_rows(topic: str, names: Sequence[str], database: str) -> Found:
-    """Return the rows of the table whose changes a topic has, in the columns ``names``.
+    """Return column types and rows, with the columns ``names``, of the table behind ``topic``.
 
-    Raises RunRefused if there is no such table or column, or the database cannot be read.
+    The topic has the table's changes and is named PREFIX.SCHEMA.TABLE. Raises RunRefused if there
+    is no such table or column, or the database cannot be read.
     """
     schema, dot, name = ".".join(topic.rsplit(".", 2)[-2:]).rpartition(".")
     if not dot:
@@ -136,7 +137,7 @@ def _mariadb_rows(schema: str, name: str, names: Sequence[str], database: str) -
             "comparing with MariaDB needs PyMySQL: pip install 'mainstem[mysql]'"
         ) from None
     url = urlsplit(database)
-    # As MariaDB's own programs: a password in a URL is in process lists.
+    # MYSQL_PWD, as for MariaDB's own programs: other users see a password in a command's arguments.
     password = unquote(url.password or "") or os.environ.get("MYSQL_PWD", "")
     where = f"{_backquoted(schema)}.{_backquoted(name)}"
     try:
@@ -183,7 +184,7 @@ def _mariadb_rows(schema: str, name: str, names: Sequence[str], database: str) -
 
 
 def _mariadb_value(kind: str, stored: str) -> Callable[[object], object]:
-    """Return what makes of a value what connectors publish."""
+    """Return a function that converts a value as the connector does before it publishes it."""
 
     def value_of(value: object) -> object:
         if stored == "bit" and isinstance(value, bytes):

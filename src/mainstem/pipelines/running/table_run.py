@@ -2,9 +2,9 @@
 
 How this works: the sink commits a batch together with its mark (query and batch number), so it
 knows which batches it has. A query that failed for a transient reason is restarted from its
-checkpoint, as is the whole run after a crash; a batch that comes again is not written again.
-Stopping creates the stop file: the batch being written is finished, and the next one is refused
-before any of it is written.
+checkpoint, and so is the whole run after a crash; a batch that Spark repeats then is not written
+again. To stop, a run creates the stop file: the batch being written is finished, and the next one
+is refused before any of it is written.
 """
 
 import os
@@ -62,7 +62,7 @@ _BAD_EVENT = re.compile(
 
 
 class Request(msgspec.Struct, frozen=True):
-    """The options of a run: range, mode and tables."""
+    """The options of a run: broker address, state directory, range, mode and tables."""
 
     address: str
     state: Path
@@ -117,7 +117,7 @@ class TableRun:
         """Why and at which event the run failed, if we know more than Spark reports."""
 
     def is_complete(self) -> bool:
-        """Return whether an earlier run read all input of the table and closed its windows."""
+        """Return whether an earlier run read the input to its declared end."""
         before = self._state_dir.status()
         if before is None or before.state != "complete":
             return False
@@ -125,7 +125,7 @@ class TableRun:
         return True
 
     def prepare(self) -> None:
-        """Load the state and build the plan; raises if the run must be refused."""
+        """Load the state and build the plan; raises RunRefused or InvalidDefinition."""
         before = self._state_dir.status()
         self._mark = f"{self._pipeline.name}.{self.table.name}.{self._state_dir.identity()}"
         self.status = msgspec.structs.replace(
@@ -159,7 +159,7 @@ class TableRun:
         self._frame = self._planner.frame(self.table, self._state_dir, complete=self._completing)
 
     def definition_change(self) -> str | None:
-        """Return how the definition no longer matches its checkpoint; None if it does."""
+        """Return which change of the definition its checkpoint does not fit; None if none."""
         assert self._frame is not None
         wanted = fingerprint(self.table, self._frame)
         if wanted is None:
@@ -169,7 +169,7 @@ class TableRun:
 
     @property
     def _completing(self) -> bool:
-        """Whether the input was declared complete, now or in an earlier run; it stays so."""
+        """Whether the input was declared complete, in this run or an earlier one."""
         return self._request.complete or self.status.ended
 
     # The query
@@ -197,7 +197,7 @@ class TableRun:
     def restart(self, on_report: OnReport, stop: threading.Event) -> bool:
         """Restart a failed query if that may help; return whether it was restarted.
 
-        The failed batch is run again; the sink knows whether it was written.
+        The failed batch is run again; the sink writes it unless it has it already.
         """
         assert self._query is not None
         # The progress reports of this query are lost when another one starts.
@@ -216,9 +216,9 @@ class TableRun:
         return True
 
     def _skip_failing_events(self, failure: str, stop: threading.Event) -> bool:
-        """Skip the events on which the batch failed, and restart; return whether it was restarted.
+        """Search the events on which the batch failed, and restart the query without them.
 
-        If it was not, ``_known`` says at which event or range it failed.
+        Returns whether it was restarted. If not, ``_known`` has the cause, and the event if known.
         """
         assert self._frame is not None
         assert self._query is not None
@@ -271,7 +271,7 @@ class TableRun:
         return write
 
     def refuse_new_batches(self) -> None:
-        """Create the stop file: no further batch begins; one being written is finished."""
+        """Create the stop file: a batch being written is finished, no further one begins."""
         self._state_dir.stop_file.touch()
 
     @property
@@ -280,7 +280,7 @@ class TableRun:
         return self._query is not None and self._query.isActive
 
     def read_progress(self, on_report: OnReport) -> None:
-        """Audit, save and report the batches that were finished since the last call."""
+        """Count, save and report the batches that were finished since the last call."""
         assert self._query is not None
         assert self._audit is not None
         newest = self._query.lastProgress
@@ -292,7 +292,7 @@ class TableRun:
                 continue
             self._told = batch.number
             self._attempts = 0
-            # After a crash the last batch may be run again although it is counted already.
+            # Spark may run the last batch again after a crash, though an audit has counted it.
             if batch.number > self.status.audited:
                 self.status = self._audit.with_batch(self.status, batch)
                 freshness = self._freshness.add(batch) or self.status.freshness
@@ -323,7 +323,7 @@ class TableRun:
             self._query.awaitTermination(seconds)  # type: ignore[arg-type]
 
     def wait_for_first_batch(self, on_report: OnReport) -> None:
-        """Wait until the first batch is done, at most some seconds.
+        """Wait until the first batch is done, or ``_FIRST_BATCH_S`` seconds have passed.
 
         Spark starts a Python process for each source and gives up if that takes more than 10 s,
         which happens on a busy machine when many start at once.
@@ -370,7 +370,7 @@ class TableRun:
         return f"{reason}; {save_traceback(error, reason, self._state_dir)}"
 
     def _move_cursors(self) -> None:
-        """Commit the offsets of the last batch; Spark would do that only with the next batch."""
+        """Commit the read offsets to the table's group; Spark would only with the next batch."""
         places = {
             (topic, int(number)): offset
             for topic, offsets in self.status.offsets.items()

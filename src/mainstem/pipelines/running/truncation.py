@@ -1,9 +1,10 @@
 """What the truncation of a database table deletes from its mirror.
 
-How this works: a change ``truncate`` is in every partition of its topic. The first batch that has
-it replaces all rows of the mirror by its own; later batches leave out rows of changes before it,
-which other partitions still have, or which come late. The position of the newest truncation is
-stored before the batch is written, with the number of the batch, as a crash may repeat it.
+How this works: a change ``truncate`` is in every partition of its topic. The first batch that reads
+one replaces all rows of the mirror by its own rows. Later batches may still bring changes from
+before it, which are late or in other partitions; their rows are deleted. The position of the newest
+truncation is stored before the batch is written, with the batch's number, because Spark may repeat
+the batch after a crash.
 """
 
 from pathlib import Path
@@ -18,23 +19,23 @@ from mainstem.pipelines.state.table_state import read_state, write_state
 
 
 class Truncation(msgspec.Struct, frozen=True):
-    """The newest truncation: its position, and the first batch that had it."""
+    """The newest truncation: its position among the changes, and the first batch that read it."""
 
     position: str
     batch: int
 
 
 class MirrorRows(NamedTuple):
-    """The rows of a batch, and whether they replace all rows of the sink."""
+    """The rows of a batch, and whether they replace all rows that the sink has."""
 
     rows: pa.Table
     replace: bool
 
 
 def without_truncated(rows: pa.Table, file: Path, batch: int) -> MirrorRows:
-    """Return the rows of a batch without those that a truncation deleted.
+    """Return the rows of a batch, those from before the newest truncation marked as deleted.
 
-    ``file`` stores the newest truncation.
+    ``file`` stores the newest truncation; it is updated if the batch has a newer one.
     """
     known = read_state(file, Truncation) if file.exists() else None
     newest = pc.max(rows.column(TRUNCATED)).as_py()

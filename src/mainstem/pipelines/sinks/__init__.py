@@ -1,1 +1,1 @@
-"""Sinks of tables; each commits the pipeline's name and batch number together with the rows."""
+"""Sinks of tables; each commits a mark (pipeline, table and batch number) with the rows."""

@@ -1,6 +1,6 @@
 """Collects the rows of a batch on the driver as an Arrow table, one row for each key.
 
-The source's read limits bound a batch, so that it fits into memory.
+The rows fit into memory because the source's read limits bound the size of a batch.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from mainstem.pipelines.sinks.port import DELETED
 
 
 class CollectedRows(NamedTuple):
-    """Rows of ``apply_changes`` that are collected already, one for each key."""
+    """Rows of ``apply_changes`` that the batch writer has collected, one for each key."""
 
     data: pa.Table
 
@@ -24,7 +24,10 @@ class CollectedRows(NamedTuple):
 def collected(
     rows: "DataFrame | CollectedRows", key: tuple[str, ...] = (), latest: tuple[str, ...] = ()
 ) -> pa.Table:
-    """Return the rows; with ``latest``, for each key only the one whose ``latest`` is greatest."""
+    """Return the rows of a batch; raises PipelineFailed if two have the same key.
+
+    With ``latest``, only the row with the greatest values in these columns is kept for each key.
+    """
     data = rows.data if isinstance(rows, CollectedRows) else _collected(rows, key, latest)
     data = data.cast(_nullable(data.schema))
     if key and data.num_rows:
@@ -47,14 +50,14 @@ def _collected(rows: DataFrame, key: tuple[str, ...], latest: tuple[str, ...]) -
 
 
 class KeyedRows(NamedTuple):
-    """The rows of a batch for a sink with a key: those to be stored, and those to be deleted."""
+    """The rows of a batch for a sink with a key: those to store, and those to delete."""
 
     stored: pa.Table
     deleted: pa.Table
 
 
 def split(data: pa.Table) -> KeyedRows:
-    """Divide collected rows by their column ``DELETED``, which is removed."""
+    """Divide collected rows by the column ``DELETED``, and remove that column."""
     if DELETED not in data.column_names:
         return KeyedRows(data, data.slice(0, 0))
     gone, rows = data.column(DELETED), data.drop_columns([DELETED])
@@ -68,7 +71,7 @@ def _check_keys(data: pa.Table, key: tuple[str, ...]) -> None:
                 f"{data.column(name).null_count} rows have no value in the key column {name!r}; "
                 "filter them out, or fill the column"
             )
-    # Arrow cannot group by structs such as windows, only by their fields.
+    # Arrow cannot group by struct columns, such as Spark's windows, only by their fields.
     flat = pa.table(dict(enumerated(data, key)))
     distinct = flat.group_by(flat.column_names).aggregate([]).num_rows
     if distinct < data.num_rows:
@@ -80,7 +83,7 @@ def _check_keys(data: pa.Table, key: tuple[str, ...]) -> None:
 
 
 def enumerated(data: pa.Table, names: tuple[str, ...]) -> list[tuple[str, pa.ChunkedArray]]:
-    """Return the columns, with the fields of structs as columns named such as ``minute.start``."""
+    """Return the columns ``names``; for a struct its fields, with names as ``minute.start``."""
     found: list[tuple[str, pa.ChunkedArray]] = []
     for name in names:
         found += _leaves(name, data.column(name))
@@ -124,7 +127,7 @@ def _nullable_field(field: pa.Field) -> pa.Field:
 def check_columns(
     columns: StructType, key: tuple[str, ...], latest: tuple[str, ...], place: str
 ) -> None:
-    """Raise InvalidDefinition if a column of ``key`` or ``latest`` is missing."""
+    """Raise InvalidDefinition if a ``key`` or ``latest`` column, or ``key`` itself, is missing."""
     names = columns.fieldNames()
     for name in (*key, *latest):
         if name not in names:

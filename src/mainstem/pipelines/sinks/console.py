@@ -1,6 +1,6 @@
 """Prints rows to the terminal, for debugging only: a batch may be printed twice.
 
-The sink stores nothing, so it cannot know which batches it has printed before a restart.
+The sink stores nothing, so after a restart it does not know which batches it has printed.
 """
 
 import sys
@@ -39,7 +39,8 @@ class ConsoleSink(msgspec.Struct, frozen=True):
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own custom
 
         lines = rows.select(F.to_json(F.struct("*")), F.monotonically_increasing_id().alias("nr"))
-        # Sorted because a bare limit would skip tasks, and with them their state.
+        # ``limit`` alone would not run all tasks, so these would create no state; sorting reads all
+        # rows.
         first = lines.orderBy("nr").limit(self.rows).collect()
         sys.stdout.write("".join(f"{line[0]}\n" for line in first))
         sys.stdout.flush()

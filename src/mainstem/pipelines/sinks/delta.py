@@ -1,4 +1,4 @@
-"""Rows in a Delta table, through the package deltalake; the mark is part of the commit."""
+"""Rows in a Delta table, written by the package deltalake; the mark is part of Delta's commit."""
 
 import shutil
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class _Txn(msgspec.Struct):
 
 
 class _Action(msgspec.Struct):
-    """A line of the table's log."""
+    """A line of the Delta table's transaction log."""
 
     txn: _Txn | None = None
 
@@ -131,9 +131,10 @@ class DeltaSink(msgspec.Struct, frozen=True):
     def swap(self, name: str) -> None:
         """Replace this table by the copy; the old table is kept as ``.before-NAME``.
 
-        With a key, the rows of the copy become one more version of this table, so that readers see
-        the old rows or the new ones. Without, another table of the pipeline may read the versions
-        of the copy, so the directories are exchanged.
+        A table with a key gets the rows of the copy as one more version, so readers see either the
+        old rows or the new ones. A table without a key may be read by another table of the
+        pipeline, version after version, so it must have the copy's versions: the directories are
+        exchanged.
         """
         if not is_local(self.path):
             raise InvalidDefinition(f"{self.place} is not on this machine's disk: swap it yourself")
@@ -144,7 +145,7 @@ class DeltaSink(msgspec.Struct, frozen=True):
             self._overwrite(path, copy, path.with_name(f"{path.name}.before-{name}"))
 
     def _overwrite(self, path: Path, copy: Path, kept: Path) -> None:
-        """Overwrite the rows by those of the copy, with its marks; may be repeated."""
+        """Write a version with the rows and marks of the copy; may be repeated after a crash."""
         import pyarrow as pa  # noqa: PLC0415 - slow to load
         from deltalake import CommitProperties, DeltaTable, write_deltalake  # noqa: PLC0415
 
@@ -165,7 +166,7 @@ class DeltaSink(msgspec.Struct, frozen=True):
 
 
 def _transactions(path: Path) -> "list[Transaction]":
-    """Return the newest mark of each checkpoint that wrote to a table, from its log."""
+    """Return the newest mark of each checkpoint, from the table's transaction log."""
     import pyarrow.parquet as pq  # noqa: PLC0415 - slow to load
     from deltalake import Transaction  # noqa: PLC0415
 
@@ -187,7 +188,7 @@ def _fields(schema: "Schema") -> str:
 
 
 def _greater(paths: list[str], both: Callable[[str, str], str]) -> str:
-    """Return an SQL condition that compares the columns in order, as tuples are compared."""
+    """Return an SQL condition that compares columns as tuples are compared, the first one first."""
     choices = []
     for number, path in enumerate(paths):
         same = [both(each, "=") for each in paths[:number]]

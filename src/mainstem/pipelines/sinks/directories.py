@@ -1,9 +1,9 @@
 """Replaces tables that are directories by their copies, without a moment in which there is none.
 
-How this works: Linux exchanges two directories in one step (``renameat2``). Readers that opened the
-old table, but not yet all of its files, may find them in the new directory: they are linked there
-(``readers_need``) until the next run. A marker in the copy tells it from the old directory, so that
-a swap that a crash interrupted is completed and not undone.
+How this works: Linux exchanges two directories in one step (``renameat2``). A reader that has
+opened the old table, but not yet all of its files, looks for these in the new directory; so they
+are linked there (``readers_need``) until the next run. A marker file tells the copy from the old
+directory, so that a swap that a crash interrupted is completed and not reversed.
 """
 
 import ctypes
@@ -24,12 +24,12 @@ _NOT_SUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def is_local(path: str) -> bool:
-    """Tell whether a path is in this machine's file systems, and not the address of a store."""
+    """Return whether a path is on this machine's file systems, not an object store's URL."""
     return "://" not in path or path.startswith("file://")
 
 
 def adopt(path: Path, name: str, readers_need: str | None = None) -> None:
-    """Replace the directory by the copy of that name; the old directory is kept beside it.
+    """Replace the directory by its copy called ``name``; the old one is kept beside it.
 
     ``readers_need`` is a pattern of the files that readers open after they have opened the table;
     their names must be unique. Repeating the call after a crash completes the swap; if the copy
@@ -50,7 +50,7 @@ def adopt(path: Path, name: str, readers_need: str | None = None) -> None:
         (copy / _MARKER).write_text(name)
         if not _exchange(copy, path):
             (copy / _MARKER).unlink()
-            # For a moment there is no table.
+            # The system cannot exchange them, so there is no table for a moment.
             path.rename(kept)
             copy.rename(path)
             return
@@ -60,7 +60,7 @@ def adopt(path: Path, name: str, readers_need: str | None = None) -> None:
 
 
 def remove_links(path: Path) -> None:
-    """Remove the files of a replaced table, which were linked for its last readers."""
+    """Remove the links to files of the replaced table, made for readers that had it open."""
     file = path / _LINKS
     if file.exists():
         for each in file.read_text().splitlines():
@@ -69,7 +69,7 @@ def remove_links(path: Path) -> None:
 
 
 def linked_copy(path: Path, copy: Path) -> None:
-    """Copy a directory whose files never change: by links, which take no space."""
+    """Copy a directory whose files never change, by hard links, which take no space."""
     draft = copy.with_name(f".{copy.name}")
     shutil.rmtree(draft, ignore_errors=True)
     shutil.copytree(path, draft, copy_function=os.link)
@@ -80,7 +80,7 @@ def _link(old: Path, new: Path, pattern: str) -> None:
     own = {file.name for file in new.glob(pattern)}
     listed = new / _LINKS
     if listed.exists():
-        # A crash interrupted this; what it linked is not the copy's own.
+        # An earlier call was interrupted by a crash; files that it linked are not the copy's own.
         own -= set(listed.read_text().splitlines())
     files = [file for file in old.glob(pattern) if file.name not in own]
     listed.write_text("\n".join(file.name for file in files))

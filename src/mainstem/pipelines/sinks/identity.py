@@ -1,4 +1,4 @@
-"""Tells whether two sinks write to the same table, however path or address are written."""
+"""Tells whether two sinks write to the same table, however path or address are spelled."""
 
 import os
 from collections.abc import Hashable
@@ -15,7 +15,7 @@ from mainstem.pipelines.sinks.topic import TopicSink
 
 
 def identity(sink: Sink) -> Hashable | None:
-    """Return a value that is equal for sinks of the same place; None if shared or unknown."""
+    """Return a value that is equal for sinks of one place; None for sinks that cannot conflict."""
     match sink:
         case DeltaSink(path=path) | ParquetSink(path=path) | SearchSink(path=path):
             return ("directory", _real(path))
@@ -38,7 +38,7 @@ def _real(path: str) -> str:
 
 
 def _database(dsn: str) -> Hashable:
-    """Return host, port and name of a database; the DSN itself if it cannot be parsed."""
+    """Return host, port and name of a database; the DSN itself if psycopg cannot parse it."""
     try:
         from psycopg import ProgrammingError  # noqa: PLC0415 - an extra
         from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415

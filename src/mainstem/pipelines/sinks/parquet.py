@@ -1,9 +1,9 @@
 """Rows in Parquet files, and a manifest for each batch that says which files belong to it.
 
-How this works: Spark writes the files of a batch into a hidden directory; they are moved beside
-the others under names made of the mark; then the manifest is written and renamed into
-``_manifest``. The rename is the commit: readers take the files that manifests name. What a crash
-left of a batch without a manifest is deleted when that batch is written again. ``_manifest`` and
+How this works: Spark writes the files of a batch into a hidden directory. The sink moves them
+beside the others, under names made of the mark, then writes the manifest and renames it into
+``_manifest``. That rename is the commit: readers take only files that manifests name. If a crash
+leaves files without a manifest, they are deleted when the batch is written again. ``_manifest`` and
 hidden directories are ignored by everything that reads directories of Parquet.
 """
 

@@ -29,7 +29,7 @@ INTERNAL = frozenset((DELETED, TRUNCATED, CHANGED_AT))
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Identifies a batch; a sink stores it with the rows, and skips a batch whose mark it has."""
+    """Identifies a batch: a sink stores it with the rows and skips batches whose mark it has."""
 
     pipeline: str
     """The pipeline, the table and its checkpoint."""
@@ -53,32 +53,32 @@ class Sink(Protocol):
     def check(self, columns: "StructType") -> None:
         """Raise InvalidDefinition if the sink cannot store rows with these columns.
 
-        ``DELETED`` is not among them.
+        ``columns`` does not include the internal column ``DELETED``.
         """
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Commit the rows and the mark together, or nothing.
 
-        Returns False without reading the rows if the mark is already committed. Otherwise it reads
-        all of them, because reading them creates the state that Spark keeps between batches. Where
-        the column ``DELETED`` is true, the row with that key is deleted.
+        Returns False without reading the rows if the mark was committed before. Otherwise reads all
+        rows, because Spark creates the state for the next batch while they are read. A row whose
+        column ``DELETED`` is true deletes the stored row with its key.
 
-        Sinks with a key read the rows by ``collecting.collected``, as those of a mirror come as
-        ``CollectedRows``.
+        Sinks with a key must read the rows by ``collecting.collected``, because for a mirrored
+        table they are not a DataFrame but ``CollectedRows``.
         """
 
     def read(self) -> "pa.Table | None":
         """Return all rows; None if nothing was ever written, or if rows cannot be read back."""
 
     def beside(self, name: str) -> "Sink":
-        """Return a sink of the same kind for a copy of the table with that name."""
+        """Return a sink of the same kind for a copy of the table; ``name`` is part of its place."""
 
     def swap(self, name: str) -> None:
-        """Replace the table by the copy of that name; may be repeated after a crash."""
+        """Replace the table by its copy called ``name``; may be repeated after a crash."""
 
 
 def columns_of(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return one or several column names as a tuple."""
+    """Return column names as a tuple: one name, several, or none."""
     if given is None:
         return ()
     return (given,) if isinstance(given, str) else tuple(given)

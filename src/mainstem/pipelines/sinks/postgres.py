@@ -80,8 +80,8 @@ class PostgresSink(msgspec.Struct, frozen=True):
         if not data.num_rows and not mark.replace:
             return True
         with self._opened() as base:
-            # A driver that was considered dead may still be writing; then the second one waits
-            # here.
+            # A driver that is considered dead may still be writing, so the lock makes this one wait
+            # for it.
             base.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (mark.pipeline,))
             if _is_written(base, mark):
                 return True
@@ -126,7 +126,7 @@ class PostgresSink(msgspec.Struct, frozen=True):
     def swap(self, name: str) -> None:
         """Replace this table by the copy; the old table is kept as ``__before_NAME``.
 
-        Who may read or change the old table may do that with the new one.
+        The new table gets the privileges that roles have on the old one.
         """
         with self._opened() as base:
             copy, old = f"{self.table}__{name}", f"{self.table}__before_{name}"

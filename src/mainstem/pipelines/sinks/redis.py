@@ -1,11 +1,13 @@
 """A cache in Redis: one key per row, with the row as JSON.
 
-How this works: a script in Redis, which nothing can interrupt, checks the mark and writes the rows
-of a batch; so a driver that was considered dead cannot write over a newer batch. A batch of many
-rows is written in several calls, and its mark with the last one: after a crash the batch is written
-again, and gives the same rows. ``PREFIX__mainstem`` has the columns and the marks,
-``PREFIX__versions`` the versions of rows, also of deleted ones, if there is ``latest=``; its fields
-are keys without the prefix, which a swap changes.
+How this works: a Lua script, which Redis runs atomically, checks the mark and writes the rows of a
+batch; so a driver that was considered dead cannot write over a newer batch. A batch of many rows is
+written in several calls, and its mark with the last one: after a crash in between, the batch is
+written again, with the same rows.
+
+The hash ``PREFIX__mainstem`` has the columns and the marks. With ``latest=``, the hash
+``PREFIX__versions`` has the version of each row, also of deleted ones; its fields are named without
+the prefix, which a swap changes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +54,7 @@ return 1
 
 
 class _Write(msgspec.Struct, frozen=True):
-    """What becomes of one key: a new value, or "" if it is deleted."""
+    """The new value of one Redis key, or "" to delete it; the row's version with ``latest``."""
 
     key: str
     value: str
@@ -60,7 +62,7 @@ class _Write(msgspec.Struct, frozen=True):
 
 
 class RedisSink(msgspec.Struct, frozen=True):
-    """Keys ``PREFIX:KEY`` of a Redis server; a row replaces the row with the same key."""
+    """The keys ``PREFIX:...`` of a Redis server; a row replaces the row with the same key."""
 
     url: str
     prefix: str
@@ -69,7 +71,7 @@ class RedisSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """The keys, for messages; shows no password."""
+        """The pattern of the keys, for messages; shows no password."""
         return f"Redis keys {self.prefix}:*"
 
     def check(self, columns: "StructType") -> None:
@@ -148,7 +150,7 @@ class RedisSink(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, prefix=f"{self.prefix}.{name}")
 
     def swap(self, name: str) -> None:
-        """Replace the rows by those of the copy at once; the old rows get another prefix."""
+        """Replace the rows by those of the copy in one step; the old ones get another prefix."""
         copy = msgspec.structs.replace(self, prefix=f"{self.prefix}.{name}")
         old = msgspec.structs.replace(self, prefix=f"{self.prefix}.before-{name}")
         with self._opened() as base:

@@ -1,8 +1,8 @@
-"""A search index of rows, embedded: tantivy, in a directory.
+"""A search index of rows: a directory of tantivy, a search library that runs in this process.
 
 How this works: each row is a document with its key, its columns for searching, and the row itself
-as JSON. The mark is a document, too, so that a commit of tantivy has the rows with their mark, or
-neither. ``mainstem index search`` and ``search_index`` ask such an index.
+as JSON. The mark is a document, too, so that a commit of tantivy has both the rows and their mark,
+or neither. ``mainstem index search`` and ``search_index`` search such an index.
 """
 
 from pathlib import Path
@@ -32,14 +32,14 @@ _SEGMENTS = f"{'[0-9a-f]' * 32}.*"
 
 
 class IndexColumns(msgspec.Struct, frozen=True):
-    """The columns of an index: all of them, and those that can be searched."""
+    """All columns of an index, and those that can be searched."""
 
     columns: str
     text: tuple[str, ...]
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A row that was found, and how well it matches."""
+    """A row that was found, and its score: the higher, the better it matches."""
 
     score: float
     row: dict[str, object]
@@ -55,7 +55,7 @@ class SearchSink(msgspec.Struct, frozen=True):
 
     @property
     def latest(self) -> tuple[str, ...]:
-        """Empty: the last row of a key counts."""
+        """Empty: a row of a later batch always replaces the stored one."""
         return ()
 
     @property
@@ -98,7 +98,7 @@ class SearchSink(msgspec.Struct, frozen=True):
         for name in wanted.text:
             schema.add_text_field(name)
         tantivy.Index(schema.build(), str(directory))
-        # Written last: a directory without it is made again.
+        # Written last, because a directory without this file is created anew.
         draft = directory / f".{COLUMNS}"
         draft.write_bytes(msgspec.json.encode(wanted))
         draft.rename(directory / COLUMNS)
@@ -121,7 +121,8 @@ class SearchSink(msgspec.Struct, frozen=True):
             raise RunRefused(f"{self.place} is being written by another process: {error}") from None
         columns = columns_of_index(Path(self.path))
         assert columns is not None
-        # A driver that was considered dead may have committed until the lock was free.
+        # Read again: a driver that is considered dead may have committed before this one got the
+        # lock.
         index.reload()
         if _written(index, mark) >= mark.batch:
             return True
@@ -198,12 +199,12 @@ def search_index(directory: Path, query: str, limit: int) -> list[Hit]:
 
 
 def place_of(sink: str) -> Path | None:
-    """Return the directory of a search index from a sink's ``place``; None for other sinks."""
+    """Return the directory of a search index, given a sink's ``place``; None for other sinks."""
     return Path(sink.removeprefix(_PLACE)) if sink.startswith(_PLACE) else None
 
 
 def columns_of_index(directory: Path) -> IndexColumns | None:
-    """Return the columns of an index; None if there is none."""
+    """Return the columns of the index in a directory; None if there is no index."""
     file = directory / COLUMNS
     return msgspec.json.decode(file.read_bytes(), type=IndexColumns) if file.exists() else None
 
@@ -216,7 +217,7 @@ def _row_of(document: "Document") -> dict[str, object]:
 
 
 def _written(index: "Index", mark: Mark) -> int:
-    """Return the last committed batch; -1 if there is none."""
+    """Return the number of the last batch that the checkpoint of ``mark`` committed; -1 if none."""
     wanted = _imported().Query.term_query(index.schema, MARK, mark.pipeline)
     searcher = index.searcher()
     hits = searcher.search(wanted, 1).hits

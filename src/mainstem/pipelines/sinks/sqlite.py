@@ -75,7 +75,8 @@ class SqliteSink(msgspec.Struct, frozen=True):
         with closing(self._opened()) as base:
             if _is_written(base, mark):
                 return False
-        # Spark runs before the database is locked, as other tables write to it, too.
+        # Let Spark compute the rows before the database is locked, as other tables write to it,
+        # too.
         data = collected(rows, self.key, self.latest)
         if not data.num_rows and not mark.replace:
             return True

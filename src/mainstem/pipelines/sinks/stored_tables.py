@@ -1,4 +1,4 @@
-"""Finds the sink of a table by its ``place`` in the state of a pipeline, to read its rows."""
+"""Makes a sink from the ``place`` in a table's stored status, to read the table's rows."""
 
 import re
 
@@ -12,7 +12,7 @@ _SQLITE = re.compile(r"SQLite table (\S+) in (.+)", re.DOTALL)
 
 
 def sink_at(place: str) -> Sink | None:
-    """Return the sink with this ``place``; None if its rows are not in files of tables."""
+    """Return the sink at ``place``; None unless it is a Delta, Parquet or SQLite table."""
     if place.startswith(_DELTA):
         return DeltaSink(place.removeprefix(_DELTA))
     if place.startswith(_PARQUET):

@@ -55,7 +55,8 @@ class TopicSink(msgspec.Struct, frozen=True):
             "pipeline": mark.pipeline,
             "batch": str(mark.batch),
         }
-        # All tasks run, also if the batch turns out to be written already, so state is kept.
+        # The write runs all tasks even if the batch was written before, so that they create their
+        # state.
         events.write.format("mainstem").options(**options).mode("append").save()
         return True
 

@@ -1,7 +1,7 @@
 """The batches that are running now, with durations; Spark itself reports only finished batches.
 
-How this works: the queries are polled about once a second. Between two batches the last progress
-report of a query changes, or the query is idle, so durations are right to about a second.
+How this works: the queries are polled about once a second. When a batch ends, the query's last
+progress report changes, or the query is idle; so durations are right to about a second.
 """
 
 import time
@@ -15,7 +15,7 @@ _CLEANING = "No new data but cleaning up state"
 
 
 class ActiveBatch(msgspec.Struct, frozen=True):
-    """A query that is starting, or the batch that it is running."""
+    """The batch that a query is running, or a query that is starting."""
 
     table: str
     seconds: float
@@ -77,5 +77,5 @@ class ActiveQueries:
 
 
 def _table(name: str | None) -> str:
-    """Return the table's name from that of its query, PIPELINE.TABLE.IDENTITY."""
+    """Return the table's name, given its query's name: PIPELINE.TABLE.IDENTITY."""
     return (name or "?").split(".")[-2:][0]

@@ -1,12 +1,12 @@
 """Runs our code on a Spark Connect server where our package is not installed.
 
 How this works: artifacts that a session uploads reach neither its streams, which run in a clone of
-the session, nor the ``foreachBatch`` function. So what we send needs only Python and PySpark, and
-names a zip of our package in the state directory, which client and server share. On the server the
-zip is put on ``sys.path``, and then the rest is unpickled. Readers that a data source creates there
-are pickled for the executors in the same way.
+the session, nor the ``foreachBatch`` function. So the objects sent to the server need only Python
+and PySpark. They have the path of a zip of our package, which is in the state directory that client
+and server share. On the server that zip is put on ``sys.path``, and then the rest of the object is
+unpickled. Readers that a data source creates there are pickled for the executors in the same way.
 
-cloudpickle sends classes and functions that are defined inside a function, or in a module that is
+cloudpickle sends classes and functions that are defined inside a function, or in a module
 registered for it, by value; anything else that can be imported is sent by name.
 """
 
@@ -61,7 +61,7 @@ class RemoteSources:
 
     Streams of one data source that start at the same time can break it
     (``format/registration.py``), and over Connect we cannot repair that in the server. So each
-    stream gets its own registration.
+    stream gets a data source registered for it alone.
     """
 
     def __init__(self, spark: SparkSession, package: Path) -> None:
@@ -74,7 +74,7 @@ class RemoteSources:
         self._spark.dataSource.register(remote_source(source, self._package))
 
     def format_of(self, source: type[DataSource]) -> str:
-        """Register a data source once more, for one stream; return its format name."""
+        """Register a data source under a name for one stream alone; return that name."""
         called = f"{source.name()}-{next(self._numbers)}"
         self._spark.dataSource.register(remote_source(source, self._package, called))
         return called
@@ -83,7 +83,7 @@ class RemoteSources:
 def remote_source(
     source: type[DataSource], package: Path, called: str | None = None
 ) -> type[DataSource]:
-    """Return a wrapper that imports a data source from ``package`` in the server's Python."""
+    """Return a data source that imports ``source`` from the zip ``package`` on the server."""
     path, module, own = str(package), source.__module__, source.__name__
     format_name = called or source.name()
     sent_on = _sender_on()
@@ -118,7 +118,7 @@ def remote_source(
 
 
 def _sender_on() -> Callable[[T, str], T]:
-    """Return a function that wraps objects: unpickled, they put our package on ``sys.path``."""
+    """Return a function that makes an object put our package on ``sys.path`` when unpickled."""
 
     def load(path: str, pickled: bytes) -> object:
         import sys  # noqa: PLC0415 - runs on the server
@@ -146,7 +146,7 @@ def _sender_on() -> Callable[[T, str], T]:
 
 
 def pickle_modules_by_value(modules: Iterable[ModuleType]) -> None:
-    """Pickle the functions and classes of modules by value, as executors cannot import them."""
+    """Make cloudpickle send functions and classes of modules by value, to be run on executors."""
     for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 

@@ -22,8 +22,11 @@ _WRAPPERS = ("mainstem.", "pyspark.", "py4j.")
 
 
 def cause_of(error: BaseException, file: Path) -> str:
-    """Return the cause of an error, without Spark's plans and stack traces."""
-    # PySpark does not translate all errors of py4j.
+    """Return the cause of an error as one line, without Spark's plans and stack traces.
+
+    ``file`` is the pipeline file, for advice on what to run.
+    """
+    # PySpark passes some errors of py4j on as they are.
     if isinstance(error, PySparkException) or type(error).__module__.startswith("py4j."):
         text = _spark_cause(str(error))
     elif isinstance(error, MainstemError):

@@ -2,8 +2,8 @@
 
 How this works: a signal to our process group (``timeout``, systemd, a closed terminal) would end a
 JVM in that group before the current batch is written, so the JVM gets its own session. Its standard
-input is a pipe from us: when that closes, also because we were killed, the JVM exits, and with it
-Spark's Python workers.
+input is a pipe from this process: when that closes, also because this process was killed, the JVM
+exits, and with it Spark's Python workers.
 """
 
 import subprocess
@@ -59,7 +59,7 @@ def end_gateway() -> None:
 
 
 def log_to(spark: SparkSession, file: Path) -> None:
-    """Make Spark's JVM log to a file: on a terminal its stack traces would hide our messages."""
+    """Make Spark's JVM log to a file, as on a terminal its stack traces would hide our messages."""
     jvm = spark._jvm
     assert jvm is not None
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -53,7 +53,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 def batch_of(progress: StreamingQueryProgress) -> Batch | None:
-    """Return the batch of a progress report; None if it reports an idle trigger."""
+    """Return the batch that a progress report describes; None for a trigger without a batch."""
     report = json.loads(progress.json)
     if "addBatch" not in report["durationMs"]:
         return None
@@ -94,7 +94,7 @@ def batch_of(progress: StreamingQueryProgress) -> Batch | None:
 
 
 def has_ended(document: object) -> bool:
-    """Return whether a source's offset includes the declared end of the input."""
+    """Return whether a source's offset says that the declared end of the input was read."""
     if isinstance(document, str):
         document = json.loads(document)
     return isinstance(document, dict) and bool(document.get("ended"))
@@ -111,7 +111,7 @@ def _observed(metrics: dict[str, Json]) -> Iterator[tuple[str, Json]]:
 
 
 def topic_offsets(document: object) -> Offsets:
-    """Return the offsets of topics in a source's offset; empty if the source is not a topic."""
+    """Return topic → partition → offset from a source's offset; empty if it is no topic's."""
     if isinstance(document, str):
         document = json.loads(document)
     if isinstance(document, dict) and isinstance(document.get("offsets"), dict):

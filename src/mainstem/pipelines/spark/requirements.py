@@ -32,7 +32,7 @@ class MissingSpark(MainstemError):
 
 
 class Java(msgspec.Struct, frozen=True):
-    """An installed Java."""
+    """An installed Java: its path and version."""
 
     program: str
     version: str
@@ -91,7 +91,7 @@ def find_connect() -> None:
 
 
 def memory_bytes() -> int | None:
-    """Return the available memory; None if the system does not report it."""
+    """Return the memory that is available now; None if the system does not report it."""
     try:
         text = Path("/proc/meminfo").read_text(encoding="ascii")
     except OSError:

@@ -1,7 +1,7 @@
-"""Retries of transient errors: a slow Python worker, or a broker that restarts.
+"""Retries of transient errors: a slow Python worker, or a broker that is restarting.
 
-Spark starts a Python process for every data source and gives up if that takes more than 10 s,
-which happens on a busy machine.
+Spark starts a Python process for every data source and gives up if that takes more than 10 s, which
+happens on a busy machine.
 """
 
 import time
@@ -18,12 +18,15 @@ _LONGEST_S = 8.0
 
 
 def is_transient(failure: str) -> bool:
-    """Return whether a query that failed with this error may succeed when restarted."""
+    """Return whether a query that failed with this error message may succeed when restarted."""
     return _BUSY in failure or _AWAY in failure
 
 
 def with_retries(ask: Callable[[], T], wait: Callable[[float], None] = time.sleep) -> T:
-    """Call ``ask``, which calls Spark; repeat it if a Python worker did not start in time."""
+    """Call ``ask``, which calls Spark; repeat it while a Python worker does not start in time.
+
+    ``wait`` sleeps between the attempts; the last one raises Spark's error.
+    """
     for attempt in range(_ATTEMPTS):
         try:
             return ask()

@@ -1,7 +1,7 @@
-"""Spark's Python daemon, with workers that end without a stack trace when Spark drops them.
+"""Spark's Python daemon, changed so that dropped workers end without a stack trace.
 
 A worker whose task was cancelled still sends its error, to a socket that Spark has closed. Over TCP
-that goes unnoticed; a Unix domain socket refuses it, and PySpark's daemon would print the refusal.
+nobody notices; writing to a Unix domain socket fails, and PySpark's daemon would print that.
 """
 
 import socket

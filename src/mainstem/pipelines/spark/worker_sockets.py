@@ -2,9 +2,9 @@
 
 How this works: for each task the JVM writes twice to the socket of a Python worker, first what to
 run and then the rows, and the worker answers nothing in between. Over TCP the second write waits
-until the first is acknowledged (Nagle's algorithm), and Linux delays that by 40 ms. Unix domain
-sockets have neither. Spark asks for no password on them, so they are in a directory that only this
-user can open.
+until the first is acknowledged (Nagle's algorithm), and Linux delays the acknowledgement by 40 ms.
+Unix domain sockets have no such delay. Spark uses no password on them, so they are in a directory
+that only this user can open.
 """
 
 import atexit
@@ -20,7 +20,7 @@ _NAME = "/.00000000-0000-0000-0000-000000000000.sock"
 
 
 def socket_settings() -> dict[str, str]:
-    """Return the settings that make Spark use Unix domain sockets; none where it cannot."""
+    """Return the settings that make Spark use Unix domain sockets; empty where it cannot."""
     directory = _directory()
     if directory is None:
         return {}
@@ -33,10 +33,10 @@ def socket_settings() -> dict[str, str]:
 
 @cache
 def _directory() -> str | None:
-    """Create the sockets' directory, which is removed at exit; None if paths in it are too long."""
+    """Create the sockets' directory, removed at exit; None if the paths would be too long."""
     if os.name != "posix":
         return None
-    # With a longer prefix, paths in the usual TMPDIR of macOS would be too long.
+    # Kept short, as paths in macOS's usual TMPDIR would be too long otherwise.
     directory = tempfile.mkdtemp(prefix="ms-")
     if len(os.fsencode(directory + _NAME)) > _MOST_BYTES:
         Path(directory).rmdir()

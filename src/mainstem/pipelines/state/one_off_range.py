@@ -24,8 +24,8 @@ class CopyRange(msgspec.Struct, frozen=True):
 def claim_range(directory: Path, wanted: CopyRange) -> None:
     """Save the range of new copies; raises RunRefused if existing copies have another range.
 
-    A copy without a start is a replay, which may be continued to a later end. A copy of a range may
-    not: Spark would continue from its checkpoint, not from where the new range begins.
+    Copies without a start are a replay, which may be continued to a later end. Copies of a range
+    may not: Spark would continue from their checkpoint, not from where the new range begins.
     """
     kept = range_of(directory)
     if kept == wanted:
@@ -46,7 +46,7 @@ def claim_range(directory: Path, wanted: CopyRange) -> None:
 
 
 def range_of(directory: Path) -> CopyRange | None:
-    """Return the range of a copy; None if the copy is a replay, or does not exist."""
+    """Return the range that copies were made of; None if they are a replay, or do not exist."""
     file = directory / _FILE
     return read_state(file, CopyRange) if file.exists() else None
 

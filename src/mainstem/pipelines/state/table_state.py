@@ -38,7 +38,7 @@ _IDENTITY = re.compile("[0-9a-f]{12}")
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a run stopped, and at which event, if known."""
+    """Why and when a run failed, and at which event, if known."""
 
     reason: str
     at_ms: int
@@ -65,7 +65,7 @@ class Freshness(msgspec.Struct, frozen=True):
 
 
 class TableStatus(msgspec.Struct, frozen=True):
-    """State and counters of a table, over all runs with its checkpoint."""
+    """State and counters of a table, summed over all runs that used its checkpoint."""
 
     state: State
     file: str = ""
@@ -102,12 +102,12 @@ class TableStatus(msgspec.Struct, frozen=True):
 
     @property
     def exact(self) -> bool:
-        """Whether a stream, batches and a replay give the same table: nothing was late."""
+        """Whether nothing was late, so that a stream, batches and a replay give the same table."""
         return not self.late and not self.dropped_rows
 
 
 class StateDirectory:
-    """The state of one table, as files in a directory."""
+    """The state directory of one table."""
 
     def __init__(self, directory: Path) -> None:
         # Absolute, as Spark's JVM may have another working directory.
@@ -118,7 +118,10 @@ class StateDirectory:
         self.truncation = self.directory / "truncated.json"
 
     def identity(self) -> str:
-        """Return the random id of this checkpoint, which is created at the first call."""
+        """Return the random id of this checkpoint; creates it at the first call.
+
+        Raises RunRefused if a checkpoint has lost its id, and DamagedState.
+        """
         file = self.directory / "identity"
         if not file.exists():
             if self.checkpoint.exists():
@@ -147,11 +150,14 @@ class StateDirectory:
         return read_state(file, dict[str, dict[str, dict[str, str]]]) if file.exists() else {}
 
     def save_skipped_events(self, skips: dict[str, dict[str, dict[str, str]]]) -> None:
-        """Save the events to skip."""
+        """Save the events to skip, all of them: topic → partition → offset → reason."""
         write_state(self.directory / "skips.json", msgspec.json.encode(skips))
 
     def status(self) -> TableStatus | None:
-        """Return the table's status; None if it never ran. Raises DamagedState."""
+        """Return the table's status; None if it never ran.
+
+        A status ``running`` whose process has ended becomes ``failed``. Raises DamagedState.
+        """
         file = self.directory / "standing.json"
         if not file.exists():
             return None
@@ -167,7 +173,7 @@ class StateDirectory:
 
 
 def read_state(file: Path, kind: type[T]) -> T:
-    """Read a JSON file; raises DamagedState if it cannot be read."""
+    """Parse a JSON file as ``kind``; raises DamagedState if it cannot be read."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=kind)
     except (OSError, ValueError) as error:
@@ -180,9 +186,10 @@ def pipeline_directory(state: Path, pipeline: str, into: str | None = None) -> P
 
 
 def table_statuses(state: Path, pipeline: str | None = None) -> list[tuple[str, str, TableStatus]]:
-    """Return pipeline, table and status of all tables that ever ran; raises UnknownPipeline.
+    """Return pipeline, table and status of all tables that ever ran.
 
-    A table whose status cannot be read is reported as ``damaged``, with the reason.
+    A table whose status cannot be read has the state ``damaged``, with the reason. Raises
+    UnknownPipeline if ``pipeline`` is given and none of its tables ever ran.
     """
     found = []
     for directory in sorted(state.glob("*/*/standing.json")):
@@ -203,7 +210,7 @@ def table_statuses(state: Path, pipeline: str | None = None) -> list[tuple[str, 
 
 @contextmanager
 def run_lock(directory: Path) -> Iterator[None]:
-    """Lock a pipeline's state for one run; raises RunRefused if another process holds the lock."""
+    """Lock a pipeline's state for one run; raises RunRefused if another process has the lock."""
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o640)
     try:
