@@ -47,5 +47,5 @@ DEFAULT = "uniform"
 
 
 def preferred(asked: Mapping[str, int]) -> str:
-    """Return the assignor with the most votes; ``asked``: the number of votes by name."""
+    """Return the assignor that most members ask for; ``asked``: the number of members by name."""
     return max(sorted(asked), key=lambda name: asked[name]) if asked else DEFAULT

@@ -203,7 +203,10 @@ class GroupConfigFold:
     def alter(
         self, group: str, changes: Mapping[str, str | None], *, fresh: bool = False
     ) -> list[GroupConfigChange]:
-        """Return the changes that set a group's settings; None resets one, ``fresh`` all others."""
+        """Return the changes that set a group's settings; a value None resets that setting.
+
+        ``fresh``: reset all settings that are not named.
+        """
         check_group(group)
         was = self.of(group)
         settings = {} if fresh else dict(was)

@@ -2,8 +2,8 @@
 
 How this works: a cursor (a group's committed offset in a partition) expires when, for the retention
 time, it was not committed again and its group had no members. The time when a group last had
-members is not stored: each check notes it in memory for the groups that had members since the check
-before. After a restart the journals know the members of stable groups. So a cursor may expire one
+members is not stored: each check notes in memory which groups have had members since the previous
+check. After a restart, groups with members are known from the journals. So a cursor may expire one
 check too late, but never too early. Each tick checks a bounded number of cursors, so that it does
 not hold the lock for long.
 """

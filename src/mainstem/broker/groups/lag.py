@@ -45,7 +45,7 @@ NOBODY: Owned = {}
 def lag(
     state: State, group: str, topic: str | None = None, others: Owned = NOBODY
 ) -> tuple[Lag, ...]:
-    """Return a group's lag in all partitions of a topic, or in all that it has committed or owns.
+    """Return a group's lag in all partitions of a topic, or in all with a cursor or an owner.
 
     ``others``: the partitions of members that use one of Kafka's group protocols.
     """

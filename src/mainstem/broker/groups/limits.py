@@ -64,7 +64,7 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """After how many ms an empty group without committed offsets is deleted."""
 
     def check_join(self, join: Join, held_bytes: int) -> None:
-        """Raise if a JoinGroup exceeds a limit that holds whatever the state of its group."""
+        """Raise if a JoinGroup exceeds a limit that does not depend on the state of its group."""
         least, most = self.min_session_timeout_ms, self.max_session_timeout_ms
         if not least <= join.session_timeout_ms <= most:
             raise InvalidSessionTimeout(join.session_timeout_ms, least, most)
@@ -92,7 +92,7 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise GroupFull(group.name, f"{self.max_members_of_all} members in all groups")
 
     def is_full(self, group: ClassicGroup, member_id: str) -> bool:
-        """Tell whether a group has the maximum number of members, without this one."""
+        """Tell whether a group has the maximum number of members, not counting this member."""
         places = group.joining if group.phase is Phase.PREPARING else group.members
         return len(places) >= self.max_members and member_id not in places
 

@@ -1,4 +1,4 @@
-"""Members by their member id and their instance id [KIP-345], in groups of either protocol."""
+"""Finds a member by member id and instance id [KIP-345], in classic and consumer groups."""
 
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
@@ -26,7 +26,7 @@ class GroupWithMembers(Protocol[M_co]):
 
 
 def known_member(group: GroupWithMembers[M], member_id: str, instance_id: str | None) -> M:
-    """Return a member; raises UnknownMember, or FencedInstance if another took its place."""
+    """Return a member; raises UnknownMember, or FencedInstance if another has its instance id."""
     if instance_id is not None:
         holder = group.static.get(instance_id)
         if holder is not None and holder != member_id:

@@ -186,10 +186,11 @@ class Producers:
         return found
 
     def begin(self, topic: Topic, number: int) -> list[ProducersChange]:
-        """Return the first snapshots to store in the same append as a batch, if they are missing.
+        """Return a partition's first snapshot, to store in the same append as a producer's batch.
 
-        Includes neighbouring partitions: the producer will likely write there next, so one commit
-        serves all of them.
+        Empty if the partition has a snapshot or needs none. Includes the first snapshots of
+        neighbouring partitions: the producer will likely write there next, so one commit serves all
+        of them.
         """
         partition = topic.partitions[number]
         if partition in self.snapshots or topic.settings.durability is Durability.MEMORY:

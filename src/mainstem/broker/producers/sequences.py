@@ -109,7 +109,7 @@ class Sequences:
         ]
 
     def decide(self, header: BatchHeader) -> tuple[int, Durable] | None:
-        """Check a batch: return None if it is new, for a duplicate the old offset and Durable.
+        """Return None for a new batch, for a duplicate its stored offset and that append's Durable.
 
         Raises InvalidProducerEpoch, OutOfOrderSequence.
         """

@@ -4,8 +4,8 @@ How this works: each batch is checked, rewritten if the topic's settings demand 
 refused or held on its own, as if it had come alone. But all are passed to the log at once, which
 writes those of one partition in one write and commits all together. The log, or the sequence
 numbers of an idempotent producer, may allow only the first of them in one append; the remaining
-batches are the next append. In a topic with a backlog limit each batch is an append of its own, as
-the backlog decides about each; the first that is held ends the call.
+batches go into the next append. In a topic with a backlog limit each batch is an append of its own,
+as the backlog decides about each; the first that is held ends the call.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,10 @@ class BatchAppends:
         *,
         adds_partition: bool,
     ) -> AppendOutcomes:
-        """Append batches to partitions, given by number; ``held``: the first was held before."""
+        """Append batches to partitions, given by number.
+
+        ``held``: the HeldPublish that an earlier call returned for the first of these batches.
+        """
         if opened.gate is not None:
             return self._append_in_turn(opened, opened.gate, batches, held, adds_partition)
         if len(batches) == 1:

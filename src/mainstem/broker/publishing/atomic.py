@@ -27,7 +27,7 @@ _Part = tuple[OpenTopic, list[PartitionBatch]]
 
 
 class TopicEvents(NamedTuple):
-    """Events for one topic; without ``partition`` they go to partitions by key, or in turn."""
+    """Events for one topic; without ``partition`` each event's key selects one (see ``runs``)."""
 
     topic: str
     events: Sequence[Event]

@@ -47,7 +47,7 @@ class Published(msgspec.Struct, frozen=True):
 
     @property
     def positions(self) -> list[Position]:
-        """The position of each event, in the given order."""
+        """The position of each event, in the order in which the events were published."""
         if len(self.runs) == 1:
             # One after the other, as they were given.
             base = self.offsets[0]
@@ -66,7 +66,10 @@ _FIRST = range(1)
 def runs(
     topic: Topic, events: Sequence[Event], partition: int | None, turns: Turns, now_ms: int
 ) -> list[PartitionBatch]:
-    """Build record batches of events for a given partition, or if None by key, or in turn."""
+    """Build the record batches of events, for one partition or, if it is None, by key.
+
+    All events without a key go to one partition, the next in turn.
+    """
     if topic.settings.compact:
         _check_keys(topic, events)
     if topic.settings.bounds_times:
@@ -99,7 +102,7 @@ def check_events(topic: Topic, batch: WritableBatch, now_ms: int) -> None:
 def _spread(
     topic: Topic, events: Sequence[Event], turns: Turns, now_ms: int
 ) -> list[PartitionBatch]:
-    """Group events by the partition of their key; all without a key go to one, chosen in turn."""
+    """Group events by the partition of their key; all without a key go to the next in turn."""
     count = len(topic.partitions)
     places: dict[int, list[int]] = {}
     sticky = -1

@@ -5,9 +5,9 @@ against the same old state. A batch is compared with its producer's sequence num
 duplicate, the result is its old offset. A new batch is appended, together with records that must be
 stored with it (a snapshot, a transaction's partition), and then all of it is applied.
 
-Batches that arrive together are decided one by one, and the new ones are one append. The run ends
-before a batch that cannot be decided yet, because it does not directly follow one before it in the
-same partition, and at one that needs other records in its append.
+Batches that arrive together are decided one by one, and the new ones are one append. That append
+ends before a batch that cannot be decided yet, as it does not directly follow the previous one in
+the same partition. A batch that needs other records in its append ends it, too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -63,8 +63,8 @@ class IdempotentAppends:
         """Append as many of the batches as one append can hold, except duplicates; never blocks.
 
         Batches of one partition must be adjacent. Returns the outcomes of the first batches, at
-        least one; call again with the other batches. In a topic with a backlog limit only one
-        batch can be given, which may be held.
+        least one; call again with the other batches. In a topic with a backlog limit the caller
+        passes one batch at a time, which may be held.
         """
         outcomes: list[AppendOutcome | None] = []
         new: list[CheckedBatch] = []

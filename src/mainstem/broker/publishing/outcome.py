@@ -44,7 +44,7 @@ neither that batch nor a later one was appended, and the outcomes are of those b
 
 
 def appended_batches(given: Sequence[CheckedBatch], appended: Appended) -> list[AppendOutcome]:
-    """Return the outcomes of an append; if it took only the first batches, only theirs."""
+    """Return the outcomes of an append, for the batches it appended: perhaps only the first."""
     durable = appended.durable
     return [
         AppendedBatch(offset, durable, header.count, start, appended_ms)
@@ -55,7 +55,7 @@ def appended_batches(given: Sequence[CheckedBatch], appended: Appended) -> list[
 
 
 def named(topic: Topic, error: MainstemError) -> MainstemError:
-    """Return the error of an append; the log's, which has only the topic's id, with its name."""
+    """Return an append's error, with the topic's name where the log's error has only its id."""
     if isinstance(error, UnknownPartition) and error.topic != topic.name:
         # The topic was deleted meanwhile.
         return UnknownTopic(topic.name)

@@ -4,8 +4,8 @@ The backlog of a partition is the distance from its slowest live cursor to its e
 start if there is no live cursor. A queue's first unsettled event counts as a cursor, too. A cursor
 is live while its group has members, has committed in the last day, or had nothing left to commit in
 the last day: a consumer that waits at the tail of a quiet topic is live. Events are admitted if the
-backlog stays within the limit, or is zero before: otherwise a batch larger than the limit could
-never be appended.
+backlog stays within the limit with them, or if it is zero without them: otherwise a batch larger
+than the limit could never be appended.
 
 Counters start at zero with the process. Events that were deleted before a group had read them are
 counted per group.
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class HeldPublish(NamedTuple):
-    """A publish held by backpressure: wait for ``room``, until ``until_ms`` at most, and retry."""
+    """A publish held back by backpressure: retry when ``room`` is done, or at ``until_ms``."""
 
     room: Commit
     since_ms: int
@@ -95,7 +95,7 @@ class Gate:
         *,
         last: bool = False,
     ) -> T | HeldPublish:
-        """Append events if they fit, and delete the oldest events beyond the limit."""
+        """Append events if admitted; with ``drop=oldest`` delete the oldest beyond the limit."""
         again = self.admit(counts, now_ms, held, last=last)
         if again is not None:
             return again
@@ -135,12 +135,15 @@ class Gate:
                     self._drop(partition, bounds.start, start, slowest)
 
     def make_room(self) -> list[Callable[[], None]]:
-        """Return callbacks that make held producers retry, after a cursor or the topic changed."""
+        """Return callbacks that wake held producers, after a cursor or the topic has changed."""
         waiting, self._waiting = self._waiting, set()
         return [room.settle for room in waiting]
 
     def queue_at(self, name: str, partition: PartitionId, cursor: Cursor | None) -> None:
-        """Note a queue's first unsettled event as its cursor; None if the queue was deleted."""
+        """Note a queue's first unsettled event as its cursor.
+
+        ``cursor``: None if the queue was deleted.
+        """
         # No group can have this name, so both kinds share a dict.
         reader = f"\0{name}"
         if cursor is None:

@@ -128,7 +128,7 @@ class ClassicGroups:
     # Members
 
     def join(self, join: Join, reply: JoinReply) -> None:
-        """Join the next generation of a group; ``reply`` is called with Joined or the error."""
+        """Join the next generation of a group; later calls ``reply`` with Joined or an error."""
         with self._turn() as rebalances:
             try:
                 if self._consumers.has_members(join.group):
@@ -147,7 +147,7 @@ class ClassicGroups:
         reply(refusal)
 
     def sync(self, sync: Sync, reply: SyncReply) -> None:
-        """Request a member's assignment; ``reply`` gets Synced or the error.
+        """Request a member's assignment; calls ``reply``, now or later, with Synced or an error.
 
         The leader's request contains the assignments of all members.
         """
@@ -167,7 +167,7 @@ class ClassicGroups:
     def heartbeat(
         self, group: str, member_id: str, generation: int, instance_id: str | None = None
     ) -> None:
-        """Restart a member's session timeout; RebalanceInProgress makes the member join again."""
+        """Restart a member's session timeout; raises RebalanceInProgress if it must join again."""
         with self._turn() as rebalances:
             if self._consumers.has_members(group):
                 self._consumers.classic_members.heartbeat(group, member_id, instance_id, generation)
@@ -235,7 +235,7 @@ class ClassicGroups:
     def commit(
         self, group: str, membership: Membership, cursors: Mapping[TopicPartition, Cursor]
     ) -> PartitionResults:
-        """Commit offsets for a member, or without a member while the group is empty."""
+        """Commit offsets for a member, or for a program that is no member of an empty group."""
         with self._turn():
             self.check_commit(group, membership)
             refused: dict[TopicPartition, MainstemError] = {}
@@ -253,7 +253,7 @@ class ClassicGroups:
         return PartitionResults(durable, refused)
 
     def delete_cursors(self, group: str, partitions: Iterable[TopicPartition]) -> PartitionResults:
-        """Delete committed offsets of a group, even in partitions that its members still read."""
+        """Delete a group's committed offsets in some partitions, even if members read these."""
         check_group(group)
         with self._turn():
             self._check_known(group)
@@ -270,7 +270,7 @@ class ClassicGroups:
     # Administration
 
     def names(self) -> list[str]:
-        """Return the names of classic groups with members or offsets, or with members lately."""
+        """Return the names of classic groups that have offsets, or have or recently had members."""
         with self._state.lock:
             known = {*self._rebalances.groups, *self.generations, *self._state.cursors.groups()}
             return sorted(each for each in known if each not in self._consumers)
@@ -289,7 +289,7 @@ class ClassicGroups:
         }
 
     def describe(self, name: str) -> GroupDescription:
-        """Return the description of a group; that of an unknown group has the phase Dead."""
+        """Return the description of a group; for an unknown group, one with the phase Dead."""
         with self._state.lock:
             group = self._rebalances.groups.get(name)
             if group is not None and group.phase is not Phase.EMPTY:
@@ -328,7 +328,7 @@ class ClassicGroups:
         return self.generations.of(name).number
 
     def offered(self, name: str) -> list[ConsumerMember] | None:
-        """Return the members, converted to members of a consumer group; None if there are none."""
+        """Return a group's members as members of a consumer group; None if it has none."""
         group, classic_members = self._rebalances.groups.get(name), self._consumers.classic_members
         if group is None or group.phase is Phase.EMPTY:
             return None
@@ -356,7 +356,7 @@ class ClassicGroups:
         return self.journal.batches([_reached(name, number)], self._returned(name, converted))
 
     def take_back(self, name: str, number: int, members: Sequence[ConsumerMember]) -> None:
-        """Continue as a classic group, when only classic members are left."""
+        """Make a consumer group with only classic members left a classic group again."""
         self._rebalances.sessions.now_ms = self._monotonic_ms()
         converted = self._consumers.classic_members.to_classic_members(members)
         self.journal.apply([_reached(name, number)], self._returned(name, converted))
@@ -387,7 +387,11 @@ class ClassicGroups:
             self.journal.write(members=self.journal.members.forget(name))
 
     def _occupy(self, name: str) -> None:
-        """Reserve the group's name; after a consumer group, generations continue from its epoch."""
+        """Reserve the group's name.
+
+        If an empty consumer group has the name, it is deleted, and generations continue from its
+        epoch.
+        """
         self._state.groups.check_not_live(name, f"joined by {KIND} consumers")
         if name in self._consumers:
             self.journal.write([_reached(name, self._consumers.epoch(name))])
@@ -433,7 +437,7 @@ class ClassicGroups:
             raise UnknownGroup(name)
 
     def _is_known(self, name: str) -> bool:
-        """Tell whether a group without members has a generation, cursors or a consumer group."""
+        """Tell whether a group has a generation or cursors, or is an empty consumer group."""
         cursors = self._state.cursors.of(name)
         return name in self.generations or bool(cursors) or name in self._consumers
 

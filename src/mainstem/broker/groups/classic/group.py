@@ -10,8 +10,8 @@ and the others wait for theirs. Metadata and assignments are opaque bytes to the
       └─ nobody left ───┘    │      └───────── join, leave, silence ───────────┘     leader syncs
                              └──────────────── join, leave, silence ──── Stable ◀───────────┘
 
-A member with an instance id is static: after a restart of its program it gets its old assignment
-back, without a rebalance.
+"Silence" is a session timeout: a member has sent no heartbeat. A member with an instance id is
+static: after a restart of its program it gets its old assignment back, without a rebalance.
 
 This module holds the state of a group; ``rebalance`` decides the transitions.
 """
@@ -237,7 +237,7 @@ class ClassicGroup:
             )
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """Return a member; raises UnknownMember, or FencedInstance if another took its place."""
+        """Return a member; raises UnknownMember, or FencedInstance (see ``known_member``)."""
         return known_member(self, member_id, instance_id)
 
     def add(self, member: ClassicMember, protocol_type: str) -> None:

@@ -166,7 +166,7 @@ class Rebalances:
         return group, member
 
     def expire(self, timer: Timer) -> None:
-        """Act on a passed deadline of a kind listed above."""
+        """Act on a passed deadline, of a kind that the module's docstring lists."""
         name, kind, member_id = timer
         group = self.groups.get(name)
         if group is None:
@@ -330,7 +330,10 @@ class Rebalances:
         self.sessions.deadlines.set((group.name, "join", ""), due_ms)
 
     def _wait_over(self, group: ClassicGroup) -> None:
-        """After a delay: begin the generation, or wait once more if members still arrive."""
+        """Begin a new group's first generation after its initial delay.
+
+        While members still join, wait once more instead, up to the rebalance timeout in total.
+        """
         if group.delay_left_ms and group.has_newcomers:
             group.has_newcomers = False
             delay_ms = min(self._limits.initial_delay_ms, group.delay_left_ms)

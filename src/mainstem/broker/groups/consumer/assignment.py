@@ -1,4 +1,4 @@
-"""Applies changes to consumer groups: assigns and stores drafts, and handles deadlines.
+"""Applies changes to consumer groups: assigns partitions, stores changes, handles deadlines.
 
 Kinds of deadlines, with what it means that one has passed:
 
@@ -52,7 +52,7 @@ Timer = tuple[str, Literal["session", "rebalance", "join", "sync", "forget"], st
 
 
 class Before(Protocol):
-    """Interface to classic groups: conversion of a group in both directions."""
+    """What is needed of classic groups to convert a group from one kind to the other."""
 
     def latest(self, name: str) -> int:
         """Return the number of a group's latest generation, 0 if there is none."""
@@ -302,7 +302,7 @@ class Assignments:
         self.deadlines.set((name, "session", member_id), self.monotonic_ms() + timeout_ms)
 
     def interval_ms(self, name: str) -> int:
-        """Return the heartbeat interval; in large groups longer, up to a third of the session."""
+        """Return the heartbeat interval: in large groups longer, at most a third of the session."""
         interval_ms = self._configs.number(name, CONSUMER_HEARTBEAT_INTERVAL)
         session_ms = self._configs.number(name, CONSUMER_SESSION_TIMEOUT)
         # This limits one group to a thousand heartbeats a second.

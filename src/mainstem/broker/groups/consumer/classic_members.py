@@ -187,7 +187,7 @@ class ClassicMembers:
         return found
 
     def partitions(self, places: Iterable[TopicPartition]) -> Partitions:
-        """Return the ids of the given partitions, without those that do not exist."""
+        """Return the ids of those partitions that exist."""
         return frozenset(
             PartitionId(topic.id, number)
             for name, number in places

@@ -4,8 +4,8 @@ How this works: a member sends heartbeats; the answers carry its epoch and assig
 joins, leaves or changes its subscription, the group's epoch is incremented. The next heartbeat of
 any member triggers the assignment for that epoch (``assignors``). Each member then moves to it at
 its own pace (``reconciliation``), but must give up revoked partitions within its rebalance timeout.
-A member without heartbeats for the session timeout is removed, and thereby fenced. All state is
-stored before it is answered, members and assignments included, so they survive a restart.
+A member without heartbeats for the session timeout is removed, and thereby fenced. All state,
+members and assignments included, is stored before the response is sent, and survives a restart.
 
 ``ConsumerGroups`` is the public interface; ``assignment`` makes the decisions. A group may also
 have classic members (``classic_members``), so that it can move from one protocol to the other
@@ -108,7 +108,11 @@ class ConsumerGroups:
     def leave(
         self, name: str, member_id: str, instance_id: str | None, *, for_a_while: bool = False
     ) -> Durable:
-        """Remove a member; ``for_a_while``: a static member may return until its session ends."""
+        """Remove a member.
+
+        ``for_a_while``: a static member keeps its partitions until its session times out, so that
+        it may return.
+        """
         with self._state.lock:
             group = self.fold.groups.get(name)
             member = None if group is None else known_member(group, member_id, instance_id)
@@ -174,12 +178,12 @@ class ConsumerGroups:
     # Administration
 
     def names(self) -> list[str]:
-        """Return the names of groups of this kind, and of empty ones that are not forgotten yet."""
+        """Return the names of consumer groups, also of empty ones that are still remembered."""
         with self._state.lock:
             return sorted(self.fold.groups)
 
     def describe(self, name: str) -> ConsumerGroupDescription | None:
-        """Return the description of a group, None if there is no group of this kind."""
+        """Return the description of a group, None if there is no consumer group of that name."""
         with self._state.lock:
             group = self.fold.groups.get(name)
             return None if group is None else described(group)

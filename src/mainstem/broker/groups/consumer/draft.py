@@ -39,7 +39,7 @@ class ConsumerGroupDraft:
 
     @property
     def has_room(self) -> bool:
-        """Whether the draft removes a member, so that a new one can take its place and target."""
+        """Whether the draft removes a member, whose place and target a new member can take."""
         return None in self.changed.values()
 
     def member(self, member_id: str) -> ConsumerMember:

@@ -83,7 +83,7 @@ class SubscribedTopics:
         return wanted == {at for member in members for at in member.target}
 
     def topic_changed(self, name: str) -> set[str]:
-        """React to a created, changed or deleted topic; return the expressions that match it."""
+        """Note that a topic was created, changed or deleted; return the expressions it matches."""
         topic = self._topics.find(name)
         is_there = topic is not None and not topic.internal
         concerned = set()

@@ -148,7 +148,7 @@ class _Group:
         return self.callbacks(told)
 
     def held(self, member: str, assigned: AssignedPartition) -> PartitionId | None:
-        """Return a partition's id, None unless the member owns it since ``assigned.since``."""
+        """Return a partition's id; None unless the member has owned it since ``assigned.since``."""
         topic = self.topics.get(assigned.topic)
         if topic is None or not 0 <= assigned.partition < len(topic.partitions):
             return None
@@ -156,7 +156,7 @@ class _Group:
         return partition if self.owners.get(partition) == (member, assigned.since) else None
 
     def remove(self, member: str) -> None:
-        """Remove a member; its partitions have no owner then."""
+        """Remove a member, which leaves its partitions without an owner."""
         del self.members[member]
         for name in self.reads.pop(member):
             if not any(name in names for names in self.reads.values()):
@@ -212,7 +212,7 @@ class Groups:
         self._joined = 0
 
     def live(self) -> set[str]:
-        """Return the names of the groups that have members, Kafka's kinds included."""
+        """Return the names of the groups that have members, including Kafka's kinds of groups."""
         return self._groups.keys() | self._occupied.keys()
 
     def take_emptied(self) -> set[str]:
@@ -221,7 +221,7 @@ class Groups:
         return emptied
 
     def is_live(self, group: str) -> bool:
-        """Tell whether a group, also of one of Kafka's kinds, has members."""
+        """Tell whether a group has members, including Kafka's kinds of groups."""
         return group in self._groups or group in self._occupied
 
     def owners(self, group: str) -> dict[PartitionId, str]:
@@ -280,7 +280,7 @@ class Groups:
         return member.id, found.rebalance(now_ms + self._hand_over_ms)
 
     def leave(self, group: str, member: str, now_ms: int) -> list[Changed]:
-        """Remove a member, also by force; its partitions go to other members at once."""
+        """Remove a member that leaves or is fenced; its partitions go to other members at once."""
         found = self._groups.get(group)
         if found is None or member not in found.members:
             return []

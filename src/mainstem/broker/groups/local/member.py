@@ -12,8 +12,9 @@ from mainstem.log.port import Durable
 class Member:
     """One member of a group, as the consuming program sees it; thread-safe.
 
-    The program reads ``assignment`` whenever ``changed`` is called. It starts reading new
-    partitions at the group's cursor. It finishes, commits and releases those in ``revoked``.
+    Whenever ``changed`` (see ``Broker.join``) is called, the program reads ``assignment``. It
+    starts to read new partitions at the group's cursor. It stops reading those in ``revoked``,
+    commits its offsets in them, and releases them.
     """
 
     def __init__(self, state: State, group: str, member: str) -> None:
@@ -23,7 +24,7 @@ class Member:
         self.id = member
 
     def assignment(self) -> Assignment:
-        """Return the partitions to read and to give up; raises Fenced if no longer a member."""
+        """Return the partitions to read and to give up; raises Fenced if the member was removed."""
         with self._state.lock:
             calls = self._state.groups.tick(self._now_ms())
         make(calls)
@@ -31,7 +32,7 @@ class Member:
             return self._state.groups.assignment(self.group, self.id)
 
     def commit(self, offsets: Mapping[AssignedPartition, int], metadata: str = "") -> Durable:
-        """Commit offsets in owned partitions; Fenced, with nothing committed, if one was lost."""
+        """Commit offsets in owned partitions; raises Fenced and commits none if one was lost."""
         now_ms = self._now_ms()
         state = self._state
         with state.lock:

@@ -110,7 +110,7 @@ class ShareGroups:
     # Members
 
     def heartbeat(self, beat: ShareHeartbeat) -> ShareHeartbeatResponse:
-        """Join a group or stay in it; queues on topics that are new to the group are created."""
+        """Join a group or stay in it; creates queues for topics that are new to the group."""
         check_group(beat.group)
         settings = self.settings(beat.group)
         with self._lock:
@@ -131,7 +131,7 @@ class ShareGroups:
         return ShareHeartbeatResponse(member.epoch, settings.heartbeat_ms, told, durable)
 
     def leave(self, group: str, member_id: str) -> None:
-        """Remove a member, but not its unsettled deliveries; raises UnknownMember."""
+        """Remove a member; its unsettled deliveries stay in flight. Raises UnknownMember."""
         with self._lock:
             found = self._groups.get(group)
             if found is None or member_id not in found.members:
@@ -183,7 +183,7 @@ class ShareGroups:
         return self._queues.every(name)
 
     def check_movable(self, name: str) -> None:
-        """Raise the error with which ``seek`` would refuse this group, whatever the topic."""
+        """Raise the error with which ``seek`` would refuse this group for every topic, if any."""
         check_group(name)
         with self._lock:
             self._check_empty(name, "moved")

@@ -75,7 +75,7 @@ class ShareGroup:
         return member
 
     def assign(self, member: ShareMember, places: AssignedTopics) -> AssignedTopics | None:
-        """Move a member to the current epoch; return its assignment if it has changed."""
+        """Move a member to the current epoch; return its assignment, None if it is unchanged."""
         if member.epoch != self.epoch:
             member.previous_epoch, member.epoch = member.epoch, self.epoch
         if member.assigned == places:
