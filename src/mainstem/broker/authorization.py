@@ -1,9 +1,9 @@
 """Authorization: wraps the broker's interface so that each call first checks the peer's permission.
 
-How this works: the broker's interface (the door) consists of ports; the tables below map each
-operation of each port to the permission it needs. Peers cannot call an operation that no table
-lists; a test compares the tables with the door's Protocols. While authorization is off, peers get
-the broker itself, unwrapped, at no cost.
+How this works: the broker's interface (the door) consists of ports, one Protocol per subject; the
+tables below map each operation of each port to the permission it needs. Peers cannot call an
+operation that no table lists; a test compares the tables with the door's Protocols. While
+authorization is off, peers get the broker itself, unwrapped, at no cost.
 """
 
 import inspect
@@ -86,7 +86,10 @@ def ask(action: Action, kind: ResourceKind, argument: str) -> Guard:
 
 
 def answer(action: Action, kind: ResourceKind, argument: str) -> Guard:
-    """Return a guard like that of ``ask``, which passes the error to ``reply`` if it refuses."""
+    """Return a guard like that of ``ask`` that passes a refusal to ``reply`` instead of raising it.
+
+    ``reply`` is the callback among the guarded operation's parameters.
+    """
 
     def guard(operation: Operation, check: Check) -> Operation:
         value, reply = _argument(operation, argument), _argument(operation, "reply")
@@ -104,7 +107,7 @@ def answer(action: Action, kind: ResourceKind, argument: str) -> Guard:
 
 
 def both(*guards: Guard) -> Guard:
-    """Return a guard that runs all the given guards before the operation."""
+    """Return a guard that makes the checks of several guards before the operation."""
 
     def guard(operation: Operation, check: Check) -> Operation:
         for each in guards:
@@ -164,7 +167,7 @@ def listing(kind: ResourceKind, name: str = "") -> Guard:
 
 
 def _topic_by_id(operation: Operation, check: Check) -> Operation:
-    """Wrap ``topic_by_id``: topics that the peer may not describe are None, like unknown ids."""
+    """Wrap ``topic_by_id`` to return None also for topics that the peer may not describe."""
 
     def asking(topic_id: str) -> object:
         found = operation(topic_id)
@@ -224,7 +227,10 @@ def _add_partitions(operation: Operation, check: Check) -> Operation:
 def _argument(
     operation: Operation, argument: str
 ) -> Callable[[tuple[object, ...], Mapping[str, object]], object]:
-    """Return a function that extracts an argument, or its attribute, from a call's arguments."""
+    """Return a function that finds one argument in those of a call.
+
+    ``argument``: the parameter's name, or ``name.attribute`` to return that attribute of it.
+    """
     name, _, attribute = argument.partition(".")
     place = list(inspect.signature(operation).parameters).index(name)
     part: Callable[[object], object] = attrgetter(attribute) if attribute else _itself

@@ -1,9 +1,9 @@
-"""The broker: implements the door that heads, connectors and the client use.
+"""The broker: implements the door, the interface that heads, connectors and the client use.
 
 How this works: each request is checked, its records are appended, and the state is updated, all
-under one lock (``state``) that is never held while waiting; the caller waits for ``durable`` before
-it answers. Reading, and publishing to topics without a backlog limit, need only the log's own lock.
-Callbacks are called without the lock.
+under one lock (``state``) that is never held while waiting; the caller waits for the result's
+``durable``, a future of the commit, before it answers its peer. Reading, and publishing to topics
+without a backlog limit, need only the log's own lock. Callbacks are called without the lock.
 """
 
 import uuid
@@ -73,9 +73,9 @@ class Broker:
         resumes: bool = True,
         crashed: bool = False,
     ) -> None:
-        """``resumes``: keep the stored members of classic groups, which can reconnect to a server.
+        """``resumes``: restore classic groups' members, which can reconnect if this is a server.
 
-        ``crashed``: the process before this one ended without closing the log.
+        ``crashed``: the previous process that used this log ended without closing it.
         """
         self.limits = limits
         """The limits of topics, groups, producers and transactions."""
@@ -119,7 +119,7 @@ class Broker:
         self.timers = Timers(self._timers(), self._monotonic_ms)
 
     def close(self) -> None:
-        """Record in the log that the process stops, before the log is closed."""
+        """Store in the log that the broker stops cleanly; call this before the log is closed."""
         self.queues.registry.close()
 
     # Topics
@@ -130,7 +130,7 @@ class Broker:
         return self._topic_changes.create(name, settings)
 
     def alter_topic(self, name: str, **changes: object) -> TopicDone:
-        """Change some settings of a topic; partitions only grow."""
+        """Change some settings of a topic; the number of partitions can only grow."""
         return self._topic_changes.alter(name, changes)
 
     def delete_topic(self, name: str) -> Durable:
@@ -146,7 +146,7 @@ class Broker:
         return self._state.topics.by_id(topic_id)
 
     def topics(self, pattern: str = "*", *, internal: bool = False) -> list[Topic]:
-        """Return the topics that match a name or pattern, sorted by name."""
+        """Return the topics that match a name or a pattern with wildcards, sorted by name."""
         with self._state.lock:
             return self._state.topics.matching(pattern, internal=internal)
 
@@ -194,9 +194,9 @@ class Broker:
     ) -> Published | HeldPublish:
         """Publish without blocking; returns a HeldPublish if backpressure delays the producer.
 
-        The caller then waits for its ``room``, until ``until_ms`` at most, and retries with it as
-        ``held``. ``lazy``: the publisher does not wait for durability, so the sync may be delayed;
-        see the log's ``append``.
+        The caller then waits for the HeldPublish's ``room``, until its ``until_ms`` at most, and
+        retries, passing the HeldPublish as ``held``. ``lazy``: the publisher does not wait for
+        durability, so the sync may be delayed; see the log's ``append``.
         """
         opened = self._open(topic)
         batches = runs(opened.topic, events, partition, opened.turns, self._now_ms())
@@ -218,9 +218,9 @@ class Broker:
         ``defined``: definitions that are stored with the events, such as a source's position.
 
         If a topic with backpressure is full, nothing is done and a HeldPublish is returned: wait
-        for its ``room``, until ``until_ms`` at most, and retry with it as ``held``. Raises the
-        errors of ``try_publish``, ``queues.settle`` and ``definitions``, and StaleDelivery; then
-        nothing was done.
+        for its ``room``, until its ``until_ms`` at most, and retry, passing it as ``held``. Raises
+        the errors of ``try_publish``, ``queues.settle`` and ``definitions``, and StaleDelivery;
+        then nothing was done.
         """
         return self._atomic.publish_all(entries, settled, held, delayed, defined)
 
@@ -232,19 +232,19 @@ class Broker:
         *,
         adds_partition: bool = False,
     ) -> AppendOutcomes:
-        """Append producers' record batches, each on its own, to partitions given by number.
+        """Append producers' record batches, each independently, to partitions given by number.
 
-        Each is checked as the topic's settings demand. Never blocks: if backpressure holds one, it
-        and the later ones are not appended; retry them with the hold as ``held``. Raises
-        UnknownTopic. ``adds_partition``: adds the partition to the batch's transaction, if it is
-        not in it yet (KIP-890).
+        Each batch is checked as the topic's settings demand. Never blocks: if backpressure holds a
+        batch back, that batch and all after it are not appended; retry these, passing the
+        HeldPublish as ``held``. Raises UnknownTopic. ``adds_partition``: adds the partition to the
+        batch's transaction, if it is not in it yet (KIP-890).
         """
         return self._appends.append(self._open(topic), batches, held, adds_partition=adds_partition)
 
     def admit(
         self, topic: str, partition: int, count: int, held: HeldPublish | None = None
     ) -> HeldPublish | None:
-        """Check a backlog limit: None if the events fit, HeldPublish to wait; raises Overloaded."""
+        """Return None if events fit the backlog limit, else a HeldPublish; raises Overloaded."""
         gate = self._open(topic).gate
         self._at(topic, partition)
         if gate is None:
@@ -295,11 +295,11 @@ class Broker:
             raise self._gone(topic, error) from None
 
     def trim(self, topic: str, partition: int, before: int) -> Bounds:
-        """Delete the events before an offset."""
+        """Delete the events before an offset; return the partition's new bounds."""
         return self._cut(topic, partition, start=before)
 
     def truncate(self, topic: str, partition: int, end: int) -> Bounds:
-        """Delete all events at and after an offset; a new leader epoch begins."""
+        """Delete all events at and after an offset, begin a new leader epoch; return the bounds."""
         return self._cut(topic, partition, end=end)
 
     # Groups and cursors
@@ -339,7 +339,10 @@ class Broker:
         return self._move(group, offsets, "moved")
 
     def put_back(self, group: str, offsets: Mapping[TopicPartition, int]) -> Durable:
-        """Set committed offsets unchecked, such as those past the end of a log that lost events."""
+        """Set a group's committed offsets without checks.
+
+        Used after a log has lost its last events, when offsets beyond its end must stay.
+        """
         return self._move(group, offsets)
 
     def cursor(self, group: str, topic: str, partition: int) -> Cursor | None:
@@ -398,7 +401,7 @@ class Broker:
     def tick(self) -> None:
         """Act on passed deadlines: sessions, transactions, queue locks, delayed events, offsets.
 
-        An error of one part is logged, and does not keep the others from acting; see ``timers``.
+        An error in one of these parts is logged, and the other parts still act; see ``timers``.
         """
         self.timers.tick()
 
@@ -520,7 +523,8 @@ class Broker:
     ) -> Durable:
         """Set a group's committed offsets.
 
-        ``deed``: refuse if the group has members; ``deed`` completes the error's "cannot be ...".
+        ``deed``: if set, refuse while the group has members, with an error that says "cannot be "
+        and ``deed``.
         """
         now_ms = self._now_ms()
         with self._state.lock:

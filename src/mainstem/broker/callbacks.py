@@ -1,4 +1,4 @@
-"""Callbacks: collected under the broker's lock, called after its release: they may need it."""
+"""Callbacks: collected under the broker's lock, called after its release, as they may take it."""
 
 from collections.abc import Callable, Iterable
 

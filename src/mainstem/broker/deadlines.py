@@ -20,7 +20,10 @@ MAX_AT_ONCE = 500
 
 
 def first_wait_ms(deadlines: Iterable[tuple[int | None, Callable[[], int]]]) -> int | None:
-    """Return the ms until the first of some deadlines, each with its clock; None without any."""
+    """Return the ms until the first of some deadlines, None if all are None.
+
+    ``deadlines``: times in ms, each with the clock that it is a time of.
+    """
     waits = [due_ms - clock() for due_ms, clock in deadlines if due_ms is not None]
     return max(0, min(waits)) if waits else None
 
@@ -78,7 +81,7 @@ class Deadlines(Generic[Key]):
         return self._heap[0][0] if self._heap else None
 
     def take(self, now_ms: int) -> Key | None:
-        """Remove and return the key that is longest overdue; None if none is due."""
+        """Remove and return the key that has been due longest; None if no key is due."""
         self._put_right()
         if not self._heap or self._heap[0][0] > now_ms:
             return None
@@ -90,7 +93,8 @@ class Deadlines(Generic[Key]):
     def due(self, now_ms: int) -> Iterator[Key]:
         """Remove and return the keys that are due, longest overdue first, at most MAX_AT_ONCE.
 
-        The rest stays due, so ``next`` is in the past then, and the caller soon calls again.
+        The other keys stay due: ``next`` then returns a time in the past, so the caller calls again
+        soon.
         """
         for _ in range(MAX_AT_ONCE):
             key = self.take(now_ms)

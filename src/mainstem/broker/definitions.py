@@ -157,16 +157,16 @@ class Definitions:
         return durable
 
     def batches(self, decided: Sequence[DefinitionChange]) -> Batches:
-        """Encode changes that the fold has decided, for the caller to append with other batches."""
+        """Encode the changes returned by the fold, for the caller to append with other batches."""
         return self._journal.batches(decided, self._now_ms())
 
     def apply(self, decided: Sequence[DefinitionChange]) -> None:
-        """Apply changes that were just appended; under the lock under which they were decided."""
+        """Apply changes after their append; the caller has held the lock since it decided them."""
         for each in decided:
             self.fold.apply(each)
 
     def tell(self, decided: Sequence[DefinitionChange], durable: Durable) -> None:
-        """Notify the watchers of applied changes; without the lock."""
+        """Notify the watchers of applied changes; the caller must not hold the lock."""
         if decided:
             self._tell(each.key for each in decided)
             durable.then(self._check_kept)

@@ -91,9 +91,10 @@ class Journal(Generic[Key, Value]):
     def append(
         self, changes: Iterable[Change[Key, Value]], now_ms: int, beside: Batches = ()
     ) -> Durable:
-        """Append changes together with the batches ``beside`` of other journals, all or nothing.
+        """Append changes, and batches of other journals (``beside``), all or nothing.
 
-        On return the changes have their place in the log; they are durable when the result is.
+        On return the changes have their offsets; they survive a crash once the returned future is
+        done.
         """
         batches = (*beside, *self.batches(changes, now_ms))
         return self._log.append(batches).durable if batches else AT_ONCE
@@ -137,7 +138,7 @@ class Journal(Generic[Key, Value]):
 
 
 def _parts(written: Sequence[Event]) -> Iterator[Sequence[Event]]:
-    """Split records into batches of bounded size; a larger record gets its own batch."""
+    """Split records into batches of bounded size; a record above that size gets its own batch."""
     first, size = 0, 0
     for at, event in enumerate(written):
         event_bytes = len(event.value or b"")

@@ -4,10 +4,10 @@ All methods are called under the lock. A change is appended to its journal and t
 waiting in between: the next decision sees it at once, and only responses wait for the disk.
 
 A full disk can refuse any step of a change to topics, and a refused change must not reappear after
-a restart. So a change takes place if, and only if, its record is in the journal. Partitions and a
-stricter durability must exist whenever the record does, so they are made before it; without the
-record they do no harm. All other steps follow the record, and are retried (``catch_up``) until
-there is disk space.
+a restart. So a change takes place if, and only if, its record is in the journal. New partitions and
+a stricter durability must exist whenever the record does, so the log gets them before the record is
+appended; if the record is then refused, they do no harm. All other steps come after the record, and
+are retried (``catch_up``) until there is disk space.
 
 A failed commit stops the log until it is reopened. The journals then hold only what is durable, and
 ``go_back`` restores the topics to that.
@@ -164,7 +164,7 @@ class State:
                 self.log.ensure(partition, name, was.settings.altered(durability=becomes))
 
     def catch_up(self) -> None:
-        """Create, update and delete the log's partitions as the topics demand, given disk space."""
+        """Make the log's partitions match the topics; a full disk leaves the rest for a retry."""
         with suppress(*REFUSALS):
             self.log.delete([at for at in self._strays if not self._is_known(at)])
             self._strays.clear()
@@ -183,7 +183,7 @@ class State:
         return bool(self._behind or self._strays or self.deleted)
 
     def go_back(self) -> list[str]:
-        """After a failed commit, undo changes that are not durable; return the topics' names."""
+        """After a failed commit, undo topic changes that are not durable; return those topics."""
         kept = Topics()
         self._replay_into(kept)
         names = {topic.name for topics in (self.topics, kept) for topic in topics}
@@ -225,7 +225,8 @@ class State:
     def apply_cursor(self, change: CursorChange) -> None:
         """Apply a change to a cursor (committed offset) that was appended.
 
-        If the cursor moves back, the log no longer drops single events of the partition.
+        If the cursor moves back, the group reads events again that it has already acked, so the log
+        must no longer delete single acked events of the partition.
         """
         at, cursor = PartitionId(change.key.topic_id, change.key.partition), change.value
         known = self.cursors.at(change.key.group, at)
@@ -234,7 +235,7 @@ class State:
             self.keep_all(at)
 
     def keep_all(self, partition: PartitionId) -> None:
-        """Make the log keep all events of a partition, even settled ones (``delete_acked``)."""
+        """Let the log delete no more acked events of a partition, which ``delete_acked`` allows."""
         topic = self.topics.by_id(partition.topic_id)
         if topic is not None and topic.settings.delete_acked:
             # A deleted partition, or one of a stopped log, is not thinned anyway.
@@ -255,7 +256,7 @@ class State:
     def find(
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[list[PartitionId], dict[TopicPartition, MainstemError]]:
-        """Return the ids of the partitions that exist, and for each of the others why not."""
+        """Return the ids of the partitions that exist, and an error for each that does not."""
         found: list[PartitionId] = []
         refused: dict[TopicPartition, MainstemError] = {}
         for topic, number in partitions:
@@ -266,7 +267,7 @@ class State:
         return found, refused
 
     def make_room(self, partitions: Sequence[PartitionId]) -> list[Callback]:
-        """Return the callbacks that make producers retry that these topics' backpressure holds."""
+        """Return callbacks that wake the producers waiting for room in these partitions' topics."""
         calls: list[Callback] = []
         if self.gates:
             for topic_id in {partition.topic_id for partition in partitions}:
@@ -276,7 +277,7 @@ class State:
         return calls
 
     def _open(self, topic: Topic) -> None:
-        """Update what publishing knows of a topic, after the topic's settings have changed."""
+        """Update ``opened`` and ``gates``, used by publishing, after a topic was set or changed."""
         was = self.opened.get(topic.name)
         # A new object each time, so that a concurrent publish never sees half of a change.
         opened = OpenTopic(topic, Turns() if was is None else was.turns)

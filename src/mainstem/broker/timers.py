@@ -1,8 +1,8 @@
-"""The broker's timers: each acts when its deadline passes, and the failure of one stops no other.
+"""The broker's timers: each acts when its deadline passes; if one fails, the others still act.
 
-How this works: a timer that raises an error is left alone for RETRY_MS, and then tried again. The
-error is logged when a timer begins to fail; ``failing`` and ``failures`` tell an operator that it
-still does.
+How this works: a timer that raises an error is not called for RETRY_MS, and then tried again. Only
+the first of a series of errors is logged; ``failing`` and ``failures`` show an operator that the
+timer still fails.
 """
 
 import logging
@@ -33,11 +33,11 @@ class Part(Protocol):
         """Act on a bounded number of passed deadlines."""
 
     def next_deadline(self) -> int | None:
-        """Return when ``tick`` is next due; None if there is no deadline."""
+        """Return the time in ms when ``tick`` is next due; None if there is no deadline."""
 
 
 def timer(name: str, part: Part, clock: Callable[[], int]) -> Timer:
-    """Return the timer of a part, whose deadlines are on ``clock``."""
+    """Return the timer of a part, whose ``next_deadline`` is a time of ``clock``."""
 
     def wait_ms() -> int | None:
         due_ms = part.next_deadline()
@@ -71,12 +71,12 @@ class Timers:
                     self._recovered(each.name)
 
     def wait_ms(self) -> int | None:
-        """Return the time until the next deadline; None if there is none."""
+        """Return the time in ms until the next deadline; None if there is none."""
         waits = [self._wait_ms(each) for each in self._timers]
         return min((each for each in waits if each is not None), default=None)
 
     def failing(self) -> str | None:
-        """Return the timers that fail, each with its error; None if all work."""
+        """Return the failing timers and their errors as one text; None if all work."""
         found = [f"{name}: {error}" for name, error in list(self._failing.items())]
         return "; ".join(found) or None
 
@@ -91,7 +91,7 @@ class Timers:
             return RETRY_MS
 
     def _rest_ms(self, name: str) -> int:
-        """Return how long a timer is left alone, because it has just failed."""
+        """Return the ms until a timer that has failed may be called again; 0 if it may be now."""
         again_ms = self._again_ms.get(name)
         return 0 if again_ms is None else max(0, again_ms - self._monotonic_ms())
 

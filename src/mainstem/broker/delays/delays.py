@@ -8,8 +8,9 @@ durable: a million events due together are published in many small appends, with
 between.
 
 Events for a head's route (an AMQP exchange) are routed when they are due, by the router that the
-head has registered; until then they wait. An event whose topic was deleted is dropped. An event
-that its head cannot route, because of a bug, stays stored until the head starts again.
+head has registered; if it has not registered one yet, they wait for that. An event whose topic was
+deleted is dropped. An event whose router raises an error stays stored, and is tried again when the
+head registers its router anew, after a restart.
 
 The topic is trimmed up to the first event that is still delayed. If few of the events after that
 are still delayed, they are copied to the end of the topic, so that an event due next year does not

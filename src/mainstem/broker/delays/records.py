@@ -15,7 +15,7 @@ Range = tuple[int, int]
 
 
 class ToTopic(msgspec.Struct, frozen=True, array_like=True, tag="topic"):
-    """A target topic, stored by id, so that a later topic of its name does not get the event."""
+    """A target topic, stored by id: a later topic of the same name does not get the event."""
 
     topic_id: str
     partition: int | None = None

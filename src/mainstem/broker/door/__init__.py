@@ -14,10 +14,11 @@ One small Protocol per port, each in its own module with its value types:
 | ``definitions`` | a head's own state, by kind and key |
 | ``duties`` | work that one node does at a time |
 
-Errors are those of ``mainstem.core.errors``. Three rules allow an implementation on top of a Kafka
-cluster. Read offsets, ids and refusals only after ``durable``. Reading never blocks. Other nodes
-may exist: act as the only one just while holding a duty. ``Broker`` is the one implementation so
-far; mypy checks that it fits where a node passes it to its heads.
+Errors are those of ``mainstem.core.errors``. Three rules make it possible to implement the door on
+top of a Kafka cluster, too. A caller reads offsets, ids and refusals of a result only after its
+``durable``, a future of the commit, is done. Reading never blocks. Other nodes may exist, so work
+that only one node may do needs a duty. ``Broker`` is the one implementation so far; mypy checks
+that it fits where a node passes it to its heads.
 """
 
 from typing import Protocol

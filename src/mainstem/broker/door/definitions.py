@@ -20,7 +20,7 @@ class HeadDefinitions(Protocol):
         """Return the value of one definition, None if there is none."""
 
     def items(self, kind: str) -> dict[str, bytes]:
-        """Return all definitions of a kind, by key."""
+        """Return all definitions of a kind: their values by key."""
 
     def set(self, kind: str, key: str, value: bytes) -> Durable:
         """Create or replace a definition; raises InvalidSetting, StorageFull."""

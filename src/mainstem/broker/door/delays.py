@@ -16,8 +16,8 @@ class Delays(Protocol):
         """Return how many events are delayed, and when the next one is due."""
 
     def route_delayed(self, head: str, router: DelayedRouter) -> None:
-        """Register the router for a head's routes; only heads call this, not their peers.
+        """Register the function that resolves a head's routes to topics; only heads call this.
 
-        The router is called while the lock of the delayed events is held: it must not block, nor
+        ``router`` is called while the lock of the delayed events is held: it must not block, nor
         call this port.
         """

@@ -25,8 +25,9 @@ __all__ = [
 class Member(Protocol):
     """One member of a group, as the consuming program sees it; thread-safe.
 
-    The program reads ``assignment`` whenever ``changed`` is called. It starts reading new
-    partitions at the group's cursor. It finishes, commits and releases those in ``revoked``.
+    Whenever ``changed`` (see ``Groups.join``) is called, the program reads ``assignment``. It
+    starts to read new partitions at the group's cursor. It stops reading those in ``revoked``,
+    commits its offsets in them, and releases them.
     """
 
     @property
@@ -38,10 +39,10 @@ class Member(Protocol):
         """The member's id."""
 
     def assignment(self) -> Assignment:
-        """Return the partitions to read and to give up; raises Fenced if no longer a member."""
+        """Return the partitions to read and to give up; raises Fenced if the member was removed."""
 
     def commit(self, offsets: Mapping[AssignedPartition, int], metadata: str = "") -> Durable:
-        """Commit offsets in owned partitions; Fenced, with nothing committed, if one was lost."""
+        """Commit offsets in owned partitions; raises Fenced and commits none if one was lost."""
 
     def release(self, partitions: Iterable[AssignedPartition]) -> None:
         """Give up partitions that the program has stopped reading and has committed."""

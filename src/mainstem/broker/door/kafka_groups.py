@@ -70,13 +70,13 @@ __all__ = [
 
 
 class ClassicGroups(Protocol):
-    """Members that assign partitions among themselves (JoinGroup, SyncGroup, Heartbeat)."""
+    """Groups whose leader assigns the partitions (JoinGroup, SyncGroup, Heartbeat)."""
 
     def join(self, join: Join, reply: JoinReply) -> None:
-        """Join the next generation of a group; ``reply`` is called with Joined or the error."""
+        """Join the next generation of a group; later calls ``reply`` with Joined or an error."""
 
     def sync(self, sync: Sync, reply: SyncReply) -> None:
-        """Request a member's assignment; ``reply`` gets Synced or the error.
+        """Request a member's assignment; calls ``reply``, now or later, with Synced or an error.
 
         The leader's request contains the assignments of all members.
         """
@@ -84,7 +84,7 @@ class ClassicGroups(Protocol):
     def heartbeat(
         self, group: str, member_id: str, generation: int, instance_id: str | None = None
     ) -> None:
-        """Restart a member's session timeout; RebalanceInProgress makes the member join again."""
+        """Restart a member's session timeout; raises RebalanceInProgress if it must join again."""
 
     def leave(self, group: str, leavers: Iterable[Leaver]) -> list[MainstemError | None]:
         """Remove members from a group; return for each one None, or the error if it was refused."""
@@ -92,23 +92,23 @@ class ClassicGroups(Protocol):
     def commit(
         self, group: str, membership: Membership, cursors: Mapping[TopicPartition, Cursor]
     ) -> PartitionResults:
-        """Commit offsets for a member, or without a member while the group is empty."""
+        """Commit offsets for a member, or for a program that is no member of an empty group."""
 
     def delete_cursors(self, group: str, partitions: Iterable[TopicPartition]) -> PartitionResults:
-        """Delete committed offsets of a group, even in partitions that its members still read."""
+        """Delete a group's committed offsets in some partitions, even if members read these."""
 
     def names(self) -> list[str]:
-        """Return the names of classic groups with members or offsets, or with members lately."""
+        """Return the names of classic groups that have offsets, or have or recently had members."""
 
     def describe(self, name: str) -> GroupDescription:
-        """Return the description of a group; that of an unknown group has the phase Dead."""
+        """Return the description of a group; for an unknown group, one with the phase Dead."""
 
     def delete(self, name: str) -> Durable:
         """Delete a group and its committed offsets in one append; refused while it has members."""
 
 
 class ConsumerGroups(Protocol):
-    """Members that the broker assigns partitions to (ConsumerGroupHeartbeat, KIP-848)."""
+    """Groups whose partitions the broker assigns (ConsumerGroupHeartbeat, KIP-848)."""
 
     def use_protocol(self, protocol: ConsumerProtocol) -> None:
         """Set the codec for subscriptions of classic members; without it none of them can join."""
@@ -119,7 +119,11 @@ class ConsumerGroups(Protocol):
     def leave(
         self, name: str, member_id: str, instance_id: str | None, *, for_a_while: bool = False
     ) -> Durable:
-        """Remove a member; ``for_a_while``: a static member may return until its session ends."""
+        """Remove a member.
+
+        ``for_a_while``: a static member keeps its partitions until its session times out, so that
+        it may return.
+        """
 
     def is_native_member(self, name: str, member_id: str) -> bool:
         """Tell whether a member uses the consumer protocol, not the classic one."""
@@ -128,23 +132,23 @@ class ConsumerGroups(Protocol):
         """Raise if an offset fetch has an unknown member id or an outdated member epoch."""
 
     def names(self) -> list[str]:
-        """Return the names of groups of this kind, and of empty ones that are not forgotten yet."""
+        """Return the names of consumer groups, also of empty ones that are still remembered."""
 
     def describe(self, name: str) -> ConsumerGroupDescription | None:
-        """Return the description of a group, None if there is no group of this kind."""
+        """Return the description of a group, None if there is no consumer group of that name."""
 
     def reads(self, name: str) -> set[str]:
         """Return the topics that any member of the group subscribes to."""
 
 
 class ShareGroups(Protocol):
-    """Members that share events one by one (ShareGroupHeartbeat, KIP-932); see ``Queues``."""
+    """Groups that share events one by one (ShareGroupHeartbeat, KIP-932); see ``Queues``."""
 
     def heartbeat(self, beat: ShareHeartbeat) -> ShareHeartbeatResponse:
-        """Join a group or stay in it; queues on topics that are new to the group are created."""
+        """Join a group or stay in it; creates queues for topics that are new to the group."""
 
     def leave(self, group: str, member_id: str) -> None:
-        """Remove a member, but not its unsettled deliveries; raises UnknownMember."""
+        """Remove a member; its unsettled deliveries stay in flight. Raises UnknownMember."""
 
     def settings(self, group: str) -> ShareSettings:
         """Return the effective settings of a group."""
@@ -162,7 +166,7 @@ class ShareGroups(Protocol):
         """Return the group's progress in each of its topics; raises UnknownGroup."""
 
     def check_movable(self, name: str) -> None:
-        """Raise the error with which ``seek`` would refuse this group, whatever the topic."""
+        """Raise the error with which ``seek`` would refuse this group for every topic, if any."""
 
     def seek(
         self, name: str, topic: str, offsets: Mapping[int, int]

@@ -59,9 +59,9 @@ class Publishing(Protocol):
     ) -> Published | HeldPublish:
         """Publish without blocking; returns a HeldPublish if backpressure delays the producer.
 
-        The caller then waits for its ``room``, until ``until_ms`` at most, and retries with it as
-        ``held``. ``lazy``: the publisher does not wait for durability. The events then survive
-        kill -9 on return, and a power cut a little later.
+        The caller then waits for the HeldPublish's ``room``, until its ``until_ms`` at most, and
+        retries, passing the HeldPublish as ``held``. ``lazy``: the publisher does not wait for
+        durability. The events then survive kill -9 on return, and a power cut a little later.
         """
 
     def publish_all(
@@ -80,8 +80,8 @@ class Publishing(Protocol):
         (``door/definitions.py``), such as how far a connector has read its database.
 
         If a topic with backpressure is full, nothing is done and a HeldPublish is returned: wait
-        for its ``room``, until ``until_ms`` at most, and retry with it as ``held``. Raises the
-        errors of ``publish``, ``Queues.settle`` and ``HeadDefinitions.set``, and StaleDelivery;
+        for its ``room``, until its ``until_ms`` at most, and retry, passing it as ``held``. Raises
+        the errors of ``publish``, ``Queues.settle`` and ``HeadDefinitions.set``, and StaleDelivery;
         then nothing was done.
         """
 
@@ -93,11 +93,11 @@ class Publishing(Protocol):
         *,
         adds_partition: bool = False,
     ) -> AppendOutcomes:
-        """Append producers' record batches, each on its own, to partitions given by number.
+        """Append producers' record batches, each independently, to partitions given by number.
 
-        Each is checked as the topic's settings demand, and appended, refused or held as if it had
-        come alone. Never blocks: if backpressure holds one, it and the later ones are not
-        appended; wait for the hold's ``room``, until ``until_ms`` at most, and retry them with it
-        as ``held``. ``adds_partition``: adds the partition to the batch's transaction, if it is
-        not in it yet (KIP-890). Raises UnknownTopic.
+        Each batch is checked as the topic's settings demand, and appended or refused as if it had
+        come alone. Never blocks: if backpressure holds a batch back, that batch and all after it
+        are not appended; wait for the ``room`` of the HeldPublish, until its ``until_ms`` at most,
+        and retry these batches, passing the HeldPublish as ``held``. ``adds_partition``: adds the
+        partition to the batch's transaction, if it is not in it yet (KIP-890). Raises UnknownTopic.
         """

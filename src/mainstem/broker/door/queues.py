@@ -48,7 +48,7 @@ __all__ = [
 class Queues(Protocol):
     """Queues: hands out deliveries of events, and settles them; no method blocks.
 
-    A settlement takes effect, and its refusals may be read, only once it is durable.
+    A settlement is final, and its refusals may be read, only once its ``durable`` is done.
     """
 
     def create(
@@ -60,7 +60,8 @@ class Queues(Protocol):
     ) -> Durable:
         """Create a queue, or change the settings of an existing one.
 
-        ``starts``: the first offset in each partition; the earliest one where absent.
+        ``starts``: the offset by partition number at which a new queue starts; a partition that is
+        absent starts at its first event.
         """
 
     def delete(self, topic: str, name: str) -> Durable:
@@ -73,16 +74,17 @@ class Queues(Protocol):
         """
 
     def route_dead_letters(self, router: DeadLetterRouter) -> None:
-        """Register the router for ``dead_letter_route``; only heads call this, not their peers.
+        """Register the function that routes dead letters of queues with a ``dead_letter_route``.
 
-        The router is called while the queues' lock is held: it must not block, nor call the queues.
+        Only heads call this, not their peers. ``router`` is called while the queues' lock is held:
+        it must not block, nor call the queues.
         """
 
     def watch_deletions(self, watcher: str, deleted: Callable[[str], None]) -> None:
         """Call ``deleted`` with the name of each deleted queue, also if its topic was deleted.
 
-        For a head, not its peers: a second call of the same ``watcher`` replaces the first. Calls
-        come from any thread, without a lock, and must not block.
+        Only heads call this, not their peers; a second call with the same ``watcher`` replaces the
+        first. ``deleted`` is called from any thread, without a lock, and must not block.
         """
 
     def purge(self, topic: str, name: str) -> tuple[int, Durable]:
@@ -98,7 +100,7 @@ class Queues(Protocol):
         """Return the state of a queue; raises UnknownQueue."""
 
     def waiting_bytes(self, topic: str, name: str) -> int:
-        """Return the total size of visible values that were never delivered.
+        """Return the total size in bytes of the values of visible events that were never delivered.
 
         To measure them, each value is read from the log once.
         """
@@ -126,12 +128,13 @@ class Queues(Protocol):
         noted: bool = False,
         locked: bool = True,
     ) -> list[Delivery]:
-        """Deliver available events to an owner, at least one whatever its size.
+        """Deliver available events to an owner (a consumer); the first event whatever its size.
 
         ``credit``: the maximum number of unsettled deliveries of this owner, including these.
-        ``noted``: store the delivery counts of events that may have been in flight at a crash, so
-        that they survive another crash. ``locked``: events that are not settled within ``lock_ms``
-        go to another owner; otherwise this owner keeps them until it settles them or leaves.
+        ``noted``: before delivering events that may have been in flight when a process crashed,
+        store their delivery counts, so that a second crash does not lose them. ``locked``: if True,
+        the queue takes back events that are not settled within ``lock_ms``; if False, this owner
+        keeps them until it settles them or leaves.
         """
 
     def acquire_batches(
@@ -157,7 +160,7 @@ class Queues(Protocol):
     def settle(
         self, topic: str, name: str, owner: str, settlements: Sequence[Settlement]
     ) -> Settled:
-        """Settle deliveries of an owner, in one append; refuses those that it does not hold.
+        """Settle deliveries of an owner, in one append; refuses those not in flight to this owner.
 
         Raises StorageFull; then nothing was settled.
         """
@@ -182,12 +185,15 @@ class Queues(Protocol):
     def undelivered(
         self, topic: str, name: str, lasts: Mapping[int, int]
     ) -> dict[int, MainstemError]:
-        """Return errors for partitions that do not exist or whose offset was never delivered."""
+        """Return an error for each partition that is unknown or whose offset was not delivered.
+
+        ``lasts``: an offset by partition number.
+        """
 
     def renew(
         self, topic: str, name: str, owner: str, deliveries: Iterable[Settlement]
     ) -> dict[int, MainstemError]:
-        """Extend the locks of deliveries to ``lock_ms`` from now; return errors by index.
+        """Extend the locks of deliveries to ``lock_ms`` from now; return errors by their index.
 
         Stores nothing. Uses only partition, offset and lease of each settlement.
         """
@@ -195,7 +201,7 @@ class Queues(Protocol):
     def leave(self, topic: str, name: str, owner: str, *, failed: bool = False) -> Durable:
         """Return all deliveries of an owner to the queue.
 
-        ``failed``: they count towards ``max_deliveries``.
+        ``failed``: count these deliveries towards ``max_deliveries``.
         """
 
     def watch(
@@ -210,4 +216,4 @@ class Queues(Protocol):
         """
 
     def wait_ms(self, topic: str, name: str) -> int | None:
-        """Return the ms until a lock or delay in a queue ends, None if there is none."""
+        """Return the ms until the next lock or delay in a queue ends, None if there is none."""

@@ -30,7 +30,8 @@ class Feed(Protocol):
     def chunk(self, max_bytes: int = MAX_BYTES, end: int | None = None) -> Iterator[Event] | None:
         """Return the next events as an iterator that decodes them, None if there are none now.
 
-        While the caller iterates, ``offset`` advances after every record batch, up to ``end``.
+        While the caller iterates, ``offset`` advances after every record batch. ``end``: return
+        only events before this offset.
         """
 
     def seek(self, offset: int) -> None:
@@ -48,7 +49,10 @@ class Reading(Protocol):
     """Reads partitions; at the tail reads return nothing, and a watch tells when to retry."""
 
     def read(self, topic: str, partition: int, offset: int, max_bytes: int) -> Slice:
-        """Return whole record batches, beginning with the one that contains ``offset``."""
+        """Return whole record batches, beginning with the one that contains ``offset``.
+
+        The first is returned whatever its size, further ones up to ``max_bytes`` in total.
+        """
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         """Return the offsets of a partition: log start, tail (high watermark) and log end."""
@@ -72,4 +76,4 @@ class Reading(Protocol):
         """
 
     def trim(self, topic: str, partition: int, before: int) -> Bounds:
-        """Delete the events before an offset."""
+        """Delete the events before an offset; return the partition's new bounds."""

@@ -27,7 +27,7 @@ class Topics(Protocol):
         """Create a topic; raises TopicExists, InvalidName, InvalidSetting, StorageFull."""
 
     def alter_topic(self, name: str, **changes: object) -> TopicDone:
-        """Change some settings of a topic; partitions only grow."""
+        """Change some settings of a topic; the number of partitions can only grow."""
 
     def delete_topic(self, name: str) -> Durable:
         """Delete a topic with all its events, and every group's committed offsets in it."""
@@ -39,7 +39,7 @@ class Topics(Protocol):
         """Return a topic by its id, None if there is none."""
 
     def topics(self, pattern: str = "*", *, internal: bool = False) -> list[Topic]:
-        """Return the topics that match a name or pattern, sorted by name."""
+        """Return the topics that match a name or a pattern with wildcards, sorted by name."""
 
     def watch_topics(self, wake: Callback) -> Callback:
         """Call ``wake`` at the next change of topics; returns a function to cancel the watch."""

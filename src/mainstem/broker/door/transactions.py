@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Producers(Protocol):
-    """Idempotent producers: a batch that is sent twice is stored only one time."""
+    """Idempotent producers: a batch that a producer sends twice is stored only once."""
 
     def new_id(self) -> NewProducer:
         """Return a producer id that was never used before; takes the lock."""
@@ -38,14 +38,15 @@ class Producers(Protocol):
 
 
 class Transactions(Protocol):
-    """Transactions over events and cursors; answer a producer only when the result is durable."""
+    """Transactions over events and cursors; a caller answers a producer only after ``durable``."""
 
     def begin(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None = None
     ) -> ProducerSession:
         """Take over a transactional id: fence its previous producer, and abort its transaction.
 
-        ``expected``: the producer's own id and epoch, if it only recovers from an error (KIP-360).
+        Serves InitProducerId. ``expected``: the id and epoch that the producer has, if it recovers
+        from an error instead of starting (KIP-360).
         """
 
     def add_partitions(
@@ -82,7 +83,7 @@ class Transactions(Protocol):
         committed: bool,
         bumps_epoch: bool = False,
     ) -> ProducerSession:
-        """Commit or abort a transaction; ``bumps_epoch``: with a new producer epoch (KIP-890)."""
+        """Commit or abort a transaction; ``bumps_epoch``: increment the epoch, too (KIP-890)."""
 
     def stable(self, topic: str, partition: int, tail: int | None = None) -> int:
         """Return the last stable offset: read_committed consumers see only what is before it.
@@ -91,7 +92,7 @@ class Transactions(Protocol):
         """
 
     def read_committed(self, topic: str, partition: int, offset: int, max_bytes: int) -> Committed:
-        """Return record batches before the last stable offset, with the aborted transactions."""
+        """Return batches before the last stable offset, and the aborted transactions in them."""
 
     def is_pending(self, group: str, topic: str, partition: int) -> bool:
         """Tell whether an ongoing transaction will commit an offset of a group in a partition."""
