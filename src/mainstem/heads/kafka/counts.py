@@ -42,9 +42,9 @@ class Counts:
 
 @cache
 def _finder(struct: type[Wire], version: int) -> _Find:
-    """Return a function that finds all error codes in a message.
+    """Return a function that returns all error codes in a message.
 
-    It is generated code, as it runs for every response.
+    Its code is generated, because it runs for every response and must be fast.
     """
     source = Source({})
     source.add("found = []")
@@ -55,7 +55,7 @@ def _finder(struct: type[Wire], version: int) -> _Find:
 
 
 def _search(source: Source, struct: type[Wire], version: int, variable: str) -> bool:
-    """Generate code that searches a struct; return whether it contains any error codes."""
+    """Generate code that collects a struct's error codes; return whether it can have any."""
     fields = [field for field in layout(struct, version) if field.shape is not None]
     found = False
     for field in fields:
@@ -78,7 +78,7 @@ def _has_errors(struct: type[Wire], version: int) -> bool:
 
 
 def _element(shape: Shape | None) -> type[Wire] | None:
-    """Return the type of an array field's elements if they are structs, else None."""
+    """Return the type of an array field's elements, None if they are not structs."""
     return shape.element.struct if shape is not None and shape.element is not None else None
 
 

@@ -35,7 +35,7 @@ class KafkaConversation:
         self.frame_size: Callable[[memoryview], int | None] = self._session.frame_size
 
     def handle(self, frame: memoryview) -> Answer | Later:
-        """Carry out the request in a frame."""
+        """Carry out the request in a frame; return its response, or a Later for it."""
         known = None if self._service.draining else self._produce_fast_path.answer(frame)
         if known is not None and not isinstance(known, HeldPublish):
             return known
@@ -75,15 +75,15 @@ class KafkaConversation:
         return later if later.answer is None or later.failed else later.take()
 
     def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
-        """Append several leading produce requests by the fast path; None if fewer than two fit."""
+        """Append leading produce requests by the fast path; None if fewer than two are suitable."""
         return None if self._service.draining else self._produce_fast_path.take(view)
 
     def stop_waiting(self) -> None:
-        """End the waits of the client's requests, because the client sends nothing more."""
+        """Answer the client's waiting requests now, because the client sends nothing more."""
         self.close()
 
     def close(self) -> None:
-        """End the waits of a client that has disconnected."""
+        """End the client's waiting requests, because it has disconnected."""
         for give_up in list(self._waiting):
             give_up()
 

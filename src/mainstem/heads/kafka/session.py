@@ -19,13 +19,16 @@ _MISTAKEN = {
 
 
 class Session:
-    """Decodes frames to requests; refuses frames over the size limit before they are read."""
+    """Finds frames and decodes them to requests; refuses frames over the size limit."""
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Return the size of the frame that begins here, including its length field."""
+        """Return the whole size of the frame that begins here, None if it is not known yet.
+
+        Raises ProtocolError for a size that is not allowed.
+        """
         if len(view) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(view)

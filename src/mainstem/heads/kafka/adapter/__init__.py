@@ -1,6 +1,6 @@
 """Maps Kafka's protocol to the broker: one file per API in ``apis``, and their common parts.
 
-| theirs | ours |
+| Kafka's word | the broker's word |
 |---|---|
 | record, message | event |
 | record batch, record set | record batch |

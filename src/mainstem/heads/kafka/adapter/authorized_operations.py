@@ -1,4 +1,4 @@
-"""Authorized operations, as Kafka's bit fields: all operations, as there are no ACLs yet."""
+"""Authorized operations, as Kafka's bit fields: every client is told that it may do everything."""
 
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _CLUSTER_ACTION = range(3, 10)
 _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = range(10, 13)
@@ -16,10 +16,10 @@ _ON_CLUSTER = _bits(_CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _IDEMPOTENT_WRI
 
 
 def on_group(asked: bool) -> int:
-    """Return the bits of all operations on a group; "unknown" if the request does not ask."""
+    """Return the bits of all operations on a group, or Kafka's "not requested" value."""
     return _ON_GROUP if asked else _NOT_ASKED
 
 
 def on_cluster(asked: bool) -> int:
-    """Return the bits of all operations on the cluster; "unknown" if the request does not ask."""
+    """Return the bits of all operations on the cluster, or Kafka's "not requested" value."""
     return _ON_CLUSTER if asked else _NOT_ASKED

@@ -1,4 +1,4 @@
-"""Sends responses when the changes of a request are durable; collects the results of several."""
+"""Sends the response to a request when the changes that it has made are durable."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 class Results(Generic[Result]):
-    """The results of a request's items, in its order; replies when all results are known."""
+    """The results for the items of a request, in its order; replies when all are known."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -24,7 +24,7 @@ class Results(Generic[Result]):
         self._reply: Callable[[list[Result]], None] = lambda _: None
 
     def add(self, result: Result) -> None:
-        """Add the result of an item, which is already known."""
+        """Add a result that is already known."""
         self._results.append(result)
 
     def attempt(
@@ -64,7 +64,7 @@ class Results(Generic[Result]):
             durable.then(lambda error: self._service.on_loop(lambda: decide(error)))
 
     def then(self, reply: Callable[[list[Result]], None]) -> None:
-        """Call ``reply`` with the results when all are known; to be called after all were added."""
+        """Call ``reply`` with the results when all are known; none may be added after this."""
         self._reply = reply
         self._one_less()
 
@@ -75,7 +75,7 @@ class Results(Generic[Result]):
 
 
 class Kept(Protocol):
-    """A change that is made, and becomes durable later."""
+    """The durability of a change that was made."""
 
     def then(self, call: Callable[[MainstemError | None], None]) -> None:
         """Call ``call`` when the change is durable, or with the error if it cannot be stored."""
@@ -106,7 +106,7 @@ def reply_later(
     reply: Reply,
     body: Callable[[MainstemError | None], Wire],
 ) -> Callable[[MainstemError | None], None]:
-    """Return a callback, for any thread, that sends the response in the loop's thread."""
+    """Return a callback, for any thread, that sends the response in the event loop."""
     return lambda failed: asked.service.on_loop(lambda: reply(body(failed)))
 
 
@@ -114,9 +114,10 @@ Then = Callable[[Callable[[MainstemError | None], None]], None]
 
 
 def reply_when_durable(asked: Asked, then: Then, answer: Callable[[Code], None]) -> None:
-    """Send the response in the loop's thread, with the error code of the change or NONE.
+    """Send the response in the event loop when a change is durable or has failed.
 
-    ``then``: registers a callback for when the change is durable or has failed.
+    ``then`` registers a callback for that; ``answer`` sends the response with an error code, or
+    NONE.
     """
     service = asked.service
 

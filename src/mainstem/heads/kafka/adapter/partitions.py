@@ -15,7 +15,7 @@ R = TypeVar("R")
 def each_partition(
     topics: Iterable[ByName[P]], result: Callable[[str, P], R]
 ) -> tuple[ByName[R], ...]:
-    """Call ``result`` for each partition of a request; return the results grouped by topic."""
+    """Call ``result`` with topic name and partition, for each; return the results by topic."""
     return tuple(
         ByName(topic.name, tuple(result(topic.name, each) for each in topic.partitions))
         for topic in topics

@@ -2,14 +2,13 @@
 
 How this works: the requests of a producer for one topic differ only in correlation id, partition
 and records, and so do the responses. ``learn`` sees the requests that were decoded. If one for a
-single partition has the same version, client id and topic as the previous one for a single
-partition, its other bytes are remembered (``_Shape``). Further requests with these bytes, for any
-partition of the topic, need not be decoded, nor their responses encoded. Requests of one read are
-appended together, so that the log writes once for each partition, and their responses are sent
-together.
+single partition has the same version, client id and topic as the last such request, its other bytes
+are remembered (``_Shape``). Further requests with these bytes, for any partition of the topic, need
+not be decoded, nor their responses encoded. Requests of one read are appended together, so that the
+log writes once for each partition, and their responses are sent together.
 
 All other requests (another topic, several partitions, a transaction) are decoded and answered by
-``produce``, and so is a request that backpressure holds. Both append by the broker's
+``produce``, and so is a request whose batch backpressure holds. Both append by the broker's
 ``append_batches``; the fast path saves only the decoding and encoding.
 """
 
@@ -93,7 +92,7 @@ class _Shape:
         self._answer = Struct(f">ii{len(self._before)}sihqqq{len(self._after)}s")
 
     def body(self, partition: ProducedPartition, throttle_ms: int = 0) -> ProduceResponse:
-        """Return the response for a partition, not encoded yet."""
+        """Return the response for a request with this partition, not encoded yet."""
         topic = ProducedTopic(self.topic_id, self.topic, (partition,))
         return ProduceResponse((topic,), throttle_ms)
 
@@ -148,7 +147,7 @@ class _Shape:
 
 
 class _Pending:
-    """Requests appended together, which are answered when all their batches are durable."""
+    """Requests that were appended together; answered when all their batches are durable."""
 
     __slots__ = ("asked", "later", "outcomes", "shape")
 
@@ -177,10 +176,10 @@ class ProduceFastPath:
         """The hold of the next request, if backpressure held it in ``take``."""
 
     def learn(self, header: RequestHeader, request: ProduceRequest) -> None:
-        """Remember the bytes of a decoded request if it resembles the last one.
+        """Remember a decoded request's bytes if the last one for a single partition was alike.
 
-        It does if version, client id and topic are the same. Only requests for a single partition
-        are compared; any other makes it forget the bytes.
+        Alike are requests of the same version, client id and topic, for a single partition and
+        without a transaction. Any other request makes it forget the bytes.
         """
         topics = request.topic_data
         self._shape = None
@@ -199,8 +198,8 @@ class ProduceFastPath:
     def take(self, view: memoryview) -> tuple[Answer | Later, int] | None:
         """Append the leading requests whose bytes match; return their answer and total size.
 
-        None if fewer than two match, or if backpressure holds the first. The requests from a held
-        one on are left for the next call.
+        None if fewer than two match, or if backpressure holds the first batch. If it holds a later
+        one, the next call begins with that request.
         """
         shape = self._shape
         if shape is None:
@@ -238,7 +237,7 @@ class ProduceFastPath:
         return self._answered(shape, ((correlation_id, partition),), batches, outcomes)
 
     def _append(self, shape: _Shape, batches: Sequence[_Batch]) -> list[AppendOutcome] | None:
-        """Append batches; return their outcomes, up to one that is held; None without a topic."""
+        """Append batches; return the outcomes before the first held one, None without a topic."""
         held, self._held = self._held, None
         try:
             topic = shape.topic or self._name(shape.topic_id)
@@ -264,7 +263,7 @@ class ProduceFastPath:
         batches: Sequence[_Batch],
         outcomes: Sequence[AppendOutcome],
     ) -> Answer | Later:
-        """Return the answer if all batches are durable, else one that is settled once they are."""
+        """Return the responses, or, if a batch is not durable yet, a Later that gets them then."""
         counts = self._service.counts
         counts.requests[PRODUCE.key] += len(outcomes)
         waits = None
@@ -287,7 +286,7 @@ class ProduceFastPath:
         return pending.later
 
     def _gather(self, pending: _Pending) -> bool:
-        """Wait for the first batch that is not durable yet; return False if all are."""
+        """Wait for the first batch that is not durable yet; return False if there is none."""
         for outcome in pending.outcomes:
             if isinstance(outcome, AppendedBatch) and not outcome.durable.done:
                 self._await(outcome.durable, pending)
@@ -322,9 +321,9 @@ class ProduceFastPath:
     def _encoded(
         self, shape: _Shape, asked: Sequence[_Asked], outcomes: Sequence[AppendOutcome]
     ) -> Answer:
-        """Return the encoded responses.
+        """Return the encoded responses; empty for a producer that expects none (acks=0).
 
-        Raises ProtocolError if a batch was refused and its producer expects no response (acks=0).
+        Raises ProtocolError if a batch of such a producer was refused.
         """
         answers: list[bytes] = []
         for each, outcome in zip(asked, outcomes, strict=False):
@@ -357,7 +356,7 @@ def _encoded(header: RequestHeader, correlation_id: int, body: ProduceResponse) 
 
 
 def _prefix(header: RequestHeader, request: ProduceRequest, flexible: bool) -> bytes:
-    """Encode the bytes of a request between correlation id and partition, as most clients do."""
+    """Encode the bytes between correlation id and partition in the way most clients do."""
     client = b"" if header.client_id is None else header.client_id.encode()
     name = request.topic_data[0].name.encode()
     head = _INT16.pack(-1 if header.client_id is None else len(client)) + client

@@ -42,7 +42,7 @@ def serves(api: Api, first: int, last: int) -> Callable[[A], A]:
 def requires(
     action: Action, resource: Resource, refused: Callable[..., Wire]
 ) -> Callable[[Callable[[Asked, W, Reply], None]], Callable[[Asked, W, Reply], None]]:
-    """Check a permission before the decorated function is called; for APIs that use no broker call.
+    """Check a permission before calling the decorated function, which makes no call that checks it.
 
     ``refused``: creates the response if the permission is missing.
     """

@@ -60,7 +60,7 @@ class Service:
         self.dispatcher = context.dispatcher
 
     def as_seen_by(self, peer: Peer) -> "Service":
-        """Return a copy whose broker allows only what the peer may do."""
+        """Return a copy with the permissions of this peer."""
         broker = self._context.door(peer)
         if broker is self.broker:
             return self
@@ -71,7 +71,7 @@ class Service:
 
     @property
     def draining(self) -> bool:
-        """Whether the server is stopping: waiting requests are answered, new ones refused."""
+        """Whether the server is stopping, so that requests that wait must be answered."""
         return self._context.draining
 
     @property
@@ -92,11 +92,11 @@ class Service:
 
 
 def _everything(_action: Action, _resource: Resource) -> None:
-    """Allow every action: used when there is no authorization."""
+    """Allow every action: the default without authorization."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The context of a request: the service, its header, its peer."""
+    """The context of a request: the service, the request's header, the client's address."""
 
     service: Service
     header: RequestHeader

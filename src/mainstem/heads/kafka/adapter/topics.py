@@ -54,13 +54,13 @@ def find_or_create(service: Service, name: str, *, create: bool) -> TopicDone:
 
 
 def named_once(asked: Sequence[T], name: Callable[[T], K]) -> tuple[list[T], list[K]]:
-    """Return the items whose name occurs once, and the names that occur more than once."""
+    """Return the items whose name occurs once, and the names that occur several times."""
     counts = Counter(map(name, asked))
     return [it for it in asked if counts[name(it)] == 1], [it for it in counts if counts[it] > 1]
 
 
 def misplaced(places: Iterable[Sequence[int]]) -> Wrong:
-    """Return what is wrong with a replica assignment; None if it names one broker per partition."""
+    """Return error code and text unless each partition is assigned to one broker, else None."""
     # Any broker id is accepted: there is one broker, and scripts need not know its id.
     if any(len(each) != 1 or min(each) < 0 for each in places):
         return Code.INVALID_REPLICA_ASSIGNMENT, "every partition has one copy, on one broker"

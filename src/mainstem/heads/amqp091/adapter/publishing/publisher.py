@@ -505,7 +505,7 @@ class Publisher:
     ) -> Durable | HeldPublish:
         """Append the messages and settlements of a transaction, all or nothing.
 
-        Returns when they are durable, or a HeldPublish if a queue is full and nothing was appended.
+        Returns their ``Durable``, or a HeldPublish if a queue is full and nothing was appended.
         Raises StorageFull, after which the same commit may be tried again.
         """
         entries = _entries(routed)

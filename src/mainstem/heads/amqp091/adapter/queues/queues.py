@@ -355,7 +355,10 @@ class DeclaredQueues:
     def delete(
         self, connection: "AmqpConversation", name: str, *, if_unused: bool, if_empty: bool
     ) -> tuple[int, Durable]:
-        """Delete a queue; return how many messages were waiting in it (0 if it does not exist)."""
+        """Delete a queue; return its number of waiting messages, 0 if it does not exist.
+
+        Also returns the ``Durable`` of the deletion.
+        """
         topology = self._service.topology
         if topology.queue(connection.vhost, name) is None:
             return 0, AT_ONCE

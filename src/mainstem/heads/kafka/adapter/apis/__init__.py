@@ -1,6 +1,6 @@
-"""One module per API, with the API's name; each one registers its API and supported versions.
+"""One module per API, named like it; each one registers its API and the supported versions.
 
-Importing this package imports all of them, which fills ``SERVED``.
+Importing this package imports all of them, which fills the table of APIs, ``SERVED``.
 """
 
 from importlib import import_module

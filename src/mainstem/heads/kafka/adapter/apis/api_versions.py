@@ -17,7 +17,7 @@ _FROM_ZERO = 4
 
 @serves(messages.API_VERSIONS, 0, 4)
 def answer(asked: Asked, request: messages.ApiVersionsRequest, reply: Reply) -> None:
-    """Return the served APIs with their versions, and the supported features."""
+    """Return the supported APIs with their versions, and the supported features."""
     can = asked.header.api_version >= _FROM_ZERO
     reply(
         messages.ApiVersionsResponse(
@@ -41,5 +41,5 @@ def served() -> tuple[messages.ServedApi, ...]:
 
 
 def too_new() -> messages.ApiVersionsResponse:
-    """Return the response to an unknown version of ApiVersions; clients retry with a lower one."""
+    """Return the response to an ApiVersions version that is too new: clients then use a lower."""
     return messages.ApiVersionsResponse(Code.UNSUPPORTED_VERSION, served())

@@ -1,10 +1,10 @@
 """ConsumerGroupHeartbeat, versions 0 to 1: groups whose partitions the broker assigns [KIP-848].
 
-| theirs | ours |
+| Kafka's word | here |
 |---|---|
 | member epoch 0, -1, -2 | the member joins, leaves, leaves temporarily |
 | assignment | the partitions that a member should own |
-| topic partitions | the partitions that the member reports to own |
+| topic partitions | the partitions that the member says it owns |
 """
 
 from mainstem.broker.door import (
@@ -75,7 +75,7 @@ def answer(asked: Asked, request: messages.ConsumerGroupHeartbeatRequest, reply:
 
 
 def _is_of_others(service: Service, group: str) -> bool:
-    """Tell whether a group of another type has this name, and has members."""
+    """Tell whether a group of another type with members has this name."""
     found = service.broker.classic.describe(group)
     is_live = found.phase not in (Phase.EMPTY, Phase.DEAD)
     is_other = is_live and found.protocol_type != CONSUMER
@@ -83,7 +83,7 @@ def _is_of_others(service: Service, group: str) -> bool:
 
 
 def _wrong(request: messages.ConsumerGroupHeartbeatRequest, version: int) -> str | None:
-    """Return what is wrong with a heartbeat itself, whatever the group's state; None if nothing."""
+    """Return an error text if a heartbeat is invalid whatever the group's state, else None."""
     epoch, is_join = request.member_epoch, request.member_epoch == _JOIN
     owned, names = request.topic_partitions, request.subscribed_topic_names
     rules = (

@@ -97,7 +97,7 @@ def _wrong_numbers(topic: messages.CreateTopic) -> Wrong:
 
 
 def _wrong_places(topic: messages.CreateTopic) -> Wrong:
-    """Return what is wrong with the replica assignment of a new topic."""
+    """Return error code and text if a new topic's replica assignment is invalid, else None."""
     if (topic.num_partitions, topic.replication_factor) != (_BY_DEFAULT, _BY_DEFAULT):
         message = "with a replica assignment, partition count and replication factor must be -1"
         return Code.INVALID_REQUEST, message

@@ -27,7 +27,10 @@ def _not_deleted(asked: Asked, name: str, error: MainstemError) -> messages.Dele
 
 
 def _delete(service: Service, name: str) -> Durable:
-    """Delete the consumer group and the share group of this name, which tools show as one group."""
+    """Delete the consumer group and the share group of this name; return the ``Durable``.
+
+    Kafka's tools show them as one group.
+    """
     broker = service.broker
     try:
         durable = broker.classic.delete(name)

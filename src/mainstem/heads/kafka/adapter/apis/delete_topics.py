@@ -36,7 +36,7 @@ def answer(asked: Asked, request: messages.DeleteTopicsRequest, reply: Reply) ->
 
 
 def _found(service: Service, asked: messages.DeleteTopic) -> messages.DeletedTopic:
-    """Return the response entry of a topic, with its name and id."""
+    """Return the entry of a topic in the response, with its name and id, or an error code."""
     if asked.name is None:
         topic = service.broker.topic_by_id(asked.topic_id.hex())
         if topic is None:

@@ -81,7 +81,7 @@ def _shown(service: Service, kind: int, name: str) -> list[messages.DescribedCon
 
 
 def _of_broker(service: Service) -> dict[str, int | str]:
-    """Return the configs of the broker by their Kafka names; they cannot be changed here."""
+    """Return the broker's configs by their Kafka names; clients cannot change them."""
     own, limits = service.settings, service.broker.limits
     ours: dict[str, int | str] = {"mainstem.run.id": service.run_id}
     if service.admin is not None:

@@ -16,7 +16,7 @@ _MOST = 2000
 
 @serves(messages.DESCRIBE_TOPIC_PARTITIONS, 0, 0)
 def answer(asked: Asked, request: messages.DescribeTopicPartitionsRequest, reply: Reply) -> None:
-    """Describe topics by name, from the request's cursor on, up to one page."""
+    """Describe topics by name, from the request's cursor on, at most one page of partitions."""
     service = asked.service
     names = sorted({each.name for each in request.topics})
     if not names:

@@ -1,7 +1,7 @@
 """Fetch, versions 4 to 18: returns stored record batches, at once or when min_bytes is reached.
 
-How a fetch waits: it watches each partition from the tail of its last read, so that no append is
-missed, and reads only the partitions that have grown since.
+How a fetch waits: it is called when any of its partitions grows beyond the tail that it has read,
+so it misses no append, and then reads only the partitions that have grown.
 """
 
 from collections import deque
@@ -68,10 +68,10 @@ def _session(asked: Asked, request: FetchRequest) -> FetchSession | Code | None:
 
 
 class _Fetch:
-    """A fetch request: reads its partitions, and again when any has grown, until min_bytes.
+    """A fetch request: reads its partitions, and reads again those that grow, until min_bytes.
 
-    The state of a partition is keyed by the ``id`` of its request object, because a request may
-    name a partition twice.
+    The state of a partition is keyed by the Python ``id`` of its part of the request, because a
+    request may name a partition twice.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class _Fetch:
         self._parked: Parked | None = None
 
     def look(self, *, last: bool = False) -> None:
-        """Read the available records; answer if they reach min_bytes, or if ``last`` is set."""
+        """Read available records; answer if they reach min_bytes or ``last`` is set, else wait."""
         parked = self._parked
         while parked is not None and self._grown:
             key = self._grown.popleft()

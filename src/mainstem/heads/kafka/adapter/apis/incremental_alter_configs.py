@@ -43,7 +43,7 @@ def _lacks_value(entry: messages.IncrementalAlter) -> bool:
 def _change(
     service: Service, resource: tuple[int, str], entry: messages.IncrementalAlter
 ) -> tuple[str, str | None]:
-    """Return the name and new value of a config; None for the value resets it to its default."""
+    """Return a config's name and new value; the value None resets it to its default."""
     if entry.config_operation == _DELETE:
         return entry.name, None
     if entry.config_operation == _SET:

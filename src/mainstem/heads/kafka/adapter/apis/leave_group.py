@@ -1,4 +1,4 @@
-"""LeaveGroup, versions 0 to 5: removes members (before version 3 one) from a classic group."""
+"""LeaveGroup, versions 0 to 5: removes members of a classic group, before version 3 only one."""
 
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.errors import code_in

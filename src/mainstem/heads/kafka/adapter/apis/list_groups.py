@@ -36,7 +36,7 @@ def _listed(service: Service) -> Iterator[messages.ListedGroup]:
 
 
 def _share_groups(service: Service) -> Iterator[messages.ListedGroup]:
-    """Yield share groups; the queues of other protocols are among them."""
+    """Yield share groups, including the queues that other protocols have created."""
     share = service.broker.share
     for name in share.names():
         yield messages.ListedGroup(

@@ -72,7 +72,7 @@ def _listed(
 
 
 def _latest_time(broker: Door, topic: str, number: int) -> int:
-    """Find the latest timestamp of a partition by binary search; it may not be the last event's."""
+    """Find a partition's latest timestamp by binary search; its last event may have another."""
     latest, none_from = -1, _END_OF_TIME
     while latest + 1 < none_from:
         middle = (latest + 1 + none_from) // 2

@@ -66,9 +66,10 @@ def answer(asked: Asked, request: messages.OffsetDeleteRequest, reply: Reply) ->
 
 
 def read_by(group: GroupDescription, most: int = MAX_ELEMENTS) -> set[str] | None:
-    """Return the topics to which a group's members are subscribed; None if that is unknown.
+    """Return the topics to which a group's members are subscribed.
 
-    Also None if there are more than ``most`` names.
+    None if they are unknown, during a rebalance or with a malformed subscription, or more than
+    ``most``. Raises GroupIsLive if the members are not consumers.
     """
     if group.phase in (Phase.EMPTY, Phase.DEAD):
         return set()

@@ -52,9 +52,9 @@ def _fetched_of_one(
 
 
 def _not_fetched(request: messages.OffsetFetchRequest, code: Code) -> messages.OffsetFetchResponse:
-    """Return the error response for a single group.
+    """Return the response for a single group that is refused, with an error code per partition.
 
-    Version 1 has error codes per partition only.
+    Version 1 has no error code for the whole response.
     """
     topics = [
         messages.FetchedOffsetsTopic(
@@ -94,7 +94,7 @@ class _Look:
     def at(
         self, group: str, topics: Iterable[messages.OffsetFetchTopic] | None, *, by_id: bool = False
     ) -> tuple[messages.FetchedOffsetsTopic, ...]:
-        """Return a group's committed offsets, in the given topics or in all topics."""
+        """Return a group's committed offsets, in these topics, or if ``topics`` is None in all."""
         cursors = self._service.broker.committed(group)
         if topics is None:
             topics = self._all(cursors)

@@ -40,7 +40,8 @@ def answer(
 ) -> None:
     """Append the batches; answered when each has the durability of its topic.
 
-    ``held``: the fast path's attempt to append the only batch, which backpressure holds.
+    ``held``: the result of the fast path's attempt to append the only batch, if backpressure held
+    it.
     """
     if request.acks not in (-1, 0, 1):
         reply(_refused(request, Code.INVALID_REQUIRED_ACKS))
@@ -52,26 +53,26 @@ def answer(
 
 
 def adds_partition(header: RequestHeader) -> bool:
-    """Tell whether a batch also adds its partition to the producer's transaction."""
+    """Tell whether, in this version, a batch adds its partition to the producer's transaction."""
     return header.api_version >= _ADDS_PARTITION
 
 
 def count(counts: Counts, events: int, size: int) -> None:
-    """Count a batch that was appended."""
+    """Add an appended batch to the counters of the head."""
     counts.produced_batches += 1
     counts.produced_events += events
     counts.produced_bytes += size
 
 
 def refused(header: RequestHeader, partition: int, error: MainstemError) -> ProducedPartition:
-    """Return the error response for a partition to which nothing was appended."""
+    """Return the error response for a partition whose batch was refused."""
     which = error.which if isinstance(error, InvalidEvent) else ()
     events = [RecordError(place) for place in which]
     return ProducedPartition(partition, code_in(header, error), -1, -1, -1, events, str(error))
 
 
 def throttle_ms(error: MainstemError) -> int:
-    """Return the throttle time of the response to a producer whose batch was refused."""
+    """Return the throttle time (ms) for a producer whose batch was refused with this error."""
     return THROTTLE_MS if isinstance(error, Overloaded) else 0
 
 
@@ -89,7 +90,7 @@ def unheard(results: Iterable[ProducedPartition]) -> ProtocolError | None:
 
 
 class _Production:
-    """A produce request: appends its batches, which backpressure may hold, and waits for the disk.
+    """A produce request: appends its batches, which backpressure may hold, until all are durable.
 
     It keeps no view of the request's frame, which may be large: held batches are copied.
     """
@@ -193,7 +194,10 @@ class _Production:
         self._done()
 
     def _hold(self, place: "_Place", batch: memoryview | bytearray, held: HeldPublish) -> None:
-        """Retry a batch when its full topic has room, until the topic's or the client's timeout."""
+        """Retry a batch that backpressure holds, when its topic has room or the time is over.
+
+        That is the topic's limit or half of the client's timeout, whichever is earlier.
+        """
         self._waiting += 1
         # Later requests must not overtake a held batch, so they are not read meanwhile.
         self._later.hold()

@@ -1,8 +1,8 @@
 """ShareFetch, versions 1 to 2: acquires records of a share group, and settles earlier ones.
 
-How a fetch waits: it is registered as a consumer of each topic's queue. The dispatcher calls
-waiting consumers round robin; the fetch then acquires records and is answered. The member's next
-fetch is last in the round robin.
+How a fetch waits: it is registered as a consumer of each topic's queue. The dispatcher, which the
+heads share, calls waiting consumers round robin; the fetch then acquires records and is answered.
+The member's next fetch is last in the round robin.
 """
 
 from collections.abc import Iterable
@@ -99,7 +99,7 @@ def _session_to_fetch(asked: Asked, request: ShareFetchRequest) -> ShareSession 
 
 
 def _is_named(group: str, member: str) -> bool:
-    """Tell whether the group id and member id have valid lengths."""
+    """Tell whether the group id and member id are valid: neither empty nor too long."""
     return 0 < len(group) <= MAX_GROUP_LENGTH and 0 < len(member) <= MAX_ID_LENGTH
 
 
@@ -128,7 +128,10 @@ class _ShareFetch:
         self._parked: Parked | None = None
 
     def begin(self, *, waits: bool) -> None:
-        """Acquire records, after fetches that already wait; if there are none, wait."""
+        """Acquire records and answer; if there are none and ``waits`` is set, wait for some.
+
+        Fetches that already wait are served first.
+        """
         if self._service.draining:
             self.end()
             return
@@ -180,13 +183,13 @@ class _ShareFetch:
             self._parked.watches[topic_id] = consumer.close
 
     def _take_in_turn(self, _limit: int) -> int:
-        """Acquire all requested records as one response, when the dispatcher calls the consumer."""
+        """Acquire records and answer when the dispatcher calls; return the number acquired."""
         if self._look() and self._found:
             self.end()
         return self._count
 
     def _gone(self, _: MainstemError) -> None:
-        """Answer with the error of a queue that was deleted or cannot be read."""
+        """Answer with the error of a topic's queue, which was deleted or cannot be read."""
         if self._look():
             self.end()
 
@@ -266,7 +269,10 @@ class _ShareFetch:
             )
 
     def _responses(self, error: MainstemError | None) -> list[SharedTopic]:
-        """Return the acquired records and the results of acknowledgements, grouped by topic."""
+        """Return the acquired records and the results of acknowledgements, grouped by topic.
+
+        ``error``: why the acknowledgements could not be stored, None if they were.
+        """
         found = dict(self._found)
         for topic_id, numbers in results_by_topic(self._acked, error).items():
             for number, refusal in numbers.items():

@@ -1,1 +1,1 @@
-"""Configs of topics, groups and brokers, as requests describe and change them."""
+"""Configs of topics, groups and brokers: requests that describe and change them."""

@@ -29,9 +29,10 @@ def attempt_change(
     fresh: bool,
     validate_only: bool,
 ) -> None:
-    """Change the configs of a topic or group, and add the outcome to the results.
+    """Change the configs of a topic or group, and add the result or the error to ``results``.
 
-    ``fresh``: reset configs that are not named.
+    ``names``: all names in the request, to find repeated ones. ``fresh``: reset configs that are
+    not named.
     """
     wrong = _wrong(resource, names)
     if wrong is not None:
@@ -45,7 +46,7 @@ def attempt_change(
 
 
 def _wrong(resource: tuple[int, str], names: Sequence[str]) -> str | None:
-    """Return what is wrong with a change besides the values; None if nothing is."""
+    """Return an error text if the resource or the names of configs are invalid, else None."""
     if resource == (GROUP, ""):
         return "defaults for all groups are set when the server starts: name a group"
     if resource == (TOPIC, ""):
@@ -63,7 +64,7 @@ def _alter(
     fresh: bool,
     validate_only: bool,
 ) -> Durable:
-    """Change configs of a topic or group; return when that is durable.
+    """Change configs of a topic or group; return the ``Durable`` of the change.
 
     ``fresh``: reset configs that are not named. ``validate_only``: change nothing.
     """

@@ -1,7 +1,7 @@
 """Topic configs in requests: parses changes, and describes the current values.
 
-Supported configs are accepted, others are refused. Configs about how Kafka manages its files are
-stored and shown, but have no effect (``KEPT``).
+Supported configs are accepted, others are refused. Configs that tell Kafka how to manage its files
+are stored and shown, but have no effect (``KEPT``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,9 +33,9 @@ class ShownConfig(NamedTuple):
 def changes(
     configs: Iterable[tuple[str, str | None]], kept: Mapping[str, str]
 ) -> dict[str, object]:
-    """Convert Kafka's configs of a topic to settings; raises InvalidSetting.
+    """Convert Kafka configs of a topic to topic settings; raises InvalidSetting.
 
-    A value of None resets a config. ``kept``: the topic's stored configs that have no effect.
+    A value of None resets a config. ``kept``: the stored configs of the topic that have no effect.
     """
     found: dict[str, object] = {}
     defaults = TopicSettings()
@@ -69,7 +69,7 @@ def _with_kept(kept: Mapping[str, str], name: str, value: str | None) -> dict[st
 
 
 def listed(settings: TopicSettings, name: str, value: str, *, append: bool) -> str:
-    """Return the new value of a list config, with words appended or removed.
+    """Return the new value of a list config after words were appended or subtracted.
 
     Raises InvalidSetting for configs that are not lists.
     """

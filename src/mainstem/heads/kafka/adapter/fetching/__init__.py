@@ -1,1 +1,1 @@
-"""Fetch sessions and leader epochs, for Fetch and the APIs of epochs and offsets."""
+"""Fetch sessions and leader epochs, for Fetch, ListOffsets and OffsetForLeaderEpoch."""

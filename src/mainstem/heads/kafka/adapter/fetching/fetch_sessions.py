@@ -1,13 +1,13 @@
 """Fetch sessions (KIP-227): a consumer sends its partitions once, and then only changes.
 
-How this works: a session stores a consumer's request for each partition, and the last response
-about it. A fetch in the session (epoch 1, 2, ...) may add, change and remove partitions; its
+How this works: a session stores a consumer's request for each partition, and the offsets in the
+last response. A fetch in the session (epoch 1, 2, ...) may add, change and remove partitions; its
 response has only the partitions that changed. Partitions that returned records move to the end of
-the order, so that all get their turn.
+the order, so that no partition is always last.
 
 Losing a session costs little: the consumer sends all its partitions again. So the number of
-sessions and of their partitions is limited, an unused session is evicted for a new one, and every
-session ends with its connection.
+sessions and of their partitions is limited, a session that is not used for long is evicted for a
+new one, and every session ends with its connection.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +37,7 @@ SessionPartition = tuple[str, bytes, int]
 
 
 class _Told:
-    """One partition of a session: the consumer's request for it, and the last response."""
+    """One partition of a session: the consumer's request, and the offsets in the last response."""
 
     __slots__ = ("asked", "stable", "start", "tail")
 
@@ -46,7 +46,7 @@ class _Told:
         self.tail = self.stable = self.start = -2
 
     def is_news(self, found: FetchedPartition) -> bool:
-        """Tell whether a response differs from the last one sent; store it if so."""
+        """Tell whether a response has records, an error or new offsets; store its offsets."""
         if found.error_code:
             # After an error, the next response is always sent.
             self.tail = -2
@@ -91,7 +91,7 @@ class FetchSession:
                 self._places.pop((topic.topic, topic.topic_id, number), None)
 
     def topics(self) -> list[FetchTopic]:
-        """Return what to fetch for all partitions of the session, like a full fetch request."""
+        """Return all partitions of the session, as a full fetch request would name them."""
         grouped = groupby(self._places.items(), lambda item: item[0][:2])
         return [
             FetchTopic(topic_id, name, [told.asked for _, told in items])
@@ -99,7 +99,7 @@ class FetchSession:
         ]
 
     def news(self, topics: Iterable[FetchedTopic]) -> list[FetchedTopic]:
-        """Return only the partitions whose response differs from the last one, and store these."""
+        """Return the partitions whose response differs from the last one; store their offsets."""
         found: list[FetchedTopic] = []
         for topic in topics:
             new = [each for each in topic.partitions if self._is_news(topic, each)]
@@ -145,9 +145,9 @@ class FetchSessions:
     def open(
         self, topics: Iterable[FetchTopic], leaving: set[Call], *, by_id: bool
     ) -> FetchSession | None:
-        """Begin a session; None if the limits do not allow another one.
+        """Begin a session; return None if the limits do not allow another one.
 
-        ``leaving``: the callbacks for the disconnect of its connection; the session adds its own.
+        ``leaving``: calls for when the client disconnects; the one that ends the session is added.
         """
         session_id = self._new_id()
         session = FetchSession(session_id, by_id, leaving, partial(self.close, session_id))
@@ -168,10 +168,10 @@ class FetchSessions:
         *,
         by_id: bool,
     ) -> FetchSession | Code | None:
-        """Update a session by a fetch request and return it; an error code if it cannot be used.
+        """Update a session from a fetch request; return it, or why it cannot be used.
 
-        After an error, the consumer begins a new session. None if no partitions are left, which
-        ends the session.
+        After an error code, the consumer begins a new session. Returns None if no partitions are
+        left, which ends the session.
         """
         session = self._sessions.get(session_id)
         if session is None:
@@ -209,7 +209,7 @@ class FetchSessions:
         self._partitions -= len(session)
 
     def _make_room(self, partitions: int) -> bool:
-        """Evict sessions that are unused for long; return whether that makes enough room."""
+        """Evict long unused sessions if the limits require it; tell whether a session now fits."""
         since_ms = self._monotonic_ms() - _IDLE_MS
         while (
             len(self._sessions) >= self._max_sessions

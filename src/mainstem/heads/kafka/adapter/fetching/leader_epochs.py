@@ -1,4 +1,4 @@
-"""Leader epochs: checks the epoch that a client knows, and finds where an epoch ends.
+"""Leader epochs: checks the epoch that a client sends, and finds where an epoch ends.
 
 How this works: every stored batch carries the epoch in which it was written, and epochs only grow.
 So a binary search over batch headers finds the first batch of a later epoch.
@@ -20,7 +20,7 @@ def compare(asked: int, epoch: int) -> Code:
 
 
 def end_of(broker: Door, topic: str, number: int, epoch: int) -> tuple[int, int]:
-    """Find the end of an epoch: return the last epoch up to it, and where later epochs begin."""
+    """Return the last epoch up to this one, and its end offset, where later epochs begin."""
     bounds = broker.bounds(topic, number)
     low, high = bounds.start, bounds.tail
     found = epoch

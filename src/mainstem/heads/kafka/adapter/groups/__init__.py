@@ -1,1 +1,1 @@
-"""What the APIs of groups share: group types, committed offsets, the format of subscriptions."""
+"""What the APIs of groups share: group states, committed offsets, the format of subscriptions."""

@@ -19,7 +19,7 @@ _MAX_METADATA = 4096
 
 
 def group_error_code(asked: Asked, group: str, error: MainstemError) -> Code:
-    """Return the error code if the committed offsets of a group cannot be changed."""
+    """Return the error code for an error about changing the committed offsets of a group."""
     if isinstance(error, GroupIsLive) and asked.service.broker.share.has_members(group):
         # Share groups have no committed offsets, so for offsets no group of that name exists.
         return Code.GROUP_ID_NOT_FOUND
@@ -29,7 +29,7 @@ def group_error_code(asked: Asked, group: str, error: MainstemError) -> Code:
 def requested_cursors(
     topics: Sequence[CommitTopic] | Sequence[TxnCommitTopic], now_ms: int
 ) -> tuple[dict[TopicPartition, Cursor], dict[TopicPartition, Code]]:
-    """Return the offsets to commit, and an error code per partition whose metadata is too large."""
+    """Return the offsets to commit, and an error code per partition with too large metadata."""
     cursors: dict[TopicPartition, Cursor] = {}
     unfit: dict[TopicPartition, Code] = {}
     for topic in topics:

@@ -1,4 +1,4 @@
-"""Names of Kafka's group types."""
+"""Kafka's names of group types, and of the states of share groups."""
 
 CONSUMER = "consumer"
 """The type of consumer groups; also the protocol type of consumers in classic groups."""
@@ -9,5 +9,5 @@ MAX_ID_LENGTH = 36
 
 
 def share_state(*, has_members: bool) -> str:
-    """Return the name of a share group's state."""
+    """Return Kafka's name for the state of a share group with or without members."""
     return "Stable" if has_members else "Empty"

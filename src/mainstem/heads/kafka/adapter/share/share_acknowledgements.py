@@ -1,6 +1,6 @@
 """Acknowledgements of share groups, mapped to settlements.
 
-| theirs | ours |
+| Kafka's word | the broker's word |
 |---|---|
 | acquire, acquisition lock | acquire, lock |
 | 0 gap (no record at this offset) | absent |
@@ -39,14 +39,14 @@ Wanted = dict[int, list[Acknowledgement]]
 
 
 class Refusal(NamedTuple):
-    """The error because of which nothing was settled in a partition."""
+    """An error code and text: why no record of a partition was settled."""
 
     code: Code
     message: str | None = None
 
 
 class Acked(NamedTuple):
-    """The results of acknowledgements by partition: None on success, else the error."""
+    """The result per partition (None on success, else the error), and the settlements made."""
 
     results: dict[SessionPartition, Refusal | None]
     settled: list[Settled]
@@ -59,7 +59,7 @@ def acknowledge(
     *,
     renews: bool,
 ) -> Acked:
-    """Settle acknowledged records; of each partition either all or none.
+    """Settle acknowledged records: of each partition either all or none.
 
     Kafka silently ignores acknowledgements before the first unsettled record. Here they are
     refused, so that a late member learns that another may have processed its records. ``renews``:
@@ -177,7 +177,7 @@ def _of(partition: int, ack: Acknowledgement) -> Iterator[Settlement]:
 
 
 def results_by_topic(acked: Acked, error: MainstemError | None) -> dict[bytes, dict[int, Refusal]]:
-    """Return the outcome of each partition, by topic.
+    """Return the result of each partition, by topic.
 
     ``error``: why the settlements could not be stored, None if they were.
     """
@@ -189,7 +189,7 @@ def results_by_topic(acked: Acked, error: MainstemError | None) -> dict[bytes, d
 
 
 def denied(asked: Asked, group: str | None) -> Refusal | None:
-    """Return the error if the peer may not read as a member of the group, None if it may.
+    """Return the error if the peer lacks the permission to READ the group, else None.
 
     The broker checks the permissions on topics.
     """
@@ -201,7 +201,7 @@ def denied(asked: Asked, group: str | None) -> Refusal | None:
 
 
 def lock_ms_of(asked: Asked, session: ShareSession) -> int:
-    """Return the duration of acquisition locks in ms: the shortest of the session's topics."""
+    """Return the lock duration of acquired records in ms: the shortest of the topics."""
     broker = asked.service.broker
     names = [name_of(asked.service, topic_id) for topic_id in session.topics()]
     known = [broker.queues.settings(name, session.group) for name in names if name]

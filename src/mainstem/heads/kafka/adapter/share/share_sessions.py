@@ -2,10 +2,12 @@
 
 How this works: a session belongs to one member of one group; its requests have the epochs 1, 2,
 ...; epoch 0 begins a new session, and -1 ends it. When a session ends, its member's unsettled
-records are released, and that delivery counts, as in Apache Kafka 4.3, unless the server ends it. A
-session that replaces another takes over the member's records. A closing member leaves its group
-first, while a fetch of its session may still wait: the fetch is answered then, or it would acquire
-records that no consumer reads.
+records are released. Their delivery counts towards the delivery limit, as in Apache Kafka 4.3,
+unless the session ends because the server stops. A session that replaces another takes over the
+member's records.
+
+A closing member leaves its group first, while a fetch of its session may still wait: the fetch is
+answered then, or it would acquire records that no consumer reads.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -57,7 +59,7 @@ class ShareSession:
         return {topic_id for topic_id, _ in self.places} | self.lent
 
     def by_topic(self) -> dict[bytes, list[int]]:
-        """Return partitions by topic; each epoch starts with another topic, so none starves."""
+        """Return partitions by topic, each time with another topic first, so none starves."""
         found: dict[bytes, list[int]] = {}
         for topic_id, number in self.places:
             found.setdefault(topic_id, []).append(number)
@@ -158,7 +160,7 @@ class ShareSessions:
     def close(self, group: str, member: str, *, failed: bool = True) -> None:
         """End a member's session, if there is one, and release its records.
 
-        ``failed``: whether the deliveries count towards the group's delivery limit.
+        ``failed``: whether these deliveries count towards the group's delivery limit.
         """
         session = self._sessions.pop((group, member), None)
         if session is None:
@@ -173,7 +175,7 @@ class ShareSessions:
                     self._queues.leave(name, group, member, failed=failed)
 
     def _let_go(self, session: ShareSession) -> None:
-        """Forget topics of which the session has neither partitions nor unsettled records."""
+        """Forget a session's topics in which it has neither partitions nor unsettled records."""
         wanted = {topic_id for topic_id, _ in session.places}
         for topic_id in session.lent - wanted:
             name, owners = self._topic_name(topic_id), dict[str, int]()
@@ -184,7 +186,10 @@ class ShareSessions:
                 session.lent.discard(topic_id)
 
     def _bind(self, session: ShareSession, leaving: set[Call]) -> None:
-        """End the session when this connection closes, instead of the one that used it before."""
+        """End the session when this connection closes, and no longer when an earlier one does.
+
+        ``leaving``: the calls that the connection makes when it closes.
+        """
         session.leaving.discard(session.lost)
         session.leaving = leaving
         session.lost = partial(self._lose, session)
@@ -204,4 +209,4 @@ def _answer(session: ShareSession) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing: used until a session has a connection."""
+    """Do nothing; the placeholder until a session has a connection."""
