@@ -341,7 +341,8 @@ class Broker:
     def put_back(self, group: str, offsets: Mapping[TopicPartition, int]) -> Durable:
         """Set a group's committed offsets without checks.
 
-        Used after a log has lost its last events, when offsets beyond its end must stay.
+        Neither the bounds of the log nor the group's members matter: when a log has lost its last
+        events in a crash, offsets beyond its end are moved back to it.
         """
         return self._move(group, offsets)
 

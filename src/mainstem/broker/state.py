@@ -235,7 +235,10 @@ class State:
             self.keep_all(at)
 
     def keep_all(self, partition: PartitionId) -> None:
-        """Let the log delete no more acked events of a partition, which ``delete_acked`` allows."""
+        """Withdraw the permission to delete single acked events of a partition.
+
+        ``delete_acked`` gives it (see ``Log.thin``).
+        """
         topic = self.topics.by_id(partition.topic_id)
         if topic is not None and topic.settings.delete_acked:
             # A deleted partition, or one of a stopped log, is not thinned anyway.

@@ -99,7 +99,10 @@ class AckedEvents:
             self._trim(topic.name, at.number, settled)
 
     def _thin(self, at: PartitionId, before: int, unsettled: UnsettledOffsets) -> None:
-        """Allow the log to drop settled events before an offset; used under all locks."""
+        """Allow the log to drop settled events before an offset.
+
+        The caller holds the lock of the queues and the broker's lock.
+        """
         # Consumers need the markers of aborted transactions, whose offsets are not known.
         for span in self._transactions.aborted(at, 0, before):
             before = min(before, span.first_offset)

@@ -1,8 +1,8 @@
 """Dead letters: failed, expired or excess events, published to the topic ``<topic>.dead``.
 
 If a queue has a ``dead_letter_route``, its dead letters go elsewhere: a router, which a head
-registers, maps that route (in AMQP an exchange and routing key) to topics. Without a router, such
-dead letters wait. A dead letter that cannot be routed, as a topic refuses it, goes to
+registers, maps that route (in AMQP an exchange and routing key) to topics. Such dead letters wait
+until a router is registered. A dead letter that cannot be routed, as a topic refuses it, goes to
 ``<topic>.dead`` after all.
 """
 

@@ -150,7 +150,7 @@ class Window:
     def record(self, changes: Mapping[int, Redelivery | None] = {}, missed: int = 0) -> WindowSet:
         """Return the record of the whole state after changes by offset; None settles the event.
 
-        ``missed``: how many of the settled events the log had deleted before.
+        ``missed``: how many of the settled events the log had deleted before they were delivered.
         """
         after = ((at, changes.get(at, entry)) for at, entry in self.entries.items())
         left = runs((at, it.deliveries, it.due_ms) for at, it in after if it is not None)
@@ -238,7 +238,7 @@ class Window:
         heapq.heappush(self._ready, offset)
 
     def is_awaited(self, offset: int) -> bool:
-        """Tell whether a consumer waited when the event was appended, and has not got it yet."""
+        """Tell whether an undelivered event was appended while a consumer waited for one."""
         entry = self.entries.get(offset)
         return offset in self.awaited and (entry is None or not entry.was_out)
 
@@ -260,7 +260,10 @@ class Window:
         return found
 
     def lost(self, start: int) -> None:
-        """Settle waiting events below the log's start as missed; those in flight stay in flight."""
+        """Settle the waiting events that the log has deleted, below ``start``, as missed.
+
+        Events in flight stay in flight.
+        """
         gone = [at for at, entry in self.entries.items() if at < start and entry.owner is None]
         self.missed += len(gone)
         self.apply(dict.fromkeys(gone))

@@ -79,8 +79,8 @@ class WaitingLimits:
     ) -> Iterator[Found]:
         """Yield events beyond the limits, each with its partition and the cause.
 
-        Partitions of low priority come first. Sets ``head_ms`` of each window, the time at which
-        its oldest event expires.
+        Low partitions come first, which with ``order=priority`` hold the events of low priority.
+        Sets ``head_ms`` of each window, the time at which its oldest event expires.
         """
         count = 0
         events = self._excess_events(windows, tails)

@@ -501,7 +501,7 @@ class LiveQueue:
         return chosen
 
     def _may_have_more(self, number: int) -> bool:
-        """Tell whether a partition may have an event to deliver.
+        """Tell whether a partition may have an event that can be delivered now.
 
         With ``order=key``, this first reads the keys of unsettled events from before a restart.
         """

@@ -118,7 +118,7 @@ class LockExpiry:
             self._rested_ms = ended_ms + LOOK_SHARE * (ended_ms - began_ms)
 
     def next_wait_ms(self) -> int | None:
-        """Return the longest wait before the next ``tick``, in ms; None if there is no deadline."""
+        """Return the ms until ``tick`` is next due; None if there is no deadline."""
         self.set_deadlines()
         self._note_grown()
         return first_wait_ms(

@@ -86,9 +86,9 @@ class Queues:
         *,
         crashed: bool,
     ) -> None:
-        """``first_lease``: random, so that leases from an earlier process are not accepted.
+        """``first_lease``: a random number, so that leases of an earlier process are not accepted.
 
-        ``crashed``: the previous process ended without closing the log.
+        ``crashed``: the previous process that used this log ended without closing it.
         """
         self._state = state
         self._now_ms, self._monotonic_ms = state.clocks
@@ -111,7 +111,8 @@ class Queues:
     ) -> Durable:
         """Create a queue, or change the settings of an existing one.
 
-        ``starts``: the first offset of each partition; partitions not named start at the earliest.
+        ``starts``: the offset by partition number at which a new queue starts; a partition that is
+        absent starts at its first event.
         """
         found = self._state.topics.get(topic)
         if settings.dead_letters and settings.max_deliveries is not None:
@@ -128,7 +129,10 @@ class Queues:
         return durable
 
     def route_dead_letters(self, router: DeadLetterRouter) -> None:
-        """Register the router for ``dead_letter_route``; it is called under the queues' lock."""
+        """Register the function that routes dead letters of queues with a ``dead_letter_route``.
+
+        ``router`` is called under the queues' lock.
+        """
         self.registry.dead_letters.router = router
 
     def watch_deletions(self, watcher: str, deleted: Callable[[str], None]) -> None:
@@ -136,7 +140,10 @@ class Queues:
         self.registry.deletions[watcher] = deleted
 
     def lay_over(self, overlay: Overlay) -> None:
-        """Register a function that overrides the settings of queues, given their name."""
+        """Register a function that returns a queue's effective settings.
+
+        Its arguments are the queue's name and own settings.
+        """
         self.registry.overlay = overlay
 
     def overlay_changed(self, name: str) -> None:
@@ -155,7 +162,7 @@ class Queues:
     ) -> tuple[Durable, dict[str, MainstemError]]:
         """Delete the queues of a name on some topics, in one append.
 
-        Also returns the topics without such a queue, with the error.
+        Also returns the topics that have no queue of that name, each with its error.
         """
         with self.registry.turn():
             keys, refused = dict[QueueKey, None](), dict[str, MainstemError]()
@@ -231,7 +238,7 @@ class Queues:
             return described(live)
 
     def waiting_bytes(self, topic: str, name: str) -> int:
-        """Return the total size of visible values that were never delivered.
+        """Return the total size in bytes of the values of visible events that were never delivered.
 
         To measure them, each value is read from the log once.
         """
@@ -272,13 +279,13 @@ class Queues:
         noted: bool = False,
         locked: bool = True,
     ) -> list[Delivery]:
-        """Deliver available events to an owner: at least one, whatever its size, if there is one.
+        """Deliver available events to an owner (a consumer); the first event whatever its size.
 
-        ``credit``: the maximum number in flight with this owner, including these.
-        ``locked``: an event not settled within ``lock_ms`` goes to another owner; otherwise it
-        stays with this owner until it is settled, or until the owner leaves.
-        ``noted``: stores the delivery counts of events that may have been in flight at a crash, so
-        that they count even if this process crashes too.
+        ``credit``: the maximum number in flight with this owner, including these. ``locked``: if
+        True, the queue takes back events that are not settled within ``lock_ms``; if False, this
+        owner keeps them until it settles them or leaves. ``noted``: before delivering events that
+        may have been in flight when a process crashed, store their delivery counts, so that a
+        second crash does not lose them.
         """
         with self.registry.using(topic, name, expire=True) as live:
             if credit is not None:
@@ -306,7 +313,7 @@ class Queues:
     def _unexpired(
         self, live: LiveQueue, max_events: int, max_bytes: int
     ) -> Iterator[tuple[Window, Event]]:
-        """Yield events that may be delivered now, but write expired ones as dead letters."""
+        """Yield the events that may be delivered now; write expired ones as dead letters."""
         if not live.settings.is_limited:
             yield from live.choose(max_events, max_bytes)
             return
@@ -379,7 +386,7 @@ class Queues:
     def settle(
         self, topic: str, name: str, owner: str, settlements: Sequence[Settlement]
     ) -> Settled:
-        """Settle an owner's deliveries in one append; refuse those that are not in flight with it.
+        """Settle an owner's deliveries in one append; refuse those not in flight to this owner.
 
         Raises StorageFull, in which case nothing was changed.
         """
@@ -467,14 +474,17 @@ class Queues:
     def undelivered(
         self, topic: str, name: str, lasts: Mapping[int, int]
     ) -> dict[int, MainstemError]:
-        """Return errors for partitions that do not exist or whose offset was never delivered."""
+        """Return an error for each partition that is unknown or whose offset was not delivered.
+
+        ``lasts``: an offset by partition number.
+        """
         with self.registry.lock:
             return self._settler.undelivered(self.registry.opened(topic, name), lasts)
 
     def renew(
         self, topic: str, name: str, owner: str, deliveries: Iterable[Settlement]
     ) -> dict[int, MainstemError]:
-        """Extend the locks of deliveries to ``lock_ms`` from now; return errors by index.
+        """Extend the locks of deliveries to ``lock_ms`` from now; return errors by their index.
 
         Stores nothing. Only partition, offset and lease of the settlements are used.
         """
@@ -484,7 +494,7 @@ class Queues:
     def leave(self, topic: str, name: str, owner: str, *, failed: bool = False) -> Durable:
         """Return all deliveries of an owner to the queue.
 
-        ``failed``: they count towards ``max_deliveries``.
+        ``failed``: count these deliveries towards ``max_deliveries``.
         """
         with self.registry.using(topic, name) as live:
             plan = Plan()
@@ -511,7 +521,7 @@ class Queues:
             return live.watch(wake, live.windows if partitions is None else partitions)
 
     def wait_ms(self, topic: str, name: str) -> int | None:
-        """Return the ms until a lock or delay in a queue ends, None if there is none."""
+        """Return the ms until the next lock or delay in a queue ends, None if there is none."""
         with self.registry.lock:
             live = self.registry.opened(topic, name)
             return live.wait_ms(self._monotonic_ms(), self._now_ms())

@@ -24,8 +24,9 @@ class Source(NamedTuple):
     def seen_by(self, at: PartitionId, unsynced: bool) -> Readable:
         """Return the log as a queue sees a partition.
 
-        ``unsynced``: with events that are not durable yet. But where there are transactions, their
-        order with their markers matters, and a queue sees only what is durable.
+        ``unsynced``: include events that are not durable yet, unless the partition has
+        transactions: then the order of events and markers matters, and a queue sees only what is
+        durable.
         """
         if unsynced and not self.transactions.had_any(at):
             return self.log.written
@@ -107,7 +108,7 @@ class PartitionReader:
         return list(visible(view, found.aborted)), max(offset, end)
 
     def _written(self, offset: int, max_bytes: int) -> Committed:
-        """Read up to what is written; what a transaction has begun meanwhile is left out."""
+        """Read also events that are not durable yet, unless a transaction has begun meanwhile."""
         data = self._log.written.read(self._at, offset, max_bytes)
         # After reading: a transaction is noted under the same lock as its first batch is written.
         if not self._transactions.has_any(self._at):

@@ -191,7 +191,10 @@ class WindowChange(
 
 
 class RunSet(msgspec.Struct, frozen=True, tag_field="kind", tag="run/1", omit_defaults=True):
-    """Tells whether a process uses queues; if so at the next start, that process has crashed."""
+    """Tells whether a process uses queues.
+
+    If the next start finds that one does, that process has crashed.
+    """
 
     is_running: bool
     unsure: tuple[QueueKey, ...] = ()

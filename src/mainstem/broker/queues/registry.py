@@ -45,7 +45,7 @@ Overlay = Callable[[str, QueueSettings], QueueSettings]
 
 
 class UnsettledOffsets(NamedTuple):
-    """Events that some queue of a partition has not settled: all from ``next`` on, and others."""
+    """The events of a partition not settled by some queue: from ``next`` on, and in ``offsets``."""
 
     next: int
     offsets: Collection[int]
@@ -56,7 +56,7 @@ class UnsettledOffsets(NamedTuple):
         return min(self.next, min(self.offsets, default=self.next))
 
     def count_before(self, offset: int) -> int:
-        """Return the number of unsettled events before an offset, which is at most ``next``."""
+        """Return the number of unsettled events before an offset; it must not be above ``next``."""
         return sum(each < offset for each in self.offsets)
 
 
@@ -145,16 +145,18 @@ class QueueRegistry:
         """Queues whose events may have been in flight when an earlier process crashed."""
 
     def turn(self) -> "_Turn":
-        """Return a context that holds the lock, and after it calls the collected callbacks."""
+        """Return a context manager: it holds the lock, and then calls the collected callbacks."""
         return self._turn
 
     def using(
         self, topic: str, name: str, *, expire: bool = False, limits: bool = False
     ) -> _QueueTurn:
-        """Return a context like ``turn``, which opens a queue; raises UnknownTopic, UnknownQueue.
+        """Return a context manager like ``turn`` that yields an open queue.
 
-        ``expire``: locks and delays that have ended are acted on first. ``limits``: so are events
-        over the queue's limits.
+        Entering it raises UnknownTopic or UnknownQueue.
+
+        ``expire``: first take back events whose lock has ended, and make ready those whose delay
+        has ended. ``limits``: first remove the events that exceed the queue's limits.
         """
         return _QueueTurn(self, topic, name, expire, limits)
 
@@ -240,7 +242,10 @@ class QueueRegistry:
         return self.opened(topic.name, key.name)
 
     def close(self) -> None:
-        """Store that this process stops, with the queues still uncertain from an earlier crash."""
+        """Store that this process stops, and the queues that an earlier crash left uncertain.
+
+        Those queues have events that may have been in flight at that crash.
+        """
         with self.lock:
             unsure = {key for key, live in self._live.items() if live.is_unsure}.union(self._unsure)
             left = tuple(key for key in self.fold if key in unsure)
@@ -271,7 +276,7 @@ class QueueRegistry:
             self.lock_expiry.tick()
 
     def next_wait_ms(self) -> int | None:
-        """Return the longest wait before the next ``tick``, in ms; None if there is no deadline."""
+        """Return the ms until ``tick`` is next due; None if there is no deadline."""
         with self.lock:
             return self.lock_expiry.next_wait_ms()
 
@@ -299,7 +304,7 @@ class QueueRegistry:
         return live.take_waiting()
 
     def _told(self, key: QueueKey) -> list[Callback]:
-        """Return the callbacks that tell the watchers of deletions that a queue was deleted."""
+        """Return callbacks that call the watchers of ``watch_deletions`` with a queue's name."""
         return [partial(each, key.name) for each in self.deletions.values()]
 
     def cut(self, partition: PartitionId) -> None:

@@ -116,7 +116,7 @@ class Settler:
         """Topics with ``delete_acked`` in which events were settled."""
 
     def held(self, live: LiveQueue, owner: str, each: Settlement) -> Window:
-        """Return the window of a delivery; raises StaleDelivery if this owner does not hold it."""
+        """Return a delivery's window; raises StaleDelivery if it is not in flight to the owner."""
         window = live.windows.get(each.partition)
         if window is None:
             raise UnknownPartition(live.topic.name, each.partition, len(live.windows))
@@ -132,7 +132,7 @@ class Settler:
         raise StaleDelivery(_place(live, each), owner, reason)
 
     def undelivered(self, live: LiveQueue, lasts: Mapping[int, int]) -> dict[int, MainstemError]:
-        """Return errors for partitions that do not exist or whose offset was never delivered."""
+        """Return an error for each partition that is unknown or whose offset was not delivered."""
         refused: dict[int, MainstemError] = {}
         for number, last in lasts.items():
             window = live.windows.get(number)
@@ -144,7 +144,7 @@ class Settler:
         return refused
 
     def decide(self, live: LiveQueue, owner: str, each: Settlement, plan: Plan) -> None:
-        """Add a settlement to a plan; raises StaleDelivery if the owner does not hold it."""
+        """Add a settlement to a plan; raises StaleDelivery if it is not in flight to the owner."""
         if each.outcome is Outcome.ABSENT and not self._is_out(live, each):
             return
         window = self.held(live, owner, each)
@@ -234,8 +234,8 @@ class Settler:
     def carry_out_with(self, plans: Sequence[Planned], append: Append[Answer]) -> Answer:
         """Append and apply plans with other batches in one append, made by ``append``.
 
-        ``append`` receives the plans' batches. It returns its answer and whether it appended
-        anything.
+        ``append`` receives the plans' batches; it returns the value to return, and whether it
+        appended anything.
         """
         prepared = [self._prepare(live, plan) for live, plan in plans if plan.changes]
         letters, changes = list[tuple[PartitionId, WritableBatch]](), list[QueueChange]()

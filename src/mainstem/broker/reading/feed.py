@@ -82,7 +82,8 @@ class Feed:
     def chunk(self, max_bytes: int = MAX_BYTES, end: int | None = None) -> Iterator[Event] | None:
         """Return the next events as an iterator that decodes them, None if there are none now.
 
-        While the caller iterates, ``offset`` advances after every record batch, up to ``end``.
+        While the caller iterates, ``offset`` advances after every record batch. ``end``: return
+        only events before this offset.
         """
         if self._state.topics.get(self.topic).id != self._at.topic_id:
             # The topic was deleted and created again, so the offsets mean something else.
@@ -107,7 +108,7 @@ class Feed:
         self._seen = self.offset = offset
 
     def watch(self, wake: Callback) -> Callback:
-        """Call ``wake`` one time, when there may be more events or the topic is deleted.
+        """Call ``wake`` once, when there may be more events or the topic is deleted.
 
         If that is already so, the call comes at once. It comes from any thread, and must not block.
         Returns a function to cancel the watch.

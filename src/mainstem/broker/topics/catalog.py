@@ -5,8 +5,8 @@ same ``apply`` runs over the same changes, so memory and disk cannot disagree.
 
 A deletion takes two changes. ``TopicGone`` hides the topic and names the partitions to delete from
 the log. When they are deleted, a change without a value frees the name. After a crash in between,
-``going`` tells the broker which deletions to complete. The name stays taken until then; when the
-deletion is answered it is free again, unless a full disk delays that.
+``going`` tells the broker which deletions to complete. The name stays taken until then: normally it
+is free before the client gets the response, but a full disk can delay that.
 """
 
 from collections.abc import Iterator

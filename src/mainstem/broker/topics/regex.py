@@ -33,7 +33,7 @@ class TopicRegex:
 
     @property
     def size(self) -> int:
-        """The number of entries of its table."""
+        """The number of entries of the expression's table."""
         return len(self._table)
 
     def matches(self, name: str) -> bool:
@@ -47,7 +47,11 @@ class TopicRegex:
         return state in self._ends
 
     def among(self, names: Iterable[str], budget: int | None = None) -> list[str]:
-        """Return the names that match; raises InvalidExpression if they exceed the budget."""
+        """Return the names that match.
+
+        ``budget``: the maximum of all names' characters together, beyond which InvalidExpression is
+        raised; None for no maximum.
+        """
         found, looked_at = [], 0
         for name in names:
             looked_at += len(name)

@@ -24,7 +24,7 @@ from mainstem.log.port import Durable, PartitionId
 
 
 class TopicDone(NamedTuple):
-    """A topic after a change; ``durable``: when that change is."""
+    """A topic after a change; ``durable`` is done when that change is durable."""
 
     topic: Topic
     durable: Durable
@@ -61,7 +61,7 @@ class TopicChanges:
         return done
 
     def alter(self, name: str, changes: dict[str, object]) -> TopicDone:
-        """Change some settings of a topic; partitions only grow."""
+        """Change some settings of a topic; the number of partitions can only grow."""
         with self._state.lock:
             was = self._state.topics.get(name)
             settings = was.settings.altered(**changes)

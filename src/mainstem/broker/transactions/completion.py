@@ -2,8 +2,8 @@
 
 The end of a transaction consists of the markers in all its partitions, the records of its state,
 and the cursors that it moves. All are one append, so a crash leaves all of them or none. After a
-restart nothing is to be completed; it only checks that the log still holds the transactions'
-events.
+restart nothing is to be completed; the broker only checks that the log still holds the
+transactions' events.
 """
 
 from collections.abc import Iterable, Sequence

@@ -44,8 +44,8 @@ def begin(
 ) -> Transaction:
     """Return the state for a producer that starts, or recovers from an error (InitProducerId).
 
-    A recovering producer sends its id and epoch (``expected``); it is refused if another has taken
-    over.
+    A recovering producer sends its id and epoch (``expected``); it is refused if another producer
+    has taken over.
     """
     empty = TransactionPhase.EMPTY
     if was is None:

@@ -37,7 +37,7 @@ class CommittedView:
         """Ended transactions whose markers are not durable yet: first offset, marker's offset."""
 
     def ends(self, partition: PartitionId, first_offset: int, marker_offset: int) -> None:
-        """Note that a transaction has ended, which consumers see once its marker is durable."""
+        """Note that a transaction has ended; consumers see this once its marker is durable."""
         ending = self._still_ending(partition, self._log.bounds(partition).tail)
         self.ending[partition] = [*ending, (first_offset, marker_offset)]
 
@@ -67,7 +67,7 @@ class CommittedView:
         return ending
 
     def view(self, partition: PartitionId, offset: int, data: Slice) -> Committed:
-        """Cut data that was read from ``offset`` on at the last stable offset.
+        """Cut off what lies after the last stable offset of data that was read from ``offset``.
 
         Call this after reading the data: then each transaction in the data is known to be ongoing
         or ended.

@@ -8,8 +8,8 @@ that is added, and ends by commit, abort or timeout:
       ▲                                    ▲    └─── abort ───▶ CompleteAbort
       └── a new producer begins ───────────┴──── first partition or group ────┘
 
-Each added partition is stored with a lower bound for the offset of its first event, each added
-group, and each offset to commit. The append that ends the transaction deletes all of these records
+Each added partition (with a lower bound for the offset of its first event), each added group and
+each offset to commit is stored. The append that ends the transaction deletes all of these records
 and holds all markers, so no crash can leave a transaction half committed. For an aborted
 transaction a span per partition is kept, so that consumers can skip its events, until the log no
 longer holds them.
@@ -162,7 +162,7 @@ class TransactionFold(Fold):
         """The number of ongoing transactions that commit an offset, by group and partition."""
 
     def id_of(self, producer_id: int) -> str | None:
-        """Return the transactional id of a producer, also of one whose epochs were used up."""
+        """Return the transactional id of a producer id, even of one whose epochs are used up."""
         return self._ids.get(producer_id)
 
     def is_pending(self, group: str, partition: PartitionId) -> bool:

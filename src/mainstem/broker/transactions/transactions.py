@@ -60,7 +60,7 @@ _MAX_ID_LENGTH = 1_000
 
 
 class ProducerSession(NamedTuple):
-    """The new id and epoch of a producer; ``durable``: when they are stored."""
+    """The new id and epoch of a producer; ``durable`` is done when they are durable."""
 
     producer_id: int
     epoch: int
@@ -106,7 +106,8 @@ class Transactions:
     ) -> ProducerSession:
         """Take over a transactional id: fence its previous producer, and abort its transaction.
 
-        ``expected``: the producer's own id and epoch, if it only recovers from an error (KIP-360).
+        Serves InitProducerId. ``expected``: the id and epoch that the producer has, if it recovers
+        from an error instead of starting (KIP-360).
         """
         self._check_begin(transactional_id, timeout_ms)
         with self._turn():
@@ -192,7 +193,7 @@ class Transactions:
         committed: bool,
         bumps_epoch: bool = False,
     ) -> ProducerSession:
-        """Commit or abort a transaction; ``bumps_epoch``: with a new producer epoch (KIP-890)."""
+        """Commit or abort a transaction; ``bumps_epoch``: increment the epoch, too (KIP-890)."""
         with self._turn():
             was = self.fold.transactions.get(transactional_id)
             now_ms = self._now_ms()
@@ -280,11 +281,14 @@ class Transactions:
             return self._view.stable(at, tail)
 
     def read_committed(self, topic: str, partition: int, offset: int, max_bytes: int) -> Committed:
-        """Return record batches before the last stable offset, with the aborted transactions."""
+        """Return batches before the last stable offset, and the aborted transactions in them."""
         return self.read_committed_at(self._state.at(topic, partition), offset, max_bytes)
 
     def read_committed_at(self, at: PartitionId, offset: int, max_bytes: int) -> Committed:
-        """Like ``read_committed``, by partition id, as a recreated topic has other ids."""
+        """Like ``read_committed``, but by partition id.
+
+        A topic that was deleted and created again has other ids.
+        """
         data = self._state.log.read(at, offset, max_bytes)
         with self._state.lock:
             return self._view.view(at, offset, data)
