@@ -1,4 +1,4 @@
-"""Events over plain HTTP: publish, read, wait for and share them by any HTTP client."""
+"""The HTTP head: publish events, read, follow and lease them, with any HTTP client."""
 
 from mainstem.heads.addresses import Address
 from mainstem.heads.head import Head, starts_in

@@ -19,9 +19,9 @@ _parse = msgspec.json.Decoder().decode
 
 
 def matching(key: str | None, filters: Sequence[str]) -> Matches | None:
-    """Return a function that tells whether an event has a key and passes all filters.
+    """Return a function that tells whether an event has this key and passes all filters.
 
-    None if all events pass. Raises InvalidSetting.
+    None if there is neither a key nor a filter. Raises InvalidSetting for invalid filters.
     """
     if len(filters) > MAX_FILTERS:
         raise InvalidSetting(f"a request may have up to {MAX_FILTERS} filters")
@@ -55,7 +55,7 @@ def _filter(text: str) -> Matches:
 
 
 def _wanted(said: str) -> object:
-    """Return the JSON value that a text is, or else the text."""
+    """Return a text's value as JSON; the text itself if it is not JSON."""
     try:
         return _parse(said)
     except (msgspec.MsgspecError, RecursionError):

@@ -24,7 +24,7 @@ async def start(
     limits = WebLimits(
         max_connections=settings.max_connections,
         max_body_bytes=settings.max_body_bytes,
-        # A client whose stream was ended is told so, should it read on.
+        # Later than slow_client_s, so that a slow client that reads again learns why it was ended.
         stalled_s=2 * settings.slow_client_s,
     )
     app = with_cors(app_of(service), origins)

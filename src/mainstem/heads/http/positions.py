@@ -1,4 +1,4 @@
-"""Positions in the partitions of a topic as text (``0:12,1:5``), and where a reader starts."""
+"""Positions in the partitions of a topic as text (``0:12,1:5``), and where reading starts."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -13,12 +13,12 @@ _MAX_TEXT = 1024 * 1024
 
 
 def written(offsets: Mapping[int, int]) -> str:
-    """Return offsets by partition as text, such as ``0:12,1:5``."""
+    """Convert offsets by partition to text, such as ``0:12,1:5``."""
     return ",".join(f"{partition}:{offsets[partition]}" for partition in sorted(offsets))
 
 
 def parsed(text: str) -> dict[int, int]:
-    """Return the offsets by partition that a text names; raises InvalidSetting."""
+    """Convert a position as text to offsets by partition; raises InvalidSetting."""
     found: dict[int, int] = {}
     for each in text.split(",") if len(text) <= _MAX_TEXT else [""]:
         partition, colon, offset = each.strip().partition(":")
@@ -32,11 +32,11 @@ def parsed(text: str) -> dict[int, int]:
 
 
 def starts(door: Door, topic: str, said: str, partitions: Collection[int]) -> dict[int, int]:
-    """Return the first offset to read in each partition.
+    """Return the first offset to read in each of these partitions.
 
-    ``said``: earliest, latest, an offset, a position (``0:12,1:5``) or an ISO 8601 time. In
-    partitions that a position does not name, reading starts at the earliest event, as they were
-    added later. Raises UnknownPartition for a position in a partition that is not there.
+    ``said``: earliest, latest, an offset, a position (``0:12,1:5``) or an ISO 8601 time. A
+    partition that the position does not name is read from its earliest event, because it was added
+    later. Raises UnknownPartition for a partition that does not exist.
     """
     if said == EARLIEST:
         return {number: door.bounds(topic, number).start for number in partitions}

@@ -1,8 +1,8 @@
-"""The addresses of the HTTP head.
+"""The routes of the HTTP head: finds the operation for a path and method.
 
-How this works: a path is matched as it was sent, percent-encoded, so that a name may hold a slash
-(``%2F``); the names in it are decoded afterwards. A parameter of the query that an operation does
-not have is refused: a misspelt one would be ignored otherwise.
+How this works: a path is matched as it was sent, percent-encoded, so that a name may contain a
+slash (``%2F``); the names in it are decoded afterwards. A parameter of the query that the operation
+does not have is refused: a misspelt one would otherwise be ignored.
 """
 
 from collections.abc import Collection, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def app_of(service: Service) -> "ASGIApp":
     """Return the ASGI app of the HTTP head."""
-    # One route for each path, so that a wrong method is told all that there are.
+    # One route for each path, so that the error for a wrong method lists all methods of the path.
     by_path: dict[str, dict[str, Operation]] = {}
     for each in OPERATIONS:
         by_path.setdefault(each.path, {})[each.method] = each
@@ -49,7 +49,7 @@ def app_of(service: Service) -> "ASGIApp":
 
 
 class _Endpoints:
-    """The endpoints of one path, as an ASGI app."""
+    """The operations of one path, by method, as an ASGI app."""
 
     def __init__(self, service: Service, operations: Mapping[str, Operation]) -> None:
         self._service = service

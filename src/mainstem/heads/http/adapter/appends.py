@@ -3,7 +3,8 @@
 How this works: an append costs about as much for many events as for one. So a small request waits
 until all requests that arrived with it are read, and those to the same topic share an append. If
 that append is refused, each request is appended alone, so that none fails because of another.
-Requests to a topic with a limit are appended alone, too, as they may have to wait for room.
+Requests to a topic with a backlog limit are appended alone, too, as they may have to wait until
+there is room.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ MOST_EVENTS = 512
 
 
 class _Waiting(NamedTuple):
-    """A request whose events are appended at the end of this turn."""
+    """A request that shares an append at the end of this iteration of the event loop."""
 
     events: list[Event]
     positions: "asyncio.Future[list[Position] | None]"
@@ -32,7 +33,7 @@ class _Waiting(NamedTuple):
 
 
 class _Turn:
-    """The requests of one turn for the same topic, by the same door."""
+    """The requests of one iteration to one topic, by the same user, that share an append."""
 
     def __init__(self) -> None:
         self.waiting: list[_Waiting] = []
@@ -42,7 +43,7 @@ class _Turn:
 class Appends:
     """Appends the events of HTTP requests, those of small requests to the same topic together.
 
-    To be used in the event loop's thread.
+    Only the event loop may call it.
     """
 
     def __init__(self, context: HeadContext) -> None:
@@ -73,7 +74,7 @@ class Appends:
         turn = self._turns.get(key)
         if turn is None or len(turn.events) >= MOST_EVENTS:
             turn = self._turns[key] = _Turn()
-            # Behind the requests that have arrived by now.
+            # Runs after the requests that have arrived by now were handled.
             loop.call_soon(self._end, key, turn)
         waiting = _Waiting(parsed.events, loop.create_future())
         turn.waiting.append(waiting)
@@ -81,7 +82,7 @@ class Appends:
         return await waiting.positions
 
     def _end(self, key: tuple[Door, str, int | None], turn: _Turn) -> None:
-        """Append what came in a turn."""
+        """Append the events of all requests of an iteration, and answer the requests."""
         if self._turns.get(key) is turn:
             del self._turns[key]
         door, topic, partition = key
@@ -91,7 +92,7 @@ class Appends:
             _tell_to_append_alone(turn)
             return
         if isinstance(published, HeldPublish):
-            # The topic has a limit since a moment.
+            # The topic has just got a backlog limit.
             _tell_to_append_alone(turn)
             return
 
@@ -118,7 +119,7 @@ def _tell_to_append_alone(turn: _Turn) -> None:
 
 
 def _tell(turn: _Turn, published: Published, error: MainstemError | None) -> None:
-    """Give each request its positions, or the error because of which nothing was stored."""
+    """Give each request the positions of its events, or the error if nothing was stored."""
     positions, first = published.positions, 0
     for each in turn.waiting:
         end = first + len(each.events)

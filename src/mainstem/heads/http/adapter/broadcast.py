@@ -1,10 +1,10 @@
 """Reads and encodes the events of a topic once for all clients that follow it.
 
 How this works: a client follows a topic from a position on: the next offset in each partition. The
-events after a position are read and encoded in portions, and a portion is kept under the position
-where it begins. So clients at the same position share it: all that are at the tail, and those that
-began together. A client that lags behind reads portions of its own. A client holds nothing but its
-position, and the portion that is being sent to it.
+events after a position are read and encoded in portions, and a portion is cached under the position
+where it begins. So clients at the same position share it: all clients at the tail, and those that
+began together. A client that lags behind reads portions of its own. Per client, only its position
+and the portion that is being sent to it are in memory.
 """
 
 from collections import OrderedDict
@@ -34,7 +34,7 @@ Place = tuple[int, ...]
 
 
 class Followed(NamedTuple):
-    """What clients follow: those that follow the same share a broadcast."""
+    """What a client follows; clients that follow the same share a broadcast."""
 
     topic: str
     partitions: tuple[int, ...] | None
@@ -44,7 +44,7 @@ class Followed(NamedTuple):
 
 
 class Portion(NamedTuple):
-    """Some events, encoded as Server-Sent Events."""
+    """Consecutive events of a topic, encoded as Server-Sent Events."""
 
     data: bytes
     events: int
@@ -55,7 +55,7 @@ class Portion(NamedTuple):
 
 
 class Broadcast:
-    """The events of a topic for all clients that follow it; used in the event loop's thread."""
+    """The events of a topic for all clients that follow it; only the event loop may call it."""
 
     def __init__(self, context: HeadContext, followed: Followed) -> None:
         self._context, self._followed = context, followed
@@ -88,9 +88,9 @@ class Broadcast:
         self._tell()
 
     def portion(self, place: Place) -> Portion | None:
-        """Return the events after a position, None if there are none now.
+        """Return the portion after a position, None if there are no events after it yet.
 
-        Raises the error because of which nothing can be read any more.
+        Raises the error that ended the broadcast, such as UnknownTopic for a deleted topic.
         """
         if self.error is not None:
             raise self.error
@@ -106,11 +106,11 @@ class Broadcast:
         return found
 
     def when_more(self, call: Call) -> None:
-        """Call ``call`` once, when there may be events after the position that has none now."""
+        """Call ``call`` once, when events may have been added, or the broadcast has failed."""
         self.waiting[call] = None
 
     def written(self, place: Place) -> str:
-        """Return a position as text."""
+        """Return a position as text, such as ``0:12,1:5``."""
         return ",".join(f"{n}:{at}" for n, at in zip(self.partitions, place, strict=False))
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class Broadcast:
                 behind = (*place[:at], offset, *place[at + 1 :])
                 return self._encoded(events, behind, at, missed)
             if at not in self._watches:
-                # Now, while the feed knows up to where it has seen that there is nothing.
+                # Set at once, so that no append after the end that was just read is missed.
                 self._watches[at] = self._feeds[at].watch(self._waker(at))
         self._end = place
         return None

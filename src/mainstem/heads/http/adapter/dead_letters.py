@@ -1,8 +1,8 @@
-"""Dead letters over HTTP: list them, and publish them again where they came from.
+"""Dead letters over HTTP: list them, and redrive them (publish them again to their first topic).
 
-How this works: a queue on the topic of the dead letters stores which were redriven; ``mainstem
-dead`` uses the same queue. A letter is settled in the append that publishes its event again, so a
-crash neither loses nor repeats one.
+How this works: a queue on the topic of the dead letters stores which of them were redriven;
+``mainstem dead`` uses the same queue. A letter is settled in the append that publishes its event
+again, so a crash neither loses nor repeats one.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ _MAX_BYTES = 4 * 1024 * 1024
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A dead letter that could not be redriven, and stays."""
+    """A dead letter that could not be redriven, and why."""
 
     partition: int
     offset: int
@@ -50,14 +50,14 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Redriven(msgspec.Struct, frozen=True):
-    """What became of dead letters: how many were published to each topic, and which stay."""
+    """The result of a redrive: how many letters went to each topic, and which were kept."""
 
     redriven: dict[str, int]
     kept: list[Kept]
 
 
 async def letters(service: Service, request: "Request") -> Response:
-    """Answer with the first dead letters of a topic that were not redriven."""
+    """Answer with the first dead letters of a topic, without those that were redriven."""
     topic = _letters_of(request)
     door = service.door(request.scope)
     limit = number(request, "limit", 100, MAX_LETTERS, 1)
@@ -66,7 +66,7 @@ async def letters(service: Service, request: "Request") -> Response:
 
 
 async def redrive(service: Service, request: "Request") -> Response:
-    """Publish dead letters again, in one append that settles them."""
+    """Publish dead letters again, to the topic each came from or to ``to``, and settle them."""
     topic = _letters_of(request)
     door = service.door(request.scope)
     limit = number(request, "limit", 100, MAX_LETTERS, 1)
@@ -84,7 +84,7 @@ async def redrive(service: Service, request: "Request") -> Response:
     try:
         return as_json(await _publish(service, door, (topic, owner), taken, to))
     finally:
-        # What was published is settled; the rest stays.
+        # The letters that were not published, and so not settled, go back to the queue.
         door.queues.leave(topic, QUEUE, owner)
 
 
@@ -120,7 +120,7 @@ async def _publish(
 
 
 def _refusal(door: Door, origin: Origin | None, to: str | None) -> str:
-    """Return why a dead letter cannot be published again, "" if it can."""
+    """Return why a dead letter cannot be published again; empty if it can."""
     if to is not None:
         return ""
     if origin is None:
@@ -139,7 +139,7 @@ def _letters_of(request: "Request") -> str:
 
 
 def _unsettled(door: Door, topic: str, limit: int) -> list[Event]:
-    """Return the first dead letters; none if there is no topic of them yet."""
+    """Return the first dead letters that were not redriven; none if their topic does not exist."""
     try:
         count = len(door.topic(topic).partitions)
     except UnknownTopic:

@@ -2,11 +2,11 @@
 
 [HTML Living Standard, 9.2]
 
-How this works: what is sent comes from a ``Broadcast``, which encodes each event once for all
-clients. The stream begins with the position where it starts, so that a client that is cut off
-before the first event resumes there. While there are no events, the position is repeated as a
-heartbeat. If a client does not read for ``http.slow_client_s``, the stream ends with the position
-at which it can resume.
+How this works: the events come from a ``Broadcast``, which encodes each event once for all clients.
+The stream begins with the position where it starts, so that a client that is cut off before the
+first event resumes there. While there are no events, the position is repeated as a heartbeat. If a
+client does not read for ``http.slow_client_s``, the stream ends with the position at which it can
+resume.
 """
 
 import asyncio
@@ -44,14 +44,14 @@ _HEADERS = [
 
 
 class EventStream:
-    """The response to a client that follows a topic: an ASGI app."""
+    """The response to a client that follows a topic, as an ASGI app."""
 
     def __init__(self, service: Service, followed: Followed, first: dict[int, int]) -> None:
         self._service = service
         self._followed, self._first = followed, first
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Send events until the client goes, the server stops or the topic is deleted."""
+        """Send events until the client disconnects, the server stops or the topic is deleted."""
         service = self._service
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         if scope["method"] == "HEAD":
@@ -80,7 +80,7 @@ class EventStream:
 
 
 class _Stream:
-    """Sends to one client."""
+    """Sends the portions of a broadcast to one client."""
 
     def __init__(
         self, service: Service, broadcast: Broadcast, sending: Sending, wait: Wait, send: "Send"
@@ -110,17 +110,17 @@ class _Stream:
             await asyncio.sleep(0)
 
     async def say(self, event: str, data: bytes) -> None:
-        """Send an event that is not of the topic."""
+        """Send a Server-Sent Event that is not one of the topic's: missed, slow or error."""
         await self._write(b"event: %b\ndata: %b\n\n" % (event.encode(), data))
 
     async def say_slow(self) -> None:
-        """Tell a client, once it reads again, that it was dropped, and where to resume."""
+        """Tell the client that its stream ends because it did not read, and where to resume."""
         reason = "this stream was not read for too long; it resumes from its last id"
         await self._write(self._id())
         await self.say("slow", msgspec.json.encode({"detail": reason}))
 
     async def _pause(self) -> None:
-        """Wait for more events; repeat the position if none come."""
+        """Wait for more events; repeat the position if there are none for ``http.heartbeat_s``."""
         timer = self._loop.call_later(self._service.settings.heartbeat_s, self._wait.wake)
         self._broadcast.when_more(self._wait.wake)
         try:
@@ -142,7 +142,7 @@ class _Stream:
 
 
 def stream(service: Service, door: Door, request: "Request") -> EventStream:
-    """Return the response to a client that follows a topic."""
+    """Check a request to follow a topic, and return its response."""
     topic = topic_of(request)
     query = request.query_params
     for name in ("to", "limit", "wait_s"):
@@ -155,13 +155,13 @@ def stream(service: Service, door: Door, request: "Request") -> EventStream:
     else:
         default = EARLIEST if "group" in query else LATEST
         first = first_of(door, request, query.get("from", default), partitions)
-    # A position beyond the end is one in a log that was lost, or in an earlier topic of this name.
+    # A position beyond the end is from a lost log, or from an earlier topic of this name.
     check_position(door, topic, first)
     for number, offset in first.items():
         # This checks the permission to read; the broadcast is shared.
         door.follow(topic, number, offset)
     chosen = tuple(partitions) if query.getlist("partition") else None
     followed = Followed(topic, chosen, query.get("key"), tuple(query.getlist("filter")))
-    # Bad filters are refused now, while there can still be an error.
+    # Bad filters are refused now: after the response has begun, no error status can be sent.
     matching(followed.key, followed.filters)
     return EventStream(service, followed, first)

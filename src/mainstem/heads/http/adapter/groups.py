@@ -1,7 +1,7 @@
-"""Groups over HTTP: positions that are stored under a name, to read on from there.
+"""Groups over HTTP: committed positions under a name, from which clients read on.
 
 A group of HTTP clients has no members: its clients do not own partitions, and each may commit. A
-group whose consumers are connected by another protocol cannot be committed to from here.
+group with members that are connected by another protocol refuses commits over HTTP.
 """
 
 from typing import TYPE_CHECKING
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class GroupPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far a group has read a topic: the next offset in each partition."""
+    """The committed position of a group in a topic: the next offset to read in each partition."""
 
     position: str
 
 
 class PartitionLag(msgspec.Struct, frozen=True):
-    """How far a group is behind in one partition."""
+    """The committed offset of a group in one partition, and its lag in events."""
 
     partition: int
     offset: int | None
@@ -36,7 +36,7 @@ class PartitionLag(msgspec.Struct, frozen=True):
 
 
 class GroupInTopic(msgspec.Struct, frozen=True):
-    """How far a group has read a topic, and how far it is behind."""
+    """The committed position of a group in a topic, and its lag in events."""
 
     group: str
     topic: str
@@ -65,7 +65,7 @@ async def show(service: Service, request: "Request") -> Response:
 
 
 async def commit(service: Service, request: "Request") -> Response:
-    """Store the position of a group in a topic."""
+    """Commit the position of a group in a topic."""
     topic, group = topic_of(request), group_of(request)
     door = service.door(request.scope)
     said = parsed((await read_json(request, GroupPosition)).position)
@@ -76,14 +76,14 @@ async def commit(service: Service, request: "Request") -> Response:
 
 
 async def delete(service: Service, request: "Request") -> Response:
-    """Delete a group with all its positions."""
+    """Delete a group with all its committed positions."""
     door = service.door(request.scope)
     await until_durable(service.context, door.delete_group(group_of(request)))
     return Response(status_code=204)
 
 
 def check_position(door: Door, topic: str, position: dict[int, int]) -> None:
-    """Raise an error if a position is beyond the end of its partition, or names an unknown one."""
+    """Raise an error if a position is empty, past a partition's end, or in an unknown one."""
     if not position:
         raise InvalidSetting("a position names at least one partition")
     for partition, offset in position.items():
@@ -94,7 +94,10 @@ def check_position(door: Door, topic: str, position: dict[int, int]) -> None:
 
 
 def committed(door: Door, topic: str, group: str, partitions: list[int]) -> dict[int, int]:
-    """Return the offsets that a group has committed in some partitions of a topic."""
+    """Return a group's committed offsets in these partitions of a topic, without unset ones.
+
+    An offset that retention has deleted is replaced by the first one of its partition.
+    """
     check_group(group)
     found: dict[int, int] = {}
     for partition in partitions:

@@ -1,14 +1,14 @@
 """Idempotency keys: a request that is repeated gets the answer of the first.
 
-How this works: a key is kept as a definition of this head, in the append that publishes the events,
-so a crash keeps both or neither. The offsets are not known before that append, so what is stored is
-the end of each partition just before it. After a restart, the first event from there on whose
-header has the key is the one that the first answer pointed to. The partitions are chosen here, so
-that the same events are divided the same way again.
+How this works: the append that publishes the events also stores the key, among the definitions of
+this head, so after a crash both are there or neither. The offsets are not known before that append,
+so the end of each partition just before it is stored. After a restart, each partition is searched
+from there for the first event with the key in its headers; that is the first one of the request.
+The partitions are chosen here, so that a repeated request divides its events in the same way.
 
-Keys are kept for a day, and at most ``MAX_KEYS``: the oldest make room for new ones. A key belongs
-to a user and a topic. A key that comes again with other events is refused, as the draft standard
-says (draft-ietf-httpapi-idempotency-key-header).
+Keys are kept for a day, and at most ``MAX_KEYS`` of them: new keys replace the oldest. A key
+belongs to a user and a topic. A key that comes again with other events is refused, as the draft
+standard says (draft-ietf-httpapi-idempotency-key-header).
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ _EXPIRED_AT_ONCE = 100
 
 
 class Kept(msgspec.Struct, frozen=True, tag_field="kind", tag="idempotency-key/1"):
-    """What is stored for a key."""
+    """The stored record of a key: what is needed to repeat the answer after a restart."""
 
     at_ms: int
     digest: bytes
@@ -65,7 +65,7 @@ class Kept(msgspec.Struct, frozen=True, tag_field="kind", tag="idempotency-key/1
 
 
 class _Known(NamedTuple):
-    """A key of this run of the server, whose answer holds when it is durable."""
+    """A key and the offsets in its answer, which may be sent once ``durable`` is done."""
 
     kept: Kept
     offsets: dict[int, int]
@@ -74,7 +74,7 @@ class _Known(NamedTuple):
 
 
 class _Request(NamedTuple):
-    """A request with a key."""
+    """A publish request with a key."""
 
     name: str
     """The key, with its user and topic."""
@@ -85,7 +85,7 @@ class _Request(NamedTuple):
 
 
 class IdempotencyKeys:
-    """The keys of earlier requests; used in the event loop's thread."""
+    """The keys of earlier requests; only the event loop may call it."""
 
     def __init__(self, context: HeadContext, *, max_keys: int = MAX_KEYS) -> None:
         self._context, self._max_keys = context, max_keys
@@ -97,12 +97,13 @@ class IdempotencyKeys:
     async def publish(
         self, peer: Peer, door: Door, topic: str, parsed: Parsed, key: str
     ) -> list[Position]:
-        """Publish events, or return the positions of those that were published with this key."""
+        """Publish events and return their positions; for a repeated key, the earlier positions."""
         if not 0 < len(key) <= MAX_KEY_LENGTH or not key.isprintable():
             raise InvalidEvent(f"an Idempotency-Key has 1 to {MAX_KEY_LENGTH} printable characters")
         context = self._context
         if not context.auth.allows_all:
-            # The keys are this head's own, so it is the broker that publishes below.
+            # The publish below also stores the key, which is the head's, not the user's: so it is
+            # made with the head's permissions, and the user's are checked here.
             resource = Resource(ResourceKind.TOPIC, topic)
             context.auth.authorize(peer.principal, Action.WRITE, resource)
         owner = f"{door.topic(topic).id}/{peer.principal.name}"
@@ -114,7 +115,7 @@ class IdempotencyKeys:
             appended = self._append(request, held)
             if isinstance(appended, HeldPublish):
                 held = await until_room(context, set(), appended)
-                # Meanwhile the same request may have come again, and found room first.
+                # While this request waited, its repetition may have been appended.
                 known = self._find(request)
             else:
                 known = appended
@@ -122,7 +123,7 @@ class IdempotencyKeys:
         return _positions(_divided(parsed, known.kept.partitions, known.kept.keyless), known)
 
     def _find(self, request: _Request) -> _Known | None:
-        """Return what is known of a key; raises Refused if it came with other events."""
+        """Return the earlier request with this key, or None; raises Refused for other events."""
         known = self._known.get(request.name)
         if known is None:
             stored = self._definitions.get(KIND, request.name)
@@ -183,12 +184,12 @@ class IdempotencyKeys:
         known.durable.then(forget)
 
     def _forget(self, name: str) -> None:
-        """Forget a key whose append failed."""
+        """Remove a key whose append failed."""
         self._known.pop(name, None)
         self._stored_ages.pop(name, None)
 
     def _outdated(self, now_ms: int) -> list[str]:
-        """Return keys to drop: those that are too old, and those that are too many."""
+        """Return the keys to delete: older than a day, or the oldest of too many."""
         ages = self._stored_ages
         found: list[str] = []
         for name, at_ms in ages.items():
@@ -199,7 +200,7 @@ class IdempotencyKeys:
         return found
 
     def _search(self, request: _Request, partition: int, end: int) -> int:
-        """Return the offset of the first event with a key, from the end before its append on."""
+        """Return the offset of the first event with the key from ``end`` on, or else ``end``."""
         broker, mark = self._context.broker, (HEADER, request.key.encode())
         try:
             feed = broker.follow(request.topic, partition, end)
@@ -210,8 +211,8 @@ class IdempotencyKeys:
                         return event.offset
                 seen += len(events)
         except MainstemError:
-            # Retention has deleted the events. Only an append of another thread between the look at
-            # the end and the append of the key would make this wrong.
+            # Retention has deleted the events. ``end`` is then their offset, unless another thread
+            # appended between the reading of ``end`` and the append of the key.
             return end
         return end
 
@@ -230,7 +231,7 @@ class IdempotencyKeys:
 
 
 def _divided(parsed: Parsed, count: int, keyless: int) -> dict[int, list[int]]:
-    """Return which events of a request go to which partition."""
+    """Return the indexes of a request's events, by the partition to which they go."""
     if parsed.partition is not None:
         return {parsed.partition: list(range(len(parsed.events)))}
     found: dict[int, list[int]] = {}
@@ -258,6 +259,6 @@ def _marked(event: Event, mark: tuple[str, bytes]) -> Event:
 
 
 def _digest(parsed: Parsed) -> bytes:
-    """Return a hash of everything that a request publishes."""
+    """Return a hash of all events of a request and their partition."""
     whole = [(it.value, it.key, it.headers, it.timestamp_ms) for it in parsed.events]
     return sha256(msgspec.msgpack.encode((parsed.partition, whole))).digest()

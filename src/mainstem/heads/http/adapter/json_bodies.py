@@ -1,4 +1,4 @@
-"""JSON bodies of requests as values, and values as JSON responses."""
+"""Decodes JSON bodies of requests, and encodes JSON responses."""
 
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,9 +17,9 @@ MAX_BYTES = 4 * 1024 * 1024
 
 
 async def read_json(request: "Request", kind: type[T], empty: T | None = None) -> T:
-    """Return the body of a request as a value of a type; raises InvalidSetting.
+    """Read and decode the JSON body of a request as a ``kind``; raises InvalidSetting.
 
-    ``empty``: the value of a request without a body.
+    ``empty``: the value for a request without a body.
     """
     body = await read_body(request.scope, request.receive, MAX_BYTES)
     if not body and empty is not None:
@@ -31,7 +31,7 @@ async def read_json(request: "Request", kind: type[T], empty: T | None = None) -
 
 
 def as_json(value: object, status: int = 200) -> Response:
-    """Return a response with a value as JSON."""
+    """Return a response whose body is a value as JSON."""
     return Response(
         msgspec.json.encode(value) + b"\n",
         status,

@@ -1,4 +1,4 @@
-"""Publishes the events of a request; the answer is their positions, once they are durable."""
+"""Publishes the events of a request; the response has their positions, and is sent once durable."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ async def publish(service: Service, request: "Request") -> Response:
     scope = request.scope
     door = service.door(scope)
     topic = topic_of(request)
-    # Of most requests neither the query nor the headers say anything of the events.
+    # Most requests have neither a query nor headers that concern the events.
     headers = dict(scope["headers"])
     named = NO_LABELS
     if scope["query_string"] or any(each.startswith(PREFIX) for each in headers):
@@ -49,7 +49,7 @@ async def publish(service: Service, request: "Request") -> Response:
 
 
 class Published(Response):
-    """The answer to a publish; Starlette would look for headers that are not there."""
+    """The response to a publish; cheaper to make than Starlette's, which checks its headers."""
 
     def __init__(self, body: bytes) -> None:
         self.status_code, self.background, self.body = 200, None, body
@@ -64,6 +64,6 @@ def positions_json(positions: Iterable[Position]) -> bytes:
 
 
 def _unquoted(key: str) -> str:
-    """Return an Idempotency-Key, which the draft standard puts in quotes."""
+    """Return an Idempotency-Key without the quotes that the draft standard requires."""
     is_quoted = len(key) > 1 and key[0] == key[-1] == '"'
     return key[1:-1] if is_quoted else key

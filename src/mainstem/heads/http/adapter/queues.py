@@ -2,8 +2,8 @@
 
 | HTTP | queue |
 |---|---|
-| lease | deliveries to an owner of their own, locked for the queue's ``lock_ms`` |
-| ``delivery`` | names the delivery: partition, offset, lease and owner |
+| lease | deliveries to a new owner, locked for the queue's ``lock_ms`` |
+| ``delivery`` | the id of a delivery: partition, offset, lease number and owner |
 | ack, nack, release, reject | outcomes |
 | extend | the lock lasts ``lock_ms`` from now |
 """
@@ -43,7 +43,7 @@ MAX_LEASE_BYTES = 4 * 1024 * 1024
 
 
 class QueueFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of a queue as a request gives them; the rest keeps its default."""
+    """The settings of a queue in a request; absent ones keep their value, or get their default."""
 
     from_: Annotated[str, Meta(description="Where a new queue begins.")] = msgspec.field(
         name="from", default=EARLIEST
@@ -59,7 +59,7 @@ class QueueFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def queue_of(request: "Request") -> tuple[str, str]:
-    """Return topic and queue in a request's path; raises InvalidName."""
+    """Return the topic and the queue in a request's path; raises InvalidName."""
     name: str = request.path_params["queue"]
     check_group(name, "queue")
     return topic_of(request), name
@@ -101,7 +101,7 @@ async def delete(service: Service, request: "Request") -> Response:
 
 
 async def lease(service: Service, request: "Request") -> Response:
-    """Answer with the next events of a queue, as deliveries; wait for the first if asked to."""
+    """Acquire the next events of a queue for a client; wait up to ``wait_s`` for the first."""
     topic, name = queue_of(request)
     door = service.door(request.scope)
     limit = number(request, "limit", 1, MAX_LEASE, 1)
@@ -127,14 +127,14 @@ async def lease(service: Service, request: "Request") -> Response:
 
 
 def delivery_json(delivery: Delivery, owner: str) -> bytes:
-    """Return a delivery as JSON."""
+    """Return a delivery as JSON, with the id by which the client settles it."""
     event = delivery.event
     named = f"{event.partition}.{event.offset}.{delivery.lease}.{owner}".encode()
     return b'{"delivery":"%b","count":%d,"event":%b}' % (named, delivery.count, event_json(event))
 
 
 class _Lease:
-    """Takes events of a queue for one request."""
+    """Acquires events of a queue for one request."""
 
     def __init__(self, service: Service, door: Door, queue: tuple[str, str], limit: int) -> None:
         self.owner = f"http-{token_hex(8)}"
@@ -144,13 +144,13 @@ class _Lease:
         self._error: MainstemError | None = None
 
     def take_now(self) -> list[Delivery]:
-        """Take what there is, after the consumers that wait already."""
+        """Acquire available events, unless consumers that already wait get them all."""
         if self._dispatcher.go_first(*self._queue):
             self._acquire(self._limit)
         return self._taken
 
     async def wait(self, wait: Wait) -> list[Delivery]:
-        """Take the next events as one of the queue's consumers."""
+        """Wait as one of the queue's consumers until there are events, and acquire them."""
 
         def take(most: int) -> int:
             wait.wake()
@@ -181,7 +181,10 @@ class _Lease:
 
 
 async def ensure_queue(service: Service, door: Door, topic: str, name: str) -> None:
-    """Create a queue that does not exist, if the settings say so; raises UnknownQueue."""
+    """Create the queue if it does not exist and topics are created automatically.
+
+    Raises UnknownQueue if they are not.
+    """
     if door.queues.created_with(topic, name) is not None:
         return
     door.topic(topic)

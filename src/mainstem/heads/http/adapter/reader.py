@@ -17,7 +17,7 @@ PORTION_BYTES = 256 * 1024
 
 
 class TopicReader:
-    """Reads some partitions of a topic in turn; ``offsets`` is where it goes on."""
+    """Reads partitions of a topic round robin; ``offsets`` has the next offset of each."""
 
     def __init__(
         self,
@@ -28,10 +28,10 @@ class TopicReader:
         *,
         skips: bool = False,
     ) -> None:
-        """Begin at ``starts``; ``ends``: the first offset not to read, in each partition.
+        """Begin at ``starts``; stop before ``ends``: an offset in each partition.
 
-        ``skips``: go on if retention has deleted the next events, and count them as ``missed``;
-        otherwise OffsetOutOfRange is raised.
+        ``skips``: if retention has deleted the next events, continue after them and count their
+        offsets in ``missed``; otherwise OffsetOutOfRange is raised.
         """
         self._door, self._topic = door, topic
         self._ends, self._skips = ends, skips
@@ -45,7 +45,7 @@ class TopicReader:
         """How many offsets retention deleted before they were read."""
 
     def take(self, max_events: int, max_bytes: int = PORTION_BYTES) -> list[Event]:
-        """Return the next events of one partition; an empty list if there are none now."""
+        """Return the next events of one partition; empty if no partition has any now."""
         for _ in self._feeds:
             # Round robin, so that no partition starves.
             number = self._turns.pop(0)
@@ -55,21 +55,21 @@ class TopicReader:
         return []
 
     def add(self, number: int, offset: int) -> None:
-        """Read another partition, too."""
+        """Also read this partition, from this offset on."""
         self._feeds[number] = self._door.follow(self._topic, number, offset)
         self._turns.append(number)
         self.offsets[number] = offset
 
     @property
     def is_done(self) -> bool:
-        """Whether all partitions are read to their ends."""
+        """Whether all partitions were read to their ``ends``."""
         ends = self._ends
         return ends is not None and all(
             offset >= ends.get(number, 0) for number, offset in self.offsets.items()
         )
 
     def watch(self, wait: "Wait") -> None:
-        """Wake a wait when there may be more events."""
+        """Make ``wait.next()`` return when a partition may have more events."""
         for number, feed in self._feeds.items():
             wait.watch(number, feed.watch)
 

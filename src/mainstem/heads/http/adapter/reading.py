@@ -1,4 +1,4 @@
-"""Reads a range of events: by position, time, key and filter; waits for the first if asked to."""
+"""Reads a range of events: by position, time, key and filter; can wait for the first one."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ NEXT = "mainstem-next"
 
 
 async def read(service: Service, request: "Request") -> Response | EventStream:
-    """Answer with the events that a request asks for, and the position after them."""
+    """Answer with the events that a request selects, and the position after them."""
     accept = request.headers.get("accept", "")
     door = service.door(request.scope)
     if MEDIA_TYPE in accept:
@@ -49,7 +49,7 @@ async def read(service: Service, request: "Request") -> Response | EventStream:
 
 
 async def _collect(reader: TopicReader, asked: Selection) -> list[Event]:
-    """Return the events that there are now."""
+    """Return the selected events that exist now, up to the limits of the request and the answer."""
     until = asyncio.get_running_loop().time() + MAX_LOOK_S
     found: list[Event] = []
     room = MAX_ANSWER_BYTES
@@ -83,7 +83,7 @@ Shown = Callable[[Sequence[Event], str], Response]
 
 
 def form(accept: str) -> Shown:
-    """Return the function that encodes events as an Accept header asks; raises Refused."""
+    """Return the function that encodes events in the format of an Accept header; raises Refused."""
     for each in accept.split(",") if accept else ["*/*"]:
         kind, _ = media_type(each)
         if kind in (JSON, "*/*", "application/*", ""):

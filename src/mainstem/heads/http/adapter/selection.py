@@ -1,4 +1,4 @@
-"""Which events a request asks for: positions, partitions, key, filters, limit."""
+"""Parses which events a request selects: positions, partitions, key, filters, limit."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ DEFAULT_LIMIT = 100
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which events a request asks for."""
+    """The events that a request selects, and how long it waits for the first."""
 
     topic: str
     starts: dict[int, int]
@@ -29,7 +29,7 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 def number(request: "Request", name: str, default: int, most: int, least: int = 0) -> int:
-    """Return a number from the query; raises InvalidSetting."""
+    """Return a number from the query, checked; raises InvalidSetting."""
     said = request.query_params.get(name)
     if said is None:
         return default
@@ -39,7 +39,7 @@ def number(request: "Request", name: str, default: int, most: int, least: int = 
 
 
 def partitions_of(door: Door, topic: str, request: "Request") -> list[int]:
-    """Return the partitions that a request asks for: all unless it names some."""
+    """Return the partitions that a request names, all of the topic if it names none."""
     count = len(door.topic(topic).partitions)
     said = request.query_params.getlist("partition")
     if not said:
@@ -55,7 +55,10 @@ def partitions_of(door: Door, topic: str, request: "Request") -> list[int]:
 
 
 def first_of(door: Door, request: "Request", said: str, partitions: list[int]) -> dict[int, int]:
-    """Return where a request starts to read: where its group has read to, or else at ``said``."""
+    """Return where a request starts to read in each partition: at its group's committed offset.
+
+    Without a group, or where this has none, at ``said`` (see ``positions.starts``).
+    """
     topic, group = topic_of(request), request.query_params.get("group")
     if group is None:
         return starts(door, topic, said, partitions)
@@ -65,7 +68,7 @@ def first_of(door: Door, request: "Request", said: str, partitions: list[int]) -
 
 
 def selection(service: Service, door: Door, request: "Request", default: str) -> Selection:
-    """Return which events a request asks for; ``default``: where to start if it does not say."""
+    """Return the events that a request selects; ``default``: where it starts without ``from``."""
     topic = topic_of(request)
     partitions = partitions_of(door, topic, request)
     query = request.query_params

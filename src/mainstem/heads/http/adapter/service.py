@@ -1,4 +1,4 @@
-"""What the requests of the HTTP head share: the broker, settings, counters."""
+"""What all requests of the HTTP head share: the broker, settings, counters."""
 
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Service:
-    """The HTTP head's access to the node."""
+    """The state that all requests of the HTTP head share."""
 
     def __init__(self, context: HeadContext, settings: HttpSettings) -> None:
         self.context, self.settings = context, settings
@@ -31,15 +31,18 @@ class Service:
         self.streams = Streams(context, self.counts, settings.slow_client_s)
 
     def user(self, scope: "Scope") -> Peer:
-        """Return the user that sends a request; raises Unauthenticated."""
+        """Return the authenticated user of a request; raises Unauthenticated."""
         return user_of(self.context.auth, scope)
 
     def door(self, scope: "Scope") -> Door:
-        """Return the broker with the permissions of the user that sends a request."""
+        """Return the broker's interface with the permissions of the user of a request."""
         return self.context.door(self.user(scope))
 
     async def ensure_topic(self, door: Door, topic: str) -> None:
-        """Create a topic that does not exist, if the settings say so; raises UnknownTopic."""
+        """Create the topic if it does not exist and topics are created automatically.
+
+        Raises UnknownTopic if they are not.
+        """
         try:
             door.topic(topic)
         except UnknownTopic:

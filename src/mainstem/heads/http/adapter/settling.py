@@ -1,4 +1,4 @@
-"""Settles deliveries of queues over HTTP: ack, nack, release, reject, extend."""
+"""Settles deliveries of queues over HTTP: ack, nack, release, reject; extends their locks."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
@@ -35,7 +35,7 @@ _OUTCOMES: dict[Action, Outcome] = {
 
 
 class Settling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How one delivery is settled."""
+    """How one delivery is to be settled."""
 
     delivery: str
     action: Action = "ack"
@@ -46,13 +46,13 @@ class Settling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Settlings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How several deliveries are settled."""
+    """How several deliveries are to be settled."""
 
     settlements: Annotated[list[Settling], Meta(min_length=1, max_length=10_000)]
 
 
 class Leased(NamedTuple):
-    """What the name of a delivery contains."""
+    """The fields of a delivery's id, which the lease has returned as text."""
 
     owner: str
     position: tuple[int, int]
@@ -75,7 +75,7 @@ async def settle_one(service: Service, request: "Request") -> Response:
 
 
 async def settle_many(service: Service, request: "Request") -> Response:
-    """Settle several deliveries in one append; answer which were refused, and why."""
+    """Settle several deliveries in one append; answer with the refused ones and the errors."""
     queue = queue_of(request)
     door = service.door(request.scope)
     said = (await read_json(request, Settlings)).settlements
@@ -88,7 +88,7 @@ async def settle_many(service: Service, request: "Request") -> Response:
 
 
 def delivery_named(name: str) -> Leased:
-    """Return the delivery of a name; raises InvalidSetting."""
+    """Parse the id of a delivery; raises InvalidSetting."""
     parts = name.split(".", 3)
     digits = [each for each in parts[:3] if each.isascii() and each.isdigit() and len(each) < 20]
     if len(parts) != 4 or len(digits) != 3:
@@ -100,7 +100,7 @@ def delivery_named(name: str) -> Leased:
 async def _settle(
     service: Service, door: Door, queue: tuple[str, str], said: Sequence[Settling]
 ) -> dict[int, MainstemError]:
-    """Settle deliveries; return the errors of those that were refused, by index."""
+    """Settle deliveries; return the errors of those that were refused, by index in ``said``."""
     leased = [delivery_named(each.delivery) for each in said]
     refused = _extend(door, queue, said, leased)
     by_owner: dict[str, list[int]] = {}
@@ -128,7 +128,7 @@ async def _settle(
     ]
     settled = door.queues.settle_all(told)
     for done, places in zip(settled, by_owner.values(), strict=True):
-        # Refusals may be read only now.
+        # The refusals are complete only when the settlements are durable.
         await until_durable(service.context, done.durable)
         refused |= {places[index]: error for index, error in done.refused.items()}
     return refused

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _HEADERS = [
-    # What is served was written by others: a browser must not run it.
+    # The content comes from any producer: a browser must not run it.
     (b"content-security-policy", b"sandbox; default-src 'none'"),
     (b"content-disposition", b"attachment"),
 ]
 
 
 async def read_one(service: Service, request: "Request") -> Response:
-    """Return one event: as a CloudEvent document or as JSON, if Accept names that type.
+    """Answer with one event: as a CloudEvent document or as JSON, if Accept names that type.
 
-    Otherwise the body is the event's value, and ``ce-`` headers hold its attributes.
+    Otherwise the body is the event's value, and ``ce-`` headers have its CloudEvents attributes.
     """
     topic = topic_of(request)
     partition, offset = (_number(request, name) for name in ("partition", "offset"))

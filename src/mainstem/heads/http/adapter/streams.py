@@ -1,4 +1,4 @@
-"""The streams that follow topics: shares what they read, and drops clients that do not read."""
+"""The connections of clients that follow topics: share broadcasts, and end those not read."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ _logger = logging.getLogger("mainstem.heads.http")
 
 
 class Sending:
-    """What is being sent to one client; a send that takes too long is cancelled."""
+    """The sends to one client; if one takes too long, the client's task is cancelled."""
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
@@ -25,7 +25,7 @@ class Sending:
 
 
 class Streams:
-    """The streams of one head; used in the event loop's thread."""
+    """The broadcasts and slow clients of one head; only the event loop may call it."""
 
     def __init__(self, context: HeadContext, counts: Counts, slow_s: float) -> None:
         self._context, self._counts, self._slow_s = context, counts, slow_s
@@ -36,7 +36,7 @@ class Streams:
 
     @contextmanager
     def following(self, followed: Followed) -> Iterator[Broadcast]:
-        """Return the broadcast of what a client follows, for a block of code."""
+        """Return the broadcast for what is followed; the last user's block closes it."""
         broadcast, users = self._broadcasts.get(followed, (None, set()))
         if broadcast is None or broadcast.error is not None:
             broadcast, users = Broadcast(self._context, followed), set()
@@ -58,7 +58,7 @@ class Streams:
 
     @contextmanager
     def sending(self, peer: str) -> Iterator[Sending]:
-        """Return what tells when a client's sends begin and end, for a block of code."""
+        """Return the ``Sending`` of a client, which is checked for slow sends during the block."""
         sending = Sending(peer)
         self._open.add(sending)
         self._counts.streams += 1
@@ -91,7 +91,7 @@ class Streams:
         )
 
     def _watch_topics(self) -> None:
-        """Follow partitions that are added to topics."""
+        """Have broadcasts told when topics change, so that they follow new partitions."""
         if self._unwatch is None:
             on_loop: Callable[[Call], None] = self._context.on_loop
             self._unwatch = self._context.broker.watch_topics(lambda: on_loop(self._changed))

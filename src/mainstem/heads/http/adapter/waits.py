@@ -1,4 +1,4 @@
-"""Waiting in the event loop for events."""
+"""Waits in the event loop for events."""
 
 import asyncio
 import contextlib
@@ -15,10 +15,10 @@ Call = Callable[[], None]
 
 
 class Wait:
-    """A wait for events that ends early if the peer goes away or the server stops."""
+    """A wait for events that ends early if the client disconnects or the server stops."""
 
     def __init__(self, context: HeadContext, peer: set[Call], wait_ms: int) -> None:
-        """``peer``: called when the peer has gone."""
+        """``peer``: the calls to make when the client disconnects; the wait adds its own."""
         self._woken = asyncio.Event()
         self.over: Over | None = None
         """Why the wait is over; None if it goes on."""
@@ -28,9 +28,10 @@ class Wait:
             self._parked.drain()
 
     def watch(self, key: Hashable, begin: Callable[[Call], Call]) -> None:
-        """Begin a watch that ends ``next``, unless the one with this key goes on.
+        """Set a watch under this key that makes ``next`` return, unless one is set already.
 
-        ``begin``: takes what to call, once, from any thread; returns a function to cancel.
+        ``begin`` sets it: it takes a callback, which is called once in any thread, and returns a
+        function that cancels the watch.
         """
         watches = self._parked.watches
 
@@ -42,7 +43,7 @@ class Wait:
             watches[key] = begin(lambda: self._context.on_loop(woken))
 
     async def next(self) -> None:
-        """Wait until a watch reports, or the wait is over."""
+        """Wait until a watch reports, ``wake`` is called, or the wait is over."""
         await self._woken.wait()
         self._woken.clear()
 
@@ -51,7 +52,7 @@ class Wait:
         self._woken.set()
 
     def end(self) -> None:
-        """Wait no more, and cancel all watches."""
+        """End the wait, and cancel all watches."""
         self._parked.end()
 
     def _ended(self, why: Over) -> None:
@@ -61,7 +62,7 @@ class Wait:
 
 @contextlib.asynccontextmanager
 async def waiting(context: HeadContext, receive: "Receive", wait_ms: int) -> AsyncIterator[Wait]:
-    """Return a wait of a request whose body has been read, for a block of code."""
+    """Return a ``Wait`` for a block of code; the body of the request must have been read."""
     peer: set[Call] = set()
     wait = Wait(context, peer, wait_ms)
     listening = asyncio.get_running_loop().create_task(_listen(receive, peer))

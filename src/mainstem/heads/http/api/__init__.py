@@ -1,1 +1,1 @@
-"""Every operation of the HTTP head, with what its OpenAPI document says of it."""
+"""All operations of the HTTP head, and their descriptions in its OpenAPI document."""

@@ -20,12 +20,12 @@ problem+json, with the class of failure."""
 
 @functools.cache
 def encoded() -> bytes:
-    """Return the document as JSON."""
+    """Return the OpenAPI document as JSON; it is made once."""
     return msgspec.json.encode(document())
 
 
 def document() -> Schema:
-    """Return the document."""
+    """Return the OpenAPI document as a JSON value."""
     types: dict[object, None] = {}
     for each in OPERATIONS:
         for content in (each.body, *each.answers.values()):

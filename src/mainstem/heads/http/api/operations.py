@@ -1,7 +1,6 @@
 """The operations of the HTTP head: address, function, and description.
 
-The router and the OpenAPI document are both made from this table, so neither lacks what the other
-has.
+The router and the OpenAPI document are both made from this table, so they have the same operations.
 """
 
 import re
@@ -69,7 +68,7 @@ _ONE_EVENT: Content = {
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """What can be asked for by one method at one path."""
+    """One method at one path: the function that serves it, and its description for OpenAPI."""
 
     method: str
     path: str
@@ -85,7 +84,7 @@ class Operation(msgspec.Struct, frozen=True):
 
     @property
     def path_parameters(self) -> list[Parameter]:
-        """The parameters in the path."""
+        """The parameters that are in the path."""
         return [IN_PATH[name] for name in re.findall(r"{(\w+)}", self.path)]
 
 

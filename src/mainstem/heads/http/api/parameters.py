@@ -16,7 +16,7 @@ _PARTITION: Schema = {"type": "integer", "minimum": 0, "maximum": 999_999_999}
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """A parameter of an operation."""
+    """A parameter of an operation, in the path, the query or the headers."""
 
     name: str
     description: str

@@ -1,4 +1,4 @@
-"""Describe, for the OpenAPI document, the JSON of responses that other modules encode by hand."""
+"""Types of JSON responses that other modules encode by hand, for the OpenAPI document only."""
 
 import msgspec
 
@@ -29,7 +29,7 @@ class Events(msgspec.Struct, frozen=True):
 
 
 class LeasedDelivery(msgspec.Struct, frozen=True):
-    """An event that a client has to settle."""
+    """A delivery of a queue: an event that the client must settle."""
 
     delivery: str
     count: int
@@ -38,7 +38,7 @@ class LeasedDelivery(msgspec.Struct, frozen=True):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The next events of a queue."""
+    """The next events of a queue, and how long their locks last."""
 
     deliveries: list[LeasedDelivery]
     lock_ms: int
@@ -52,14 +52,14 @@ class RefusedSettlement(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """What became of settlements."""
+    """How many deliveries were settled, and those that were refused."""
 
     settled: int
     refused: list[RefusedSettlement]
 
 
 class Letter(msgspec.Struct, frozen=True):
-    """A dead letter, and where it came from, if its headers tell."""
+    """A dead letter, and where it came from (null if its headers do not tell)."""
 
     origin: Origin | None
     event: EventFields

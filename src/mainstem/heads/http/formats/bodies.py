@@ -1,10 +1,10 @@
-"""The events that the body of a request describes, by its media type.
+"""Decodes the body of a request to events, by its media type.
 
 | media type | events |
 |---|---|
 | ``application/json``, ``…+json`` | one: any JSON value |
 | ``application/x-ndjson``, ``application/jsonl`` | one per line: any JSON value |
-| ``application/vnd.mainstem.events+json`` | one per line, with its key and headers, as read |
+| ``application/vnd.mainstem.events+json`` | one per line, with key and headers, as when read |
 | ``application/cloudevents+json``, ``…-batch+json``, or ``ce-`` headers | CloudEvents |
 | ``multipart/…`` | those of each part, by the part's own media type |
 | any other | one: the bytes of the body |
@@ -30,7 +30,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """The events of a request, and the partition to which they go, None: by key or in turn."""
+    """The events of a request, and their partition; None to choose it by key, or round robin."""
 
     events: list[Event]
     partition: int | None = None
@@ -47,7 +47,7 @@ def media_type(content_type: str) -> tuple[str, Mapping[str, str]]:
 
 
 def events_of(content_type: str, body: bytes, labels: Labels, max_events: int) -> Parsed:
-    """Return the events of a request; raises InvalidEvent, Refused."""
+    """Decode the events of a request's body; raises InvalidEvent, Refused."""
     if labels.deleted:
         if body:
             raise InvalidEvent("deleted=true publishes an event without a value: send no body")
@@ -137,7 +137,7 @@ def _one_of(partitions: set[int | None]) -> int | None:
 
 
 def _batch(body: bytes, max_events: int) -> list[bytes]:
-    """Return each CloudEvent of a batch; counted before they are read."""
+    """Return each CloudEvent of a batch as JSON; raises if there are none or too many."""
     found = cloudevents.split(body)
     if not found:
         raise InvalidEvent("the body has no events")
@@ -147,8 +147,8 @@ def _batch(body: bytes, max_events: int) -> list[bytes]:
 
 
 def _lines(body: bytes, max_events: int) -> list[bytes]:
-    """Return the lines of a body that are not blank."""
-    # Blank lines are few; a body of nothing else would be large as a list.
+    """Return the lines of a body that are not blank; raises if there are none or too many."""
+    # A body of very many blank lines would be large as a list, so it is refused.
     most = 2 * max_events + 1
     lines = body.split(b"\n", most)
     found = [line for each in lines if (line := each.strip())]
@@ -160,7 +160,7 @@ def _lines(body: bytes, max_events: int) -> list[bytes]:
 
 
 def too_many(max_events: int) -> Refused:
-    """Return the refusal of a request with too many events."""
+    """Return the error for a request with too many events."""
     return Refused(
         413, f"a request may have up to {max_events} events (http.max_events): send several"
     )

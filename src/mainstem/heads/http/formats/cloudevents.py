@@ -1,9 +1,9 @@
-"""CloudEvents 1.0: structured, binary and batched, to events and back.
+"""CloudEvents 1.0: converts structured, binary and batched ones to events and back.
 
-A CloudEvent is stored as its Kafka binding says, so that Kafka consumers with a CloudEvents SDK
-read it: an attribute ``x`` is the header ``ce_x``, the media type of its data the header
+An event is stored as CloudEvents' Kafka binding says, so that Kafka consumers with a CloudEvents
+SDK read it: an attribute ``x`` is the header ``ce_x``, the media type of its data the header
 ``content-type``, and the data is the value. Its ``partitionkey`` is the event's key. An event that
-was not published as a CloudEvent gets the attributes that one must have.
+was not published as a CloudEvent is read with the required attributes added.
 """
 
 import re
@@ -41,7 +41,7 @@ _write = msgspec.json.Encoder().encode
 
 
 def of_structured(body: bytes, labels: Labels) -> Event:
-    """Return the event of a CloudEvent as JSON; raises InvalidEvent."""
+    """Convert a CloudEvent in structured mode (JSON) to an event; raises InvalidEvent."""
     try:
         check_event(body)
         return _of_object(_read_object(body), labels)
@@ -50,7 +50,7 @@ def of_structured(body: bytes, labels: Labels) -> Event:
 
 
 def split(body: bytes) -> list[bytes]:
-    """Return each CloudEvent of a batch as JSON; raises InvalidEvent."""
+    """Split a batch into its CloudEvents, each as JSON; raises InvalidEvent."""
     try:
         return [bytes(each) for each in _read_batch(body)]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -60,7 +60,7 @@ def split(body: bytes) -> list[bytes]:
 def of_binary(
     headers: Iterable[tuple[bytes, bytes]], content_type: str, body: bytes, labels: Labels
 ) -> Event:
-    """Return the event of a CloudEvent in binary mode; raises InvalidEvent."""
+    """Convert a CloudEvent in binary mode to an event; raises InvalidEvent."""
     attributes: dict[str, str] = {}
     for name, value in headers:
         if name.startswith(HTTP_PREFIX):
@@ -73,7 +73,7 @@ def of_binary(
 
 
 def structured(event: Event) -> bytes:
-    """Return an event as a CloudEvent in JSON, on one line."""
+    """Encode an event as a CloudEvent in JSON, on one line."""
     attributes = attributes_of(event)
     parts = [b"%b:%b" % (_write(name), _write(value)) for name, value in attributes.items()]
     if event.value:
@@ -84,12 +84,12 @@ def structured(event: Event) -> bytes:
 
 
 def batch(events: Iterable[Event]) -> bytes:
-    """Return events as a batch of CloudEvents."""
+    """Encode events as a batch of CloudEvents."""
     return b"[%b]" % b",\n".join(structured(event) for event in events)
 
 
 def http_headers(event: Event) -> list[tuple[bytes, bytes]]:
-    """Return the HTTP headers of an event as a CloudEvent in binary mode."""
+    """Return the HTTP headers for an event as a CloudEvent in binary mode."""
     return [
         (HTTP_PREFIX + name.encode(), quote(value, safe=" !#$&'()*+,/:;=?@[]~`^{}|<>").encode())
         for name, value in attributes_of(event).items()
@@ -97,7 +97,7 @@ def http_headers(event: Event) -> list[tuple[bytes, bytes]]:
 
 
 def attributes_of(event: Event) -> Mapping[str, str]:
-    """Return the attributes of an event as a CloudEvent, without those of its data."""
+    """Return the attributes of an event as a CloudEvent, except the media type of its data."""
     found: dict[str, str] = {}
     for name, value in event.headers:
         if name.startswith(KAFKA_PREFIX) and _NAME.fullmatch(name[len(KAFKA_PREFIX) :]):
@@ -117,7 +117,7 @@ def attributes_of(event: Event) -> Mapping[str, str]:
 
 
 def content_type_of(event: Event) -> str:
-    """Return the media type of an event's value."""
+    """Return the media type of an event's value: that in its headers, else JSON or bytes."""
     for name, value in event.headers:
         if name == CONTENT_TYPE and value:
             return value.decode("latin-1")

@@ -1,4 +1,4 @@
-"""Key, headers, partition and timestamp of the events of a request, from its query and headers."""
+"""Key, headers, partition and timestamp for the events of a request, from its query and headers."""
 
 from collections.abc import Callable, Iterable
 
@@ -18,7 +18,7 @@ CONTENT_TYPE = "content-type"
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """What a request says about all its events."""
+    """The properties that a request sets for all its events."""
 
     key: bytes | None = None
     headers: Headers = ()
@@ -37,7 +37,7 @@ class Labels(msgspec.Struct, frozen=True):
         return [Event(value, key, headers, timestamp_ms) for value in values]
 
     def added_to(self, event: Event) -> Event:
-        """Return an event with the labels that it does not have itself."""
+        """Return an event with those labels added that it does not set itself."""
         return Event(
             event.value,
             self.key if event.key is None else event.key,
@@ -50,7 +50,7 @@ NO_LABELS = Labels()
 
 
 def labels(query: Callable[[str], list[str]], headers: Iterable[tuple[bytes, bytes]]) -> Labels:
-    """Return the labels of a request; ``query`` returns the values of a parameter.
+    """Parse the labels of a request; ``query`` returns the values of a parameter.
 
     Raises InvalidEvent.
     """

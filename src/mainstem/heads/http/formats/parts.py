@@ -1,4 +1,4 @@
-"""Splits a multipart body; each part becomes an event."""
+"""Splits a multipart body into its parts."""
 
 import msgspec
 from python_multipart.exceptions import FormParserError
@@ -13,7 +13,7 @@ _MAX_BOUNDARY = 70
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One part of a body."""
+    """One part of a multipart body: its content, media type, and headers for the event."""
 
     body: bytes
     content_type: str = ""
@@ -22,7 +22,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class _Parts:
-    """Collects parts, as the parser reports them piece by piece."""
+    """Collects the parts, which the parser reports piece by piece."""
 
     def __init__(self, max_parts: int) -> None:
         self.found: list[Part] = []
@@ -76,7 +76,7 @@ class _Parts:
 
 
 def split(body: bytes, boundary: str, max_parts: int) -> list[Part]:
-    """Return the parts of a body; raises InvalidEvent."""
+    """Split a multipart body; raises InvalidEvent."""
     if not 0 < len(boundary) <= _MAX_BOUNDARY:
         raise InvalidEvent("a multipart body needs a boundary of 1 to 70 characters")
     parts = _Parts(max_parts)

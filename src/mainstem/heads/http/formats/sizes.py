@@ -1,7 +1,7 @@
-"""Bounds the memory that JSON takes while it is read: small texts can be large as objects.
+"""Limits the memory that decoding JSON takes: as objects, small texts can be large.
 
 A list of empty lists takes some 25 times as much memory as its text. So text of more than
-``MAX_PARSED`` bytes is never parsed into objects.
+``MAX_PARSED`` bytes is never decoded to objects.
 """
 
 import msgspec
@@ -13,7 +13,7 @@ _NOTHING = msgspec.Raw(b"")
 
 
 class _Values(msgspec.Struct):
-    """The fields of an event, or of a CloudEvent, that are not made into objects."""
+    """The fields of an event, or of a CloudEvent, that are never decoded to objects."""
 
     value: msgspec.Raw = _NOTHING
     text: msgspec.Raw = _NOTHING
@@ -27,7 +27,7 @@ _scan = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def check_event(text: bytes) -> None:
-    """Raise InvalidEvent if a JSON object is too large, apart from the event's value."""
+    """Raise InvalidEvent if an event's JSON object is too large, not counting its value."""
     if len(text) <= MAX_PARSED:
         return
     found = _values_of(text)
@@ -40,6 +40,6 @@ def check_event(text: bytes) -> None:
 
 
 def scan(value: bytes) -> None:
-    """Check that a large value is JSON, without making objects of it; raises as a decoder does."""
+    """Raise a decoding error if a large value is not JSON, without decoding it to objects."""
     _scan(value)
     value.decode()

@@ -1,4 +1,4 @@
-"""One WebSocket: carries out what the client asks, in order, and sends what it subscribed to."""
+"""One WebSocket: carries out the client's requests in order, and sends what it subscribed to."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -49,7 +49,7 @@ class WebSocketApp:
         self._service = service
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Accept a WebSocket, and serve it until it ends."""
+        """Accept a WebSocket, and serve it until it is closed."""
         service = self._service
         await receive()
         door = service.door(scope)
@@ -69,7 +69,7 @@ class WebSocketApp:
 
 
 class _Conversation:
-    """What one client asks for."""
+    """The subscriptions of one client, and the requests that it sends."""
 
     def __init__(self, service: Service, door: Door, scope: "Scope", outbox: SocketOutbox) -> None:
         self._service, self._door, self._scope, self._outbox = service, door, scope, outbox
@@ -79,7 +79,7 @@ class _Conversation:
         """Called when the client has gone."""
 
     async def listen(self, receive: "Receive") -> None:
-        """Carry out requests until the client goes."""
+        """Receive and carry out requests until the client disconnects."""
         while True:
             # While a client does not read its answers, its requests are not read.
             await self._outbox.until_room()
@@ -93,7 +93,7 @@ class _Conversation:
                 self._outbox.send((messages.error(error, messages.ref_of(said)),))
 
     async def end(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Give back all deliveries, and end all subscriptions and tasks."""
+        """End all subscriptions, returning their deliveries to the queues; cancel all tasks."""
         for subscription in self._subscriptions.values():
             subscription.close()
         for gone in list(self._peer):

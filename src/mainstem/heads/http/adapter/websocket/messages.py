@@ -1,4 +1,4 @@
-"""The messages of a WebSocket: JSON objects, told apart by ``do`` (client), ``type`` (server)."""
+"""The messages of a WebSocket: JSON objects; ``do`` (client) or ``type`` (server) says which."""
 
 from typing import Annotated, Literal
 
@@ -51,7 +51,7 @@ class Unsubscribe(
     kw_only=True,
     forbid_unknown_fields=True,
 ):
-    """End a subscription; deliveries of a queue that are not settled come again."""
+    """End a subscription; unsettled deliveries of a queue are delivered again."""
 
     id: Id
     ref: Ref = None
@@ -65,7 +65,7 @@ class AddCredit(
     kw_only=True,
     forbid_unknown_fields=True,
 ):
-    """Allow more events to be sent."""
+    """Increase how many more events the server may send for a subscription."""
 
     id: Id
     credit: Annotated[int, Meta(ge=1, le=MAX_CREDIT)]
@@ -80,7 +80,7 @@ class Settle(
     kw_only=True,
     forbid_unknown_fields=True,
 ):
-    """Settle deliveries of a queue; with ``ref`` this is confirmed when it is durable."""
+    """Settle deliveries of a queue; confirmed when it is durable if ``ref`` is given."""
 
     id: Id
     deliveries: Annotated[list[str], Meta(min_length=1, max_length=10_000)]
@@ -98,7 +98,7 @@ class Commit(
     kw_only=True,
     forbid_unknown_fields=True,
 ):
-    """Store the position of a subscription's group: what came before it is processed."""
+    """Commit the position of a subscription's group: the events before it are processed."""
 
     id: Id
     position: str
@@ -128,7 +128,7 @@ _write = msgspec.json.Encoder().encode
 
 
 def read(text: str | bytes) -> FromClient:
-    """Return a message of a client; raises InvalidEvent."""
+    """Decode a message of a client; raises InvalidEvent."""
     try:
         return _read.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -136,7 +136,7 @@ def read(text: str | bytes) -> FromClient:
 
 
 def ref_of(text: str | bytes) -> Ref:
-    """Return the reference in a message that cannot be read, None if there is none."""
+    """Return the ``ref`` of an invalid message, None if it has none or is not JSON."""
     try:
         found = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -146,40 +146,40 @@ def ref_of(text: str | bytes) -> Ref:
 
 
 def done(ref: Ref) -> bytes:
-    """Return the confirmation of a request."""
+    """Encode the confirmation of a request."""
     return b'{"type":"done","ref":%b}' % _write(ref)
 
 
 def published(ref: Ref, positions: bytes) -> bytes:
-    """Return the answer to a publish; ``positions``: as JSON, without the outer braces."""
+    """Encode the answer to a publish; ``positions``: as JSON, without the outer braces."""
     return b'{"type":"published","ref":%b,%b}' % (_write(ref), positions)
 
 
 def event(subscription: bytes, position: bytes, shown: bytes) -> bytes:
-    """Return an event of a topic with the position after it."""
+    """Encode an event of a topic with the position after it."""
     return b'{"type":"event","id":%b,"position":"%b","event":%b}' % (subscription, position, shown)
 
 
 def delivery(subscription: bytes, shown: bytes) -> bytes:
-    """Return a delivery of a queue; ``shown``: as JSON."""
+    """Encode a delivery of a queue; ``shown``: the delivery as JSON."""
     return b'{"type":"delivery","id":%b,%b' % (subscription, shown[1:])
 
 
 def missed(subscription: bytes, count: int) -> bytes:
-    """Return the message that retention deleted offsets before they were sent."""
+    """Encode that retention deleted ``count`` offsets before they could be sent."""
     return b'{"type":"missed","id":%b,"missed":%d}' % (subscription, count)
 
 
 def error(problem: MainstemError | Refused, ref: Ref = None) -> bytes:
-    """Return the message that a request was refused."""
+    """Encode that a request was refused, and why."""
     return b'{"type":"error","ref":%b,"problem":%b}' % (_write(ref), problem_of(problem)[1])
 
 
 def ended(subscription: bytes, problem: MainstemError) -> bytes:
-    """Return the message that a subscription ended, and why."""
+    """Encode that a subscription ended, and why."""
     return b'{"type":"ended","id":%b,"problem":%b}' % (subscription, problem_of(problem)[1])
 
 
 def quoted(subscription: str) -> bytes:
-    """Return the id of a subscription as JSON."""
+    """Encode the id of a subscription as JSON."""
     return _write(subscription)

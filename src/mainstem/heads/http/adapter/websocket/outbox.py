@@ -17,7 +17,7 @@ SLOW_CODE, SLOW = 1013, "this connection was not read for too long (http.slow_cl
 
 
 class SocketOutbox:
-    """The messages that wait to be sent to one client; used in the event loop's thread."""
+    """The messages to be sent to one client; only the event loop may call it."""
 
     def __init__(self, send: "Send", sending: Sending, peer: str, *, is_tls: bool) -> None:
         self.peer, self.is_tls, self.heard_ms = peer, is_tls, 0
@@ -30,11 +30,11 @@ class SocketOutbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether subscriptions must pause until the client reads."""
+        """Whether so much waits to be sent that subscriptions must pause."""
         return self._size >= MAX_BYTES
 
     def send(self, pieces: Answer) -> None:
-        """Send messages behind those that wait."""
+        """Append messages to those that wait to be sent."""
         for piece in pieces:
             assert isinstance(piece, bytes)
             self._waiting.append(piece)
@@ -42,20 +42,20 @@ class SocketOutbox:
         self._more.set()
 
     def when_room(self, call: Call) -> None:
-        """Call ``call`` once, soon after there is room."""
+        """Call ``call`` once, when the outbox is no longer full; soon if it is not full now."""
         self._room.append(call)
         if not self.is_full:
             self._tell()
 
     async def until_room(self) -> None:
-        """Wait until there is room."""
+        """Wait until the outbox is not full."""
         if self.is_full:
             room = asyncio.Event()
             self.when_room(room.set)
             await room.wait()
 
     async def run(self) -> None:
-        """Send what waits, until cancelled; closes the WebSocket of a client that does not read."""
+        """Send messages until cancelled; closes the WebSocket if it was cancelled as too slow."""
         self._sending.task = asyncio.current_task()
         try:
             while True:

@@ -45,13 +45,13 @@ class TopicSubscription:
         self._wait = Wait(service.context, peer, _YEAR_MS)
 
     def add_credit(self, count: int) -> None:
-        """Allow ``count`` more events to be sent."""
+        """Increase how many events may be sent; no effect on a subscription without a limit."""
         if self._credit is not None:
             self._credit += count
             self._wait.wake()
 
     def close(self) -> None:
-        """Send no more events."""
+        """Stop sending events."""
         self._wait.end()
 
     async def run(self) -> None:
@@ -99,7 +99,7 @@ class TopicSubscription:
 
 
 class QueueSubscription:
-    """Sends the deliveries of a queue; the client keeps them until it settles them or goes."""
+    """Sends deliveries of a queue, which stay with the client until settled or disconnected."""
 
     group = None
 
@@ -125,14 +125,14 @@ class QueueSubscription:
         self.add_credit = self._consumer.add_credit
 
     def close(self) -> None:
-        """Send no more, and give back what was not settled."""
+        """Stop sending deliveries, and return the unsettled ones to the queue."""
         self._consumer.close()
-        # If the queue was deleted, there is nothing to give back.
+        # If the queue was deleted, there is nothing to return to it.
         with suppress(MainstemError):
             self._consumer.leave()
 
     def settlements(self, asked: Settle) -> list[Settlement]:
-        """Return how deliveries are settled; raises StaleDelivery."""
+        """Convert a Settle message; raises StaleDelivery unless all are unsettled and ours."""
         found: list[Settlement] = []
         for name in asked.deliveries:
             leased = delivery_named(name)
@@ -146,12 +146,12 @@ class QueueSubscription:
         return found
 
     def settle(self, settlements: Sequence[Settlement]) -> Settled:
-        """Settle deliveries; the caller waits until that is durable."""
+        """Settle deliveries; return the result, whose ``durable`` the caller must wait for."""
         self._forget(settlements)
         return self._consumer.settle(settlements)
 
     def settle_unconfirmed(self, settlements: Sequence[Settlement]) -> None:
-        """Settle deliveries with those of other connections, without confirmation."""
+        """Settle deliveries together with those of other connections; only report errors."""
         self._forget(settlements)
         returns = any(each.outcome is not Outcome.ACK for each in settlements)
         self._service.context.settlements.add(
@@ -182,7 +182,7 @@ Subscription = TopicSubscription | QueueSubscription
 
 
 def _first(door: Door, asked: Subscribe) -> dict[int, int]:
-    """Return where a subscription to a topic begins."""
+    """Return where a subscription to a topic begins: the first offset in each partition."""
     count = len(door.topic(asked.topic).partitions)
     numbers = list(range(count)) if asked.partitions is None else asked.partitions
     for number in numbers:
