@@ -1,7 +1,7 @@
 """Changes as CloudEvents 1.0 in JSON, with the attributes of Debezium's CloudEvents converter.
 
-Attributes without a value are left out, as CloudEvents demands. The ``id`` has the kind of change
-and for a row of a snapshot its key, so that no two events have the same.
+Attributes without a value are left out, as CloudEvents demands. The ``id`` includes the kind of
+change, and for a row of a snapshot the row's key, so that no two events have the same id.
 """
 
 import base64
@@ -23,9 +23,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def cloud_event(
     payload: Mapping[str, object], specific: Mapping[str, object], key: bytes | None
 ) -> dict[str, object]:
-    """Return a change in Debezium's envelope as a CloudEvent.
+    """Return a CloudEvent for a change in Debezium's envelope (``payload``).
 
-    ``specific``: the part of ``source`` that only this kind of database has.
+    ``specific`` has the fields of its ``source`` that only this kind of database has.
     """
     source, op, transaction = payload["source"], payload["op"], payload["transaction"]
     assert isinstance(source, Mapping)

@@ -1,7 +1,8 @@
-"""Events in Debezium's envelope: keys, values, tombstones, and the names of their topics.
+"""Encodes changes as events in Debezium's envelope: keys, values, tombstones, topic names.
 
 The layout is Debezium's: ``before``, ``after``, ``source``, ``transaction``, ``op`` and three times
-of processing; see "Data change events" in its documentation. A table's schemas are encoded once.
+of processing; see "Data change events" in its documentation. A table's schemas are encoded only
+once.
 """
 
 import re
@@ -33,12 +34,12 @@ class Origin(NamedTuple):
 
 
 def topic_of(prefix: str, table: Table) -> str:
-    """Return the topic of a table; characters that topics do not allow become ``_``."""
+    """Return the topic of a table; characters not allowed in topic names become ``_``."""
     return _NOT_IN_TOPICS.sub("_", f"{prefix}.{table.id}")[:_MAX_TOPIC]
 
 
 def check_topics(prefix: str, tables: Iterable[Table]) -> None:
-    """Refuse tables whose events would go to the same topic."""
+    """Raise SourceRefused if the events of two tables would go to the same topic."""
     seen: dict[str, str] = {}
     for table in tables:
         topic = topic_of(prefix, table)
@@ -50,7 +51,7 @@ def check_topics(prefix: str, tables: Iterable[Table]) -> None:
 
 
 class Common(NamedTuple):
-    """What all events of a connector say of their source."""
+    """The fields of Debezium's ``source`` block that are the same in all events of a connector."""
 
     version: str
     connector: str
@@ -65,7 +66,7 @@ class Common(NamedTuple):
 
 
 class TableEncoder:
-    """Encodes the changes of one version of a table."""
+    """Encodes the changes of a table as events, for one version of its schema."""
 
     def __init__(self, settings: ConnectorSettings, table: Table, common: Common) -> None:
         self.table = table
@@ -82,14 +83,14 @@ class TableEncoder:
             self._value_head = _head(_value_schema(self.topic, table, common))
 
     def key(self, row: Row) -> bytes | None:
-        """Return the key of a row's events, None if the table has no key."""
+        """Return the event key of a row; None if the table has no key."""
         columns = self.table.key
         if not columns:
             return None
         return self._with(self._key_head, _encode({each: row[each] for each in columns}))
 
     def events(self, change: Change, origin: Origin, now_ns: int) -> Iterable[Event]:
-        """Return the events of a change, in order."""
+        """Return the events of a change, in order: usually one; a deletion also has a tombstone."""
         row = change.after
         if row is None or change.moved:
             return self._rare_events(change, origin, now_ns)
@@ -104,7 +105,8 @@ class TableEncoder:
                 yield Event(self._value(change, None, None, origin, now_ns), None, (), time_ms)
             return
         if change.moved and before is not None:
-            # As the key is another one, it is another row to all consumers.
+            # To consumers a row with another key is another row, so a change of the key is a delete
+            # and an insert.
             gone = change._replace(op=Op.DELETE, after=None, moved=False)
             yield from self._rare_events(gone, origin, now_ns)
             change = change._replace(op=Op.CREATE, before=None)
@@ -270,7 +272,7 @@ def _source_schema(common: Common) -> dict[str, object]:
             _field(name, {"type": kind}, optional=optional)
             for name, kind, optional in source.fields
         ),
-        # Only where it is needed: until then the schema is Debezium's.
+        # Only after a snapshot has begun an epoch: until then the schema is exactly Debezium's.
         *([_field("epoch", _INT64, optional=True)] if common.epoch else ()),
     ]
     return _struct(source.name, fields, version=1)

@@ -4,14 +4,14 @@ from mainstem.core.errors import Failure, MainstemError
 
 
 class SourceFailed(MainstemError):
-    """The database cannot be reached, or has ended the connection; the connector tries again."""
+    """The database cannot be reached, or closed the connection; the connector tries again."""
 
     failure = Failure.UNAVAILABLE
     retriable = True
 
 
 class SourceRefused(MainstemError):
-    """The database cannot be followed until somebody acts; the connector stops."""
+    """The connector cannot go on until somebody acts, so it stops; the message says how."""
 
     failure = Failure.CONFLICT
 
@@ -46,14 +46,14 @@ class ConnectorExists(MainstemError):
 
 
 class ConnectorTaken(MainstemError):
-    """Another process runs the connector; the text says which."""
+    """Another process runs the connector; the message says which."""
 
     failure = Failure.CONFLICT
     retriable = True
 
 
 class LeaseEnded(MainstemError):
-    """The process may not publish any more: it has to take its lease anew."""
+    """The lease with which a process publishes has ended; it must take a new one."""
 
     failure = Failure.FENCED
 

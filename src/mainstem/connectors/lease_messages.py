@@ -1,4 +1,4 @@
-"""What a process that runs a connector and its server say to one another."""
+"""The messages between a server and a process that runs one of its connectors."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from mainstem.core.topic_settings import Durability
 
 
 class StoredDefinition(msgspec.Struct, frozen=True, array_like=True):
-    """A definition of a connector; without value it is deleted."""
+    """A stored definition of a connector, such as its progress; ``value`` None deletes it."""
 
     kind: str
     key: str
@@ -15,7 +15,7 @@ class StoredDefinition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PlainEvent(msgspec.Struct, frozen=True, array_like=True):
-    """An event without its position."""
+    """An event to publish, which has no position yet."""
 
     value: bytes | None
     key: bytes | None
@@ -24,7 +24,7 @@ class PlainEvent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """Events for one topic."""
+    """Events to publish to one topic."""
 
     topic: str
     events: list[PlainEvent]
@@ -32,14 +32,14 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Append(msgspec.Struct, frozen=True, array_like=True):
-    """Events and definitions that are stored together."""
+    """Events and definitions that the server appends together, all or nothing."""
 
     entries: list[Entry]
     changes: list[StoredDefinition]
 
 
 class Status(msgspec.Struct, frozen=True):
-    """What the process says of its connector."""
+    """What the process reports of its connector."""
 
     phase: str = "starting"
     error: str = ""
@@ -51,7 +51,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """A lease, and what the process needs to run the connector."""
+    """The server's answer to a new lease: its token, and what is needed to run the connector."""
 
     token: str
     settings: ConnectorSettings
@@ -60,7 +60,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class TargetTopic(msgspec.Struct, frozen=True):
-    """What a connector needs to know of a topic."""
+    """What a connector needs to know of a topic that it publishes to."""
 
     partitions: int
     durability: Durability

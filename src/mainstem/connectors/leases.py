@@ -1,13 +1,15 @@
 """Leases of connectors: a process of its own runs one, and publishes through the server.
 
-How this works: the process takes a lease, which holds the connector's duty in the server. Every
-append of the process names the lease's token and its own number. When the connector is changed
-(paused, restarted, removed), when another lease is taken, or when the process was silent for too
-long, the token is void from that moment on; so an append that comes late is refused, whoever sent
-it. A process that does not know whether an append was done takes its lease anew, and goes on from
-the progress that the server has.
+How this works: ``mainstem connector run`` is a process that takes the lease of a connector from the
+server. While the lease lasts, the server holds the connector's duty for it, so neither a thread of
+the server nor another node runs the connector. With every append the process sends the token of its
+lease. The token becomes invalid at once when the connector is changed (paused, restarted, removed),
+when the process takes a new lease, or when it was silent for too long; an append that arrives later
+is refused. A process that does not know whether an append was done takes a new lease, and continues
+from the progress that the server has stored.
 
-An append may be larger than one request, so it comes in pieces.
+An append may be larger than one request, so it comes in pieces. Each says how many bytes came
+before it, so that a missing or repeated piece is noticed.
 """
 
 import secrets
@@ -65,7 +67,7 @@ class _Lease:
 
 
 class Leases:
-    """The leases of all connectors of a node."""
+    """The leases of all connectors of a server."""
 
     def __init__(self, door: Door) -> None:
         self._door = door
@@ -75,9 +77,10 @@ class Leases:
         self._lock = threading.Lock()
 
     def take(self, name: str, holder: str, make_room: Callable[[], None]) -> Taken:
-        """Give the lease to a process; ``make_room`` ends the server's own thread.
+        """Give a process the lease of a connector, with a new token.
 
-        Raises ConnectorTaken while another process, or another node, has it.
+        ``make_room`` is called before to end the server's own thread. Raises ConnectorTaken while
+        another process, or another node, runs the connector.
         """
         with self._lock:
             lease = self._leases.get(name)
@@ -118,7 +121,7 @@ class Leases:
         return Taken(token, settings, definitions.get(PAUSED, name) is not None, found)
 
     def _expire(self, name: str, lease: _Lease) -> None:
-        """Wait until a lease ends or its process has been silent for too long, then remove it."""
+        """Wait until the lease is ended, or its process was silent for too long; then remove it."""
         while True:
             with lease.lock:
                 left_s = lease.until_s - time.monotonic()
@@ -135,7 +138,10 @@ class Leases:
         lease.duty.release()
 
     def renew(self, name: str, token: str, status: Status) -> bytes | None:
-        """Go on with a lease, and return what was asked for meanwhile; raises LeaseEnded."""
+        """Extend a lease and store the status that its process reports; raises LeaseEnded.
+
+        Returns the list of tables that somebody has asked to be read again, None if nobody has.
+        """
         lease = self._lease(name)
         with lease.lock:
             lease.check(token)
@@ -145,15 +151,17 @@ class Leases:
             return self._definitions.get(REQUEST, name)
 
     def publish(self, name: str, token: str, piece: bytes, at: int, *, is_last: bool) -> str:
-        """Add a piece to an append, and append it with the last one; returns why it was not done.
+        """Take a piece of an append; with the last one, append it and wait until it is durable.
 
-        ``at``: how long the pieces before are. Raises LeaseEnded, and the errors of publishing.
+        ``at`` is the number of bytes in the pieces before. Returns "" if this succeeded, "full" if
+        a topic with backpressure is full, or "unknown TOPIC". Raises LeaseEnded, EventTooLarge, and
+        the errors of publishing.
         """
         lease = self._lease(name)
         with lease.lock:
             lease.check(token)
             if at != len(lease.pieces):
-                # A piece is missing, or there twice.
+                # A piece is missing or was sent twice.
                 lease.token = ""
                 raise LeaseEnded
             settings = self._settings(name)
@@ -177,7 +185,7 @@ class Leases:
     def topic(
         self, name: str, token: str, topic: str, create: TopicSettings | None
     ) -> TargetTopic | None:
-        """Return a topic, which is created before if that is asked for; None without it."""
+        """Return a topic, None if there is none; ``create`` has the settings to create it with."""
         lease = self._lease(name)
         with lease.lock:
             lease.check(token)
@@ -190,14 +198,17 @@ class Leases:
                 return None
 
     def void(self, name: str) -> None:
-        """Make the process take its lease anew, before it publishes anything more."""
+        """Make the token invalid: the process must take a new lease before it can publish."""
         lease = self._leases.get(name)
         if lease is not None:
             with lease.lock:
                 lease.token = ""
 
     def end(self, name: str, token: str | None = None) -> None:
-        """End a lease: its process has stopped, or the connector is removed."""
+        """End a lease, because its process has stopped or the connector is removed.
+
+        Raises LeaseEnded if ``token`` is given and is not the current one.
+        """
         lease = self._leases.get(name)
         if lease is None:
             return
@@ -213,7 +224,7 @@ class Leases:
             self.end(name)
 
     def report(self, name: str) -> tuple[Report, str] | None:
-        """Return what a process says of its connector, and which it is; None without lease."""
+        """Return what a process reports of its connector, and the process; None without a lease."""
         lease = self._leases.get(name)
         return None if lease is None else (lease.report, lease.holder)
 

@@ -1,4 +1,4 @@
-"""A source whose package is optional (an extra): imported when a connector needs it."""
+"""A kind of source that needs an optional package: imported when a connector uses it."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -12,7 +12,7 @@ from mainstem.connectors.settings import ConnectorSettings
 
 
 class OptionalSource(msgspec.Struct, frozen=True):
-    """Where the code of a source is, and the package that it needs."""
+    """The module and class of a source, and the extra to install for it."""
 
     package: str
     missing: str
@@ -23,12 +23,12 @@ class OptionalSource(msgspec.Struct, frozen=True):
     """The source, ``module:class``."""
 
     def check(self, settings: ConnectorSettings) -> None:
-        """Check the URL of a connector; raises MissingExtra."""
+        """Check a connector's URL; raises InvalidSetting, or MissingExtra."""
         self._require()
         import_module(self.connections).check_url(settings.url)
 
     def open(self, settings: ConnectorSettings, password: Callable[[], str | None]) -> Source:
-        """Return the source of a connector; raises MissingExtra."""
+        """Return a connector's source, which is not connected yet; raises MissingExtra."""
         self._require()
         module, _, name = self.source.partition(":")
         found: Source = getattr(import_module(module), name)(settings, password)

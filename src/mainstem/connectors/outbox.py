@@ -1,9 +1,9 @@
-"""Outbox tables: each row that is inserted becomes the event that it describes.
+"""Outbox tables: each inserted row describes an event, which the connector publishes.
 
 The columns are those of Debezium's outbox event router: ``aggregatetype`` chooses the topic,
 ``aggregateid`` is the key, ``payload`` the value, and ``id`` a header. A program inserts the row in
-the transaction that changes its other tables, so the event is published exactly if that commits;
-it may delete the row at once. Rows that are deleted or updated publish nothing.
+the transaction that changes its other tables, so the event is published if and only if that
+commits; it may delete the row at once. Deleting or updating rows publishes nothing.
 """
 
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ ID, TYPE, KEY, PAYLOAD = "id", "aggregatetype", "aggregateid", "payload"
 
 
 def is_outbox(settings: ConnectorSettings, table: Table) -> bool:
-    """Tell whether a table is an outbox."""
+    """Return whether the settings name a table as an outbox."""
     return table.id in settings.outbox
 
 
 class OutboxRouter:
-    """Makes the events of one outbox table."""
+    """Makes the events that the rows of one outbox table describe."""
 
     def __init__(self, settings: ConnectorSettings, table: Table) -> None:
         self._table = table.id
@@ -43,7 +43,7 @@ class OutboxRouter:
             )
 
     def route(self, change: Change, origin: Origin) -> Iterator[tuple[str, Event]]:
-        """Return the event of a row with its topic, if it is a new row."""
+        """Yield the event of a new row with its topic; nothing for other changes."""
         row = change.after
         if row is None or change.op not in (Op.CREATE, Op.READ):
             return
@@ -68,7 +68,7 @@ class OutboxRouter:
 
 
 def _raw(value: object) -> bytes | None:
-    """Return a value as it is: text as UTF-8, bytes, and anything else as JSON."""
+    """Return a value as bytes: text as UTF-8, bytes unchanged, anything else as JSON."""
     if value is None or isinstance(value, bytes):
         return value
     return value.encode() if isinstance(value, str) else msgspec.json.encode(value)

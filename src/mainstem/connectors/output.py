@@ -1,8 +1,9 @@
 """Publishes a connector's events together with its progress, in one append each.
 
 How this works: events are collected and appended with the new progress as one entry of the
-write-ahead log, so that after a crash both are there or neither. Nobody waits for the disk: the
-source may forget what is before a position only when the append that stored it is durable.
+write-ahead log, so that after a crash both are there or neither. Publishing does not wait for the
+disk. But a position is confirmed to the database, which may then delete its log before it, only
+when the append that stored it is durable.
 """
 
 import threading
@@ -28,11 +29,11 @@ _EVENT_BYTES = 100
 
 
 class Stopped(Exception):
-    """The connector was told to stop."""
+    """Raised in the connector's thread when it was told to stop."""
 
 
 class Output:
-    """The topics and the progress of one connector."""
+    """Collects and publishes the events of one connector."""
 
     def __init__(
         self, target: Target, name: str, new_topic: TopicSettings, stop: threading.Event
@@ -55,7 +56,7 @@ class Output:
         """Why publishing waits; empty if it does not."""
 
     def add(self, topic: str, events: Iterable[Event]) -> None:
-        """Collect events, in order."""
+        """Collect events for a topic, in order; creates the topic if needed."""
         found = self._open.get(topic)
         if found is None:
             self._make(topic)
@@ -65,7 +66,7 @@ class Output:
             self.bytes += len(event.value or b"") + len(event.key or b"") + _EVENT_BYTES
 
     def add_to_all_partitions(self, topic: str, event: Event) -> None:
-        """Collect an event for each partition of a topic, after the events added before."""
+        """Collect an event for each partition of a topic, after all events added before."""
         self._make(topic)
         self._close_entries()
         for partition in range(self._target.topic(topic).partitions):
@@ -73,22 +74,26 @@ class Output:
         self.bytes += len(event.value or b"") + _EVENT_BYTES
 
     def was_written(self, topic: str) -> bool:
-        """Tell whether a topic exists and has, or had, events."""
+        """Return whether a topic exists and has, or once had, events."""
         try:
             return self._target.topic(topic).was_written
         except UnknownTopic:
             return False
 
     def set_schema(self, table: str, schema: bytes) -> None:
-        """Store, with the next events, the schema of a table that was published last."""
+        """Store the schema that was last published for a table, with the next flush."""
         self._schemas[table] = schema
 
     def pending_schema(self, table: str) -> bytes | None:
-        """Return the schema that will be stored with the next events, None if there is none."""
+        """Return a table's schema that the next flush will store; None if there is none."""
         return self._schemas.get(table)
 
     def flush(self, progress: Progress, more: dict[tuple[str, str], bytes | None]) -> None:
-        """Append the collected events, the progress, and ``more`` definitions; raises Stopped."""
+        """Append the collected events, the progress, and ``more`` definitions.
+
+        Waits while a topic is full or the broker overloaded; raises Stopped if told to stop
+        meanwhile.
+        """
         self._close_entries()
         entries = self._entries
         changes: dict[tuple[str, str], bytes | None] = {
@@ -103,7 +108,10 @@ class Output:
             self._undurable[0][0].wait()
 
     def confirmed(self) -> Position | None:
-        """Return the last position that is durable, None if there is none yet; raises its error."""
+        """Return the last position whose append is durable; None before the first.
+
+        Raises the error of an append that failed.
+        """
         while self._undurable and self._undurable[0][0].done:
             durable, position = self._undurable.popleft()
             durable.wait()
@@ -150,7 +158,7 @@ class Output:
             raise Stopped
 
     def _make(self, topic: str) -> None:
-        """Create a topic if there is none; refuse one that would lose events."""
+        """Create a topic unless it exists; raises SourceRefused if it is not ``fsync``."""
         if topic in self._known:
             return
         with suppress(TopicExists):

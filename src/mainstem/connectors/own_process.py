@@ -1,8 +1,9 @@
 """Runs a connector in a process of its own, which publishes through a server by a lease.
 
-How this works: the process takes the lease of the connector (``leases.py``), runs it as a server's
-thread would, and says once a second that it is alive. When the lease has ended, or an answer of the
-server was lost, everything is given up, and begins again with the progress that the server has.
+How this works: the process takes the lease of the connector (``leases.py``), runs the connector as
+a thread of the server would, and reports once a second that it is alive. When the lease has ended,
+or an answer of the server was lost, the process stops the connector, takes a new lease, and begins
+again with the progress that the server has stored.
 """
 
 import os
@@ -41,35 +42,38 @@ _PIECE_BYTES = 512 * 1024
 
 
 class Server(Protocol):
-    """A server that keeps the connector; raises Unreachable if it is not known what was done."""
+    """The server that stores the connector.
+
+    Methods raise Unreachable if the connection failed, when the request may have been done or not.
+    """
 
     def take(self, name: str, holder: str) -> Taken:
-        """Take the lease; raises ConnectorTaken."""
+        """Take the lease of a connector; raises ConnectorTaken."""
 
     def renew(self, name: str, token: str, status: Status) -> bytes | None:
-        """Go on with the lease; returns the tables that are to be read, if that was asked for."""
+        """Extend the lease; returns the request to read tables again, None if there is none."""
 
     def publish(self, name: str, token: str, piece: bytes, at: int, *, is_last: bool) -> str:
-        """Send a piece of an append; returns why it was not done."""
+        """Send a piece of an append; returns "", "full" or "unknown TOPIC"."""
 
     def topic(
         self, name: str, token: str, topic: str, create: TopicSettings | None
     ) -> TargetTopic | None:
-        """Return a topic, which is created before if that is asked for."""
+        """Return a topic, None if there is none; ``create`` has the settings to create it with."""
 
     def end(self, name: str, token: str) -> None:
         """Give the lease back."""
 
 
 class TargetBusy(MainstemError):
-    """The server cannot store events at the moment."""
+    """Raised if a topic with backpressure is full; the connector tries again."""
 
     failure = Failure.OVERLOADED
     retriable = True
 
 
 class LeasedTarget:
-    """The broker of a server, for as long as one lease is valid."""
+    """Publishes through the server's broker, as long as one lease is valid."""
 
     def __init__(self, server: Server, name: str, taken: Taken) -> None:
         self._server = server
@@ -81,7 +85,7 @@ class LeasedTarget:
         """Set when the lease has ended, or an answer was lost."""
 
     def get(self, kind: str, key: str) -> bytes | None:
-        """Return a definition of connectors, None if there is none."""
+        """Return a stored definition of the connector, None if there is none."""
         return self._definitions.get((kind, key))
 
     def topic(self, name: str) -> TargetTopic:
@@ -92,14 +96,17 @@ class LeasedTarget:
         return found
 
     def create_topic(self, name: str, settings: TopicSettings) -> None:
-        """Create a topic; raises TopicExists."""
+        """Create a topic; do nothing if it exists."""
         with suppress(TopicExists):
             self._ask(lambda: self._server.topic(self._name, self._token, name, settings))
 
     def publish(
         self, entries: Sequence[TopicEvents], changes: Changes, held: HeldPublish | None
     ) -> Durable:
-        """Append events and definitions, all or nothing; what returns is durable."""
+        """Append events and definitions, all or nothing; they are durable on return.
+
+        Raises TargetBusy, UnknownTopic, and SourceFailed if the lease has ended.
+        """
         data = msgspec.msgpack.encode(_append(entries, changes))
         with self._lock:
             for at in range(0, len(data), _PIECE_BYTES):
@@ -119,7 +126,7 @@ class LeasedTarget:
         )
 
     def renew(self, report: Report) -> None:
-        """Say that the process is alive, and what it does; raises LeaseEnded, Unreachable."""
+        """Report to the server that the process is alive, and what the connector does."""
         fields = Status.__struct_fields__
         status = Status(**{each: getattr(report, each) for each in fields})
         with self._lock:
@@ -133,23 +140,23 @@ class LeasedTarget:
         try:
             return call()
         except (LeaseEnded, Unreachable) as error:
-            # Nobody knows whether it was done: the next lease tells.
+            # The server may have done it or not; the progress sent with the next lease shows that.
             self.lost.set()
             raise SourceFailed(str(error)) from None
 
 
 class _Held:
-    """The connector's duty, which the lease holds in the server."""
+    """The connector's duty, which the server holds while the lease lasts."""
 
     is_held = True
 
     def release(self) -> None:
-        """Do nothing: the lease is given back instead."""
+        """Do nothing: the server releases the duty when the lease ends."""
 
 
 class _HeldDuties:
     def hold(self, name: str, changed: Callable[[], None]) -> Duty:
-        """Return the duty, which is held already."""
+        """Return the duty of the connector, which the server holds already."""
         return _Held()
 
 
@@ -163,22 +170,22 @@ class OwnProcess:
         make: Callable[[ConnectorSettings, Target, "_HeldDuties"], Task],
         say: Callable[[str], None],
     ) -> None:
-        """``connect`` finds the server, and raises Unreachable."""
+        """``connect`` returns the server or raises Unreachable; ``say`` informs the user."""
         self._name = name
         self._connect = connect
         self._make = make
         self._say = say
         self._said = ""
         self._stop = threading.Event()
-        # Another process with the same number, after a crash, is another holder.
+        # With random digits: after a crash another process may get the same number.
         self._holder = f"process {os.getpid()} on {socket.gethostname()} ({random.token_hex(3)})"
 
     def stop(self) -> None:
-        """Stop soon."""
+        """Tell ``run`` to return soon; does not wait."""
         self._stop.set()
 
     def run(self) -> None:
-        """Run until told to stop; raises the server's refusals, such as UnknownConnector."""
+        """Run the connector until ``stop``; raises errors of the server: UnknownConnector etc."""
         while not self._stop.is_set():
             try:
                 server = self._connect()

@@ -1,13 +1,13 @@
 """The interface between the runtime of connectors and a database: describe, snapshot, follow.
 
 How this works: a source reads one database with blocking calls, in the thread of its connector. It
-knows no topics and publishes nothing. It returns rows whose values are ready for JSON: for each
-type of column, docs/guides/cdc.md says how its values are written (bytes become base64).
+knows no topics and publishes nothing. It returns rows whose values are ready for JSON;
+docs/guides/cdc.md says for each type of column how values are written (bytes become base64).
 
 A position is a place in the database's own log of changes, between two transactions. ``follow``
-from a position returns every transaction after it, in the order of commits, and returns the same
-again when called again: the runtime stores the position together with the events, and after a crash
-it skips what it has already published of the first transaction.
+returns every transaction after a position, in the order of commits, and the same transactions
+whenever it is called with that position: the runtime stores the position together with the events,
+and after a crash it skips those changes of the first transaction that it has published.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ Key = tuple[str, ...]
 
 
 class Op(StrEnum):
-    """What was done to a row, in the letters of Debezium's envelope."""
+    """What was done to a row, as the letter in Debezium's envelope."""
 
     READ = "r"
     """The row was read by a snapshot."""
@@ -57,7 +57,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True, eq=False):
-    """A table as it was at one time; after a change of its schema there is a new value."""
+    """The name, columns and key of a table at one time; a changed schema makes a new ``Table``."""
 
     schema: str
     name: str
@@ -67,12 +67,12 @@ class Table(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def id(self) -> str:
-        """The name that settings and topics use: ``schema.name``."""
+        """The table's name in settings and topics: ``schema.name``."""
         return f"{self.schema}.{self.name}"
 
 
 class SourceBlock(NamedTuple):
-    """The schema of the fields of ``Change.source``, after those that all databases have."""
+    """The fields of Debezium's ``source`` block that only this kind of database has."""
 
     name: str
     """The name of Debezium's schema."""
@@ -90,7 +90,7 @@ class Begin(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A row that was changed, or was read by a snapshot."""
+    """A row that was changed, or that a snapshot read."""
 
     table: Table
     op: Op
@@ -106,7 +106,7 @@ class Change(NamedTuple):
 
 
 class SchemaChange(NamedTuple):
-    """A table has new columns or a new key, or is seen for the first time."""
+    """The columns or the key of a table have changed, or the table is new to the connector."""
 
     table: Table
     is_new: bool
@@ -116,13 +116,13 @@ class SchemaChange(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """The transaction is complete."""
+    """The transaction is complete; ``position`` is after it."""
 
     position: Position
 
 
 class Progress(NamedTuple):
-    """The position has moved on, and there was nothing to publish."""
+    """The position has advanced, but there was nothing to publish."""
 
     position: Position
 
@@ -131,7 +131,7 @@ Item = Begin | Change | SchemaChange | Commit | Progress
 
 
 class Chunk(NamedTuple):
-    """Some rows of a table, read while the source is also followed."""
+    """Some rows of a table, read while its changes are followed."""
 
     changes: Sequence[Change]
     keys: Sequence[Key]
@@ -146,24 +146,24 @@ class Chunk(NamedTuple):
 
 
 class Snapshot(Protocol):
-    """A consistent view of all tables, at the position where following begins."""
+    """A consistent view of all tables, at one position of the database's log."""
 
     @property
     def position(self) -> Position:
-        """Where to follow from."""
+        """The position from which to follow after the snapshot."""
 
     def source(self, table: Table) -> Mapping[str, object]:
-        """Return ``Change.source`` of the rows of a table."""
+        """Return ``Change.source`` for the rows of a table."""
 
     def rows(self, table: Table) -> Iterator[Sequence[tuple[Change, Key]]]:
-        """Return all rows of a table in pieces, in the order of the key, each with its key."""
+        """Yield the rows of a table in lists, in the order of the key, each row with its key."""
 
     def close(self) -> None:
-        """Give up the view."""
+        """End the view, and the transaction or connection that it uses."""
 
 
 class Watch(NamedTuple):
-    """What the database says about the changes that it keeps for the connector."""
+    """How much log the database keeps for the connector."""
 
     lag_bytes: int
     """How much of its log the database keeps because the connector has not confirmed it."""
@@ -172,44 +172,45 @@ class Watch(NamedTuple):
 
 
 class Source(Protocol):
-    """One database, used by one thread at a time; raises SourceFailed and SourceRefused."""
+    """One database, used by one thread at a time; methods raise SourceFailed and SourceRefused."""
 
     @property
     def database(self) -> str:
-        """The name of the database, for events."""
+        """The name of the database, which events contain."""
 
     def tables(self) -> Sequence[Table]:
         """Check that the database can be followed, and return the tables to capture."""
 
     def capture(self, tables: Sequence[Table]) -> None:
-        """Make the database record the changes of tables, if it does not yet."""
+        """Make the database record the changes of tables, where it does not yet."""
 
     def begin(self) -> Snapshot:
-        """Make the database keep its changes from now on; return a consistent view of this moment.
+        """Make the database keep its changes from now on; return a view of exactly this moment.
 
-        What an interrupted ``begin`` has left in the database is replaced.
+        Replaces what an interrupted ``begin`` has created in the database.
         """
 
     def read(self, table: str, after: Key | None, limit: int) -> Chunk | None:
         """Return the rows of a table (``schema.name``) after a key, in the order of the key.
 
-        Returns None if it must be tried again later; raises SourceRefused without such a table.
+        Returns None if the caller must try again later, as a followed change is not visible yet.
+        Raises SourceRefused if there is no such table.
         """
 
     def follow(self, position: Position) -> Iterator[Item | None]:
-        """Return all changes after a position; None when there are no more for the moment.
+        """Yield all changes after a position, for ever; None whenever there is none for now.
 
         Raises SourceRefused if the database no longer has them.
         """
 
     def confirm(self, position: Position) -> None:
-        """Tell the database that it need not keep the changes before a position any more."""
+        """Tell the database that the connector no longer needs the changes before a position."""
 
     def watch(self) -> Watch:
-        """Return how much the database keeps; called also while the connector is paused."""
+        """Return how much log the database keeps; also called while the connector is paused."""
 
     def release(self) -> None:
-        """Remove what ``begin`` has left in the database: it keeps no changes any more."""
+        """Remove what ``begin`` created in the database, which then keeps no changes any more."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -220,7 +221,7 @@ Open = Callable[[ConnectorSettings, Callable[[], str | None]], Source]
 
 
 class Kind(NamedTuple):
-    """A kind of database that connectors can read."""
+    """A kind of database that connectors can follow."""
 
     name: str
     """As Debezium names its connector, such as ``postgresql``."""

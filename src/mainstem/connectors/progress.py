@@ -1,4 +1,4 @@
-"""How far a connector is: stored in the same append as the events that it has published."""
+"""How far a connector has got; appended together with the events that it publishes."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ CONFIG, PROGRESS, SCHEMA, PAUSED, REQUEST = "config", "progress", "schema", "pau
 
 
 class PendingTable(msgspec.Struct, frozen=True):
-    """A table that a snapshot has not read to its end."""
+    """A table of which rows are still to be read, and up to where they are."""
 
     table: str
     after: Key | None = None
@@ -19,7 +19,7 @@ class PendingTable(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True, tag_field="kind", tag="progress/1"):
-    """How far a connector is."""
+    """How far a connector has got."""
 
     position: Position | None = None
     """Everything before it is published; None before the first snapshot."""
@@ -37,5 +37,5 @@ class Progress(msgspec.Struct, frozen=True, tag_field="kind", tag="progress/1"):
 
 
 def decode_progress(data: bytes | None) -> Progress:
-    """Return the stored progress; that of a new connector if there is none."""
+    """Decode stored progress; None, as for a new connector, gives empty progress."""
     return Progress() if data is None else msgspec.json.decode(data, type=Progress)

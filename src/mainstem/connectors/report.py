@@ -1,4 +1,4 @@
-"""What a connector does at the moment, for operators."""
+"""The status of a running connector, for operators."""
 
 import logging
 
@@ -13,7 +13,7 @@ _logger = logging.getLogger("mainstem.connectors")
 class Report:
     """The status of a connector: phase, error, counts and lag.
 
-    Written by the connector's thread, read by any.
+    The connector's thread writes it; any thread may read it.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Report:
         """That the database keeps more log for the connector than ``alarm_slot_bytes``."""
 
     def watched(self, watch: Watch, settings: ConnectorSettings) -> None:
-        """Note how much log the database keeps; warn once while that is too much."""
+        """Store how much log the database keeps; log a warning once when that is too much."""
         self.lag_bytes = watch.lag_bytes
         if not 0 < settings.alarm_slot_bytes < watch.lag_bytes:
             self.alarm = ""
@@ -44,5 +44,5 @@ class Report:
 
 
 def watch_every_s(settings: ConnectorSettings) -> float:
-    """Return how often to ask the database how much it keeps for a connector."""
+    """Return after how many seconds to ask the database again how much log it keeps."""
     return min(_WATCH_S, _HEARTBEATS * settings.heartbeat_ms / 1000)

@@ -1,18 +1,20 @@
-"""One life of a connector: the snapshot, the handover to following, and following.
+"""Runs a connector once, until it stops or fails: the snapshot, then following the changes.
 
 How this works: everything that is published goes through ``Output``, which stores the progress in
-the same append. The progress is a position between two transactions, the number of changes of the
-next transaction that are published already, and the tables that are still to be read. After a crash
-the source returns the changes after the position again, and those that were counted are skipped.
+the same append. The progress has a position between two transactions, how many changes of the next
+transaction are published, and the tables that are still to be read. After a crash the source
+returns the changes after the position again, and the runner skips those that were published.
 
-The first snapshot is one consistent view. If it is interrupted, the rest is read while the changes
-are followed, in chunks: rows that changed between the read and the position at which they hold are
-left out, because their changes are published, with values that only the read has. That needs a key,
-so tables without one are read first; an interruption before their end starts the snapshot again.
+The first snapshot is one consistent view. If it is interrupted, the remaining rows are read in
+chunks while changes are followed. A chunk is published when the position at which it was read is
+reached; rows that changed in between are left out, because their changes are published (with values
+that only the chunk has, where the database did not log them). This needs keys. So tables without a
+key are read first in a snapshot; if it is interrupted before their end, it starts again.
 
-If a snapshot begins while the topics have events already, changes may be missing between these
-and the rows, and the database's positions may have begun anew. So the topics get a truncate first,
-which removes rows that were deleted meanwhile, and later events tell the epoch that begins with it.
+If a snapshot begins while the topics have events of an earlier one, changes between these events
+and the rows may be missing, and the database's positions may begin anew. So a truncate is published
+to the topics first, which removes rows that were deleted meanwhile, and later events carry an
+epoch: the time of this snapshot.
 """
 
 import threading
@@ -64,7 +66,7 @@ _LOOK_S = 10.0
 
 
 class _Known(NamedTuple):
-    """A table with what its changes need."""
+    """A captured table, with the encoder and the filter for its changes."""
 
     source: Table
     encoder: TableEncoder
@@ -74,7 +76,7 @@ class _Known(NamedTuple):
 
 
 class _Transaction:
-    """The transaction that is being followed."""
+    """The state of the transaction that is being followed."""
 
     def __init__(self, skip: int, settings: ConnectorSettings) -> None:
         self._settings = settings
@@ -86,7 +88,7 @@ class _Transaction:
         self.origin = Origin(0, "false")
 
     def begin(self, item: Begin) -> None:
-        """Note a transaction that begins, and the origin of its events."""
+        """Reset the state for a transaction that begins."""
         self.name, self.changes = item.transaction, 0
         order = None
         if self._settings.transactions:
@@ -95,7 +97,7 @@ class _Transaction:
         self.origin = Origin(item.committed_us, "false", order)
 
     def end(self) -> None:
-        """Reset: the commit was read, and no transaction is open."""
+        """Reset the state after the transaction's commit."""
         self.name, self.skip = "", 0
 
 
@@ -135,9 +137,9 @@ class Runner:
         self._stored_s = self._watched_s = self._looked_s = 0.0
 
     def run(self) -> None:
-        """Run; raises Stopped when told to stop, SourceFailed, SourceRefused, and the log's errors.
+        """Run until told to stop, then raise Stopped; raises errors of the source and the broker.
 
-        When it returns or raises, everything that it published is durable.
+        When it raises, everything that it has published is durable.
         """
         try:
             tables = self._source.tables()
@@ -164,14 +166,15 @@ class Runner:
 
     def _take_snapshot(self, tables: Sequence[Table]) -> None:
         self._report.phase = "snapshot"
-        # Rows are as of this time or later, and earlier than every change that follows.
+        # The rows' time: not later than the snapshot, and earlier than every change after it.
         origin = Origin(self._now_ns() // 1000, "true")
         snapshot = self._source.begin()
         try:
             used = self._used(tables)
             reads = self._settings.snapshot is SnapshotMode.INITIAL
-            # What cannot be resumed comes first: without a key rows may be read twice anyway, and
-            # an outbox is read in one append, after which nothing begins again.
+            # What cannot be resumed is read first: tables without a key, whose rows may be
+            # published twice anyway, and outboxes, which are read in one append; after that, the
+            # snapshot is never started again.
             order = sorted(
                 tables, key=lambda each: (bool(each.key), self._can_resume(each), each.id)
             )
@@ -186,7 +189,8 @@ class Runner:
             if reads:
                 self._empty(used, snapshot, origin)
             self._flush()
-            # The slot keeps the changes from here on, so from here on nothing may be repeated.
+            # The source keeps all later changes. Wait until the position is durable, as these must
+            # not be lost by beginning the snapshot again.
             self._output.wait()
             for table in order if reads else ():
                 for piece in snapshot.rows(table):
@@ -198,7 +202,7 @@ class Runner:
             snapshot.close()
 
     def _used(self, tables: Sequence[Table]) -> list[Table]:
-        """Return the tables whose topics have, or had, events."""
+        """Return the tables whose topics have, or once had, events."""
         prefix = self._settings.topic_prefix
         return [
             each
@@ -213,7 +217,7 @@ class Runner:
         self._last = None
 
     def _empty(self, tables: Sequence[Table], snapshot: Snapshot, origin: Origin) -> None:
-        """Publish that the rows of before are gone; those that are still there are read again."""
+        """Publish a truncate for each table; the rows that still exist are read again after it."""
         now_ns = self._now_ns()
         for each in tables:
             change = Change(each, Op.TRUNCATE, None, None, snapshot.source(each))
@@ -228,7 +232,7 @@ class Runner:
             self._publish(change, origin, now_ns)
 
     def _read_to(self, table: str, after: tuple[str, ...] | None) -> None:
-        """Publish the rows that were read, and note how far they go."""
+        """Publish the rows collected, and store the key up to which the table is read."""
         if self._stop.is_set():
             raise Stopped
         if after is not None:
@@ -270,13 +274,16 @@ class Runner:
                 self._moved(at, item)
 
     def _moved(self, at: "_Transaction", item: Commit | Moved | None) -> None:
-        """Advance the position; publish what was collected if it is much, or no more has come."""
+        """Advance the position; publish what was collected, if it is much or nothing more has come.
+
+        ``item`` None means that there is nothing more for now.
+        """
         if isinstance(item, Commit):
             self._mark(at, is_end=True)
             self._set(position=item.position, transaction="", done=0)
             at.end()
         elif item is not None:
-            # A transaction that is published in part comes after it.
+            # A transaction published in part keeps its progress, as it comes after this position.
             self._set(position=item.position)
         if item is None or self._output.bytes >= _FLUSH_BYTES:
             if self._output.bytes and not at.name:
@@ -292,9 +299,9 @@ class Runner:
             )
 
     def _turn(self, *, is_between: bool) -> None:
-        """Do periodic work: new tables, progress, confirmations, lag.
+        """Do periodic work: read new tables, store progress, confirm positions, measure the lag.
 
-        ``is_between``: whether this is between two transactions.
+        ``is_between`` says that no transaction is open.
         """
         if self._stop.is_set():
             raise Stopped
@@ -323,7 +330,7 @@ class Runner:
     # Reading tables while following
 
     def _read_on(self) -> None:
-        """Publish the rows read from a table once the log was followed up to them; read on."""
+        """Publish a chunk of rows once its position is reached, and read the next chunk."""
         position = self._progress.position
         assert position is not None
         while self._progress.pending:
@@ -357,7 +364,7 @@ class Runner:
         return self._target.get(REQUEST, self._settings.name) is not None
 
     def _look_for_tables(self) -> None:
-        """Read tables that are new, or were asked for."""
+        """Add tables that are new, or that somebody has asked to be read again."""
         request = self._target.get(REQUEST, self._settings.name)
         patterns = not self._settings.tables or any(map(is_pattern, self._settings.tables))
         if request is None and not patterns:
@@ -370,7 +377,7 @@ class Runner:
         wanted = msgspec.json.decode(request, type=list[str])
         have = {each.table for each in self._progress.pending}
         chosen = [each for each in tables if each.id in wanted or not wanted]
-        # The rows of an outbox were published once, so they are not read again.
+        # The rows of an outbox are events, published once, so they are not read again.
         again = [each for each in chosen if self._can_resume(each)]
         refused = [each.id for each in chosen if each not in again]
         refused += [each for each in wanted if each not in {table.id for table in tables}]
@@ -403,14 +410,14 @@ class Runner:
     # Publishing
 
     def _mark(self, at: "_Transaction", *, is_end: bool) -> None:
-        """Publish that a transaction with changes begins or ends, if that is wanted."""
+        """Publish that a transaction with changes begins or ends, if ``transactions`` is on."""
         order = at.origin.order
         if order is not None and (at.changes if is_end else at.changes == 1):
             topic = topic_of_transactions(self._settings.topic_prefix)
             self._output.add(topic, [order.end() if is_end else order.begin()])
 
     def _count(self, change: Change, origin: Origin) -> None:
-        """Give numbers to the events of a change that is published already."""
+        """Count the events of a published change, so that those after it get the right numbers."""
         known = self._known(change.table)
         is_counted = change.op is not Op.TRUNCATE or self._settings.truncates
         if origin.order is not None and known.outbox is None and is_counted:
@@ -437,7 +444,10 @@ class Runner:
             self._touch(change, encoder)
 
     def _completed(self, change: Change, chunk: Chunk, encoder: TableEncoder) -> Change:
-        """Add the values that were not logged from the row that was read, as that is left out."""
+        """Return the change with values that the database did not log, taken from the chunk.
+
+        The chunk's own row will be left out, so those values would be missing.
+        """
         before = change.before if change.moved else change.after
         if before is None or change.after is None or self._touched is None:
             return change
@@ -464,7 +474,7 @@ class Runner:
                 self._touched.add(key)
 
     def _known(self, table: Table) -> _Known:
-        # Most changes are of the same table as the one before.
+        # Usually a change is of the same table as the one before.
         if self._last is not None and self._last.source is table:
             return self._last
         known = self._tables.get(table.id)
@@ -479,7 +489,7 @@ class Runner:
         return known
 
     def _learn(self, found: SchemaChange) -> _Known:
-        """Publish a schema that is new or has changed, once."""
+        """Publish a table's schema if it is new or differs from the one published last."""
         known = self._known(found.table)
         reduced = known.encoder.table
         schema = schema_of(reduced)

@@ -1,8 +1,8 @@
 """All connectors of a node: defined, started, stopped and shown; each runs in its own thread.
 
-How this works: settings, progress and pauses are definitions of the head ``connectors``, so that
-they survive a restart. Changing one replaces its thread. Methods block: call them in a thread that
-is not the event loop's.
+How this works: settings, progress and pauses are stored as definitions of ``connectors`` in the
+broker, so they survive a restart. A change stops the connector's thread and starts a new one.
+Methods block: call them in a thread that is not the event loop's.
 """
 
 import threading
@@ -46,7 +46,7 @@ NOT_RUNNING = "not running"
 
 
 class ConnectorState(msgspec.Struct, frozen=True):
-    """A connector as operators see it."""
+    """A connector's settings, status and progress, for operators."""
 
     settings: ConnectorSettings
     kind: str
@@ -89,7 +89,7 @@ class Connectors:
                 self._start(name)
 
     def close(self) -> None:
-        """Stop all connectors; what they have published is durable then."""
+        """Stop all connectors; what they have published is durable on return."""
         with self._lock:
             for worker in self._workers.values():
                 worker.tell()
@@ -101,8 +101,8 @@ class Connectors:
     def add(self, settings: ConnectorSettings) -> Sequence[str]:
         """Define and start a connector; return the tables that it captures.
 
-        Connects first, and refuses a connector that would stop at once; raises InvalidSetting,
-        ConnectorExists, SourceFailed and SourceRefused.
+        Connects to the database first, and refuses a connector that would stop at once. Raises
+        InvalidSetting, ConnectorExists, SourceFailed and SourceRefused.
         """
         with self._lock:
             if self._definitions.get(CONFIG, settings.name) is not None:
@@ -113,11 +113,11 @@ class Connectors:
         return tables
 
     def check(self, settings: ConnectorSettings) -> Sequence[str]:
-        """Connect as ``add`` does, and return the tables; changes nothing."""
+        """Do the checks of ``add`` and return the tables; changes nothing."""
         return self._examined(settings, captures=False)[1]
 
     def alter(self, settings: ConnectorSettings) -> Sequence[str]:
-        """Change the settings of a connector, which goes on where it was; refuses as ``add``."""
+        """Change a connector's settings, with the checks of ``add``; it continues where it was."""
         with self._lock:
             before = self._settings(settings.name)
             for field in ("prefix", "slot", "publication", "outbox"):
@@ -134,7 +134,7 @@ class Connectors:
         return tables
 
     def remove(self, name: str, *, keep: bool = False) -> None:
-        """Stop and forget a connector, and what it has left in the database unless ``keep``."""
+        """Stop a connector and delete it, and unless ``keep`` what it created in the database."""
         with self._lock:
             settings = self._settings(name)
             self.leases.end(name)
@@ -147,15 +147,15 @@ class Connectors:
             self._definitions.change(dict.fromkeys(names)).wait()
 
     def pause(self, name: str) -> None:
-        """Stop following; the database keeps the changes meanwhile."""
+        """Stop following until ``resume``; meanwhile the database keeps its log."""
         self._change(name, {(PAUSED, name): b"true"})
 
     def resume(self, name: str) -> None:
-        """Go on after a pause."""
+        """End a pause."""
         self._change(name, {(PAUSED, name): None})
 
     def restart(self, name: str, *, snapshot: bool = False) -> None:
-        """Stop and start; ``snapshot``: forget the position, and read all tables again."""
+        """Stop and start a connector; ``snapshot`` makes it read all tables again first."""
         changes: dict[tuple[str, str], bytes | None] = {}
         if snapshot:
             known = decode_progress(self._definitions.get(PROGRESS, name))
@@ -163,23 +163,23 @@ class Connectors:
         self._change(name, changes)
 
     def snapshot(self, name: str, tables: Sequence[str]) -> None:
-        """Read tables again while following; without names, all that the connector captures."""
+        """Make a connector read tables again while it follows; no names: all that have a key."""
         with self._lock:
             self._settings(name)
             self._definitions.set(REQUEST, name, msgspec.json.encode(list(tables))).wait()
 
     def take(self, name: str, holder: str) -> Taken:
-        """Let a process run a connector; raises UnknownConnector, ConnectorTaken."""
+        """Give a process the lease to run a connector; raises UnknownConnector, ConnectorTaken."""
         with self._lock:
             settings = self._settings(name)
             taken = self.leases.take(name, holder, lambda: self._stop(name))
-            # It waits until the process has ended.
+            # The server's own thread then waits until the process has ended.
             if name not in self._workers and not settings.own_process:
                 self._start(name)
             return taken
 
     def show(self, name: str) -> ConnectorState:
-        """Return one connector; raises UnknownConnector."""
+        """Return a connector's state; raises UnknownConnector."""
         settings = self._settings(name)
         report, runs_in = self._report(name, settings)
         return ConnectorState(
@@ -215,7 +215,10 @@ class Connectors:
     def _examined(
         self, settings: ConnectorSettings, *, captures: bool
     ) -> tuple[ConnectorSettings, Sequence[str]]:
-        """Connect, and refuse what would stop at once; return complete settings and the tables."""
+        """Connect and check that a connector could run; return complete settings and table names.
+
+        ``captures`` makes the database record the changes of the tables, too.
+        """
         settings = complete(settings)
         kind_of(settings.url).check(settings)
         self._secrets.check(settings)
@@ -278,7 +281,7 @@ class Connectors:
 
 
 def _checked(settings: ConnectorSettings, table: Table) -> Table:
-    """Return the table as it is published; raises SourceRefused if the settings do not fit it."""
+    """Return the table as published; raises SourceRefused if the settings do not fit it."""
     reduced, _ = Selection(settings).reduced(table)
     if is_outbox(settings, table):
         OutboxRouter(settings, reduced)

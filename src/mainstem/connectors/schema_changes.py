@@ -1,7 +1,7 @@
-"""Events about schemas: a table is captured for the first time, or has changed.
+"""Events about schemas: a table is captured for the first time, or its columns have changed.
 
 They go to the topic that has the connector's name, in the layout of Debezium's schema change topic,
-with the type names that the database itself uses, and without the schema part.
+with the database's own names of types. They never carry a Kafka Connect schema of their own.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from mainstem.core.event import Event
 
 
 def schema_of(table: Table) -> bytes:
-    """Return what is stored of a table's schema, to see later whether it has changed."""
+    """Return a table's columns and key as bytes, to be stored and compared with later ones."""
     columns = [[each.name, each.type, dict(each.schema)] for each in table.columns]
     return msgspec.json.encode([columns, table.key])
 
@@ -27,7 +27,7 @@ def schema_change(
     now_ns: int,
     ddl: str | None = None,
 ) -> Event:
-    """Return the event about a table whose stored schema was ``before``."""
+    """Return the event for a table; ``before`` is its stored schema, None if it is new."""
     now_ms = now_ns // 1_000_000
     database, path = table.schema, [table.schema, table.name]
     if common.has_schemas:

@@ -1,4 +1,4 @@
-"""Passwords of connectors: stored by reference only, and read when a connection is opened."""
+"""Passwords of connectors: settings only name them; they are read when connecting."""
 
 import re
 from collections.abc import Mapping
@@ -12,16 +12,17 @@ _VARIABLE = re.compile(r"MAINSTEM_SECRET_[A-Z0-9_]+")
 
 
 class Secrets:
-    """Finds passwords in the server's environment, or in files of one directory."""
+    """Reads passwords from the server's environment, or from files of one directory."""
 
     def __init__(self, directory: Path, environ: Mapping[str, str]) -> None:
         self._directory = directory
         self._environ = environ
 
     def check(self, settings: ConnectorSettings) -> None:
-        """Raise InvalidSetting for a reference to anything that is not a secret for connectors."""
+        """Raise InvalidSetting if settings name a variable or file that connectors may not read."""
         name = settings.password_env
-        # Otherwise whoever adds connectors could send any variable or file to a server of theirs.
+        # Otherwise whoever adds connectors could send any variable or file to a server of their
+        # own.
         if name and not _VARIABLE.fullmatch(name):
             raise InvalidSetting(
                 f"password_env {name!r:.100}: the name must begin with MAINSTEM_SECRET_"
@@ -30,7 +31,7 @@ class Secrets:
             self._path(settings.password_file)
 
     def password(self, settings: ConnectorSettings) -> str | None:
-        """Return the password, None if there is none; raises SourceRefused."""
+        """Return the connector's password, None if it has none; raises SourceRefused."""
         if settings.password_env:
             found = self._environ.get(settings.password_env)
             if found is None:

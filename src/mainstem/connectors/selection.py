@@ -13,7 +13,7 @@ Reduce = Callable[[Row | None], Row | None]
 
 
 class Selection:
-    """The include and exclude lists of a connector."""
+    """The tables and columns that a connector's settings include, exclude or mask."""
 
     def __init__(self, settings: ConnectorSettings) -> None:
         self._tables = (*settings.tables, *settings.outbox) if settings.tables else ()
@@ -22,14 +22,17 @@ class Selection:
         self._mask_columns = settings.mask_columns
 
     def has(self, schema: str, name: str) -> bool:
-        """Tell whether a table is captured."""
+        """Return whether a table is captured."""
         table = f"{schema}.{name}"
         if self._tables and not any(matches(each, table) for each in self._tables):
             return False
         return not any(matches(each, table) for each in self._exclude)
 
     def check_found(self, found: Sequence[str]) -> None:
-        """Raise SourceRefused if a table that the settings name does not exist, or none is left."""
+        """Raise SourceRefused if a table named in the settings is missing, or none is captured.
+
+        ``found`` are the names of the captured tables.
+        """
         for each in self._tables:
             if not is_pattern(each) and each not in found:
                 raise SourceRefused(f"there is no table {each}; correct --tables, or create it")
@@ -37,7 +40,10 @@ class Selection:
             raise SourceRefused("no table is captured; correct --tables and --exclude")
 
     def reduced(self, table: Table) -> tuple[Table, Reduce | None]:
-        """Return a table without its excluded columns, and how to reduce its rows (None: not)."""
+        """Return the table without excluded columns, and a function that does so with a row.
+
+        The function also masks values; it is None if there is nothing to exclude or mask.
+        """
         left_out = {each.name for each in table.columns if self._matches(table, each, "exclude")}
         masked = {each.name for each in table.columns if self._matches(table, each, "mask")}
         masked -= left_out

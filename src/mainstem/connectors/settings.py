@@ -1,4 +1,4 @@
-"""The settings of one connector, which are stored as a definition; they hold no secret."""
+"""The settings of one connector, stored as a definition; they contain no password."""
 
 import re
 from enum import StrEnum
@@ -29,7 +29,7 @@ class Format(StrEnum):
 
 
 class Decimals(StrEnum):
-    """How exact numbers are encoded, in the words of ``decimal.handling.mode``."""
+    """How decimals are encoded, in the words of Debezium's ``decimal.handling.mode``."""
 
     PRECISE = "precise"
     STRING = "string"
@@ -37,7 +37,7 @@ class Decimals(StrEnum):
 
 
 class SnapshotMode(StrEnum):
-    """What is read of the tables before following begins."""
+    """Which rows are read before following begins."""
 
     INITIAL = "initial"
     """All rows."""
@@ -46,7 +46,7 @@ class SnapshotMode(StrEnum):
 
 
 class ConnectorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of a connector; topic names begin with ``prefix``, or else with ``name``."""
+    """The settings of a connector."""
 
     name: str
     url: str
@@ -102,11 +102,11 @@ class ConnectorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     @property
     def topic_prefix(self) -> str:
-        """The first part of its topics' names."""
+        """The first part of the names of its topics."""
         return self.prefix or self.name
 
     def check(self) -> None:
-        """Raise InvalidSetting for values that no database allows."""
+        """Raise InvalidSetting for values that are invalid for every kind of database."""
         if not NAME.fullmatch(self.name):
             raise InvalidSetting(
                 f"connector name {self.name!r:.100}: up to 41 letters, digits, _ and -, of which "
@@ -130,7 +130,7 @@ class ConnectorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 def with_schema(settings: ConnectorSettings, schema: str) -> ConnectorSettings:
-    """Return settings whose tables without schema are in this one; empty: as they are."""
+    """Return settings that put ``schema`` before table names without one; "" changes nothing."""
     if not schema:
         return settings
 

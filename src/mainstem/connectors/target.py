@@ -1,6 +1,6 @@
-"""Where a connector publishes: the broker, or from a process of its own a server's broker.
+"""Where a connector publishes: to the broker of its process, or through a server by a lease.
 
-What is published and the connector's definitions are one append in both.
+Events and changed definitions, such as the progress, are one append in both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,21 +16,24 @@ Changes = Mapping[tuple[str, str], bytes | None]
 
 
 class Target(Protocol):
-    """The topics and the definitions of one connector."""
+    """The topics and stored definitions that a connector writes."""
 
     def get(self, kind: str, key: str) -> bytes | None:
-        """Return a definition of connectors, None if there is none."""
+        """Return a stored definition of connectors, None if there is none."""
 
     def topic(self, name: str) -> TargetTopic:
-        """Return a topic; raises UnknownTopic."""
+        """Return what a connector needs to know of a topic; raises UnknownTopic."""
 
     def create_topic(self, name: str, settings: TopicSettings) -> None:
-        """Create a topic; raises TopicExists."""
+        """Create a topic; may raise TopicExists."""
 
     def publish(
         self, entries: Sequence[TopicEvents], changes: Changes, held: HeldPublish | None
     ) -> Durable | HeldPublish:
-        """Append events and definitions, all or nothing; as ``Door.publish_all``."""
+        """Append events and definitions, all or nothing, as ``Door.publish_all`` does.
+
+        Returns HeldPublish while a topic is full, to be passed as ``held`` to the next attempt.
+        """
 
 
 class DoorTarget:
@@ -41,11 +44,11 @@ class DoorTarget:
         self._definitions = door.definitions.open(HEAD)
 
     def get(self, kind: str, key: str) -> bytes | None:
-        """Return a definition of connectors, None if there is none."""
+        """Return a stored definition of connectors, None if there is none."""
         return self._definitions.get(kind, key)
 
     def topic(self, name: str) -> TargetTopic:
-        """Return a topic; raises UnknownTopic."""
+        """Return what a connector needs to know of a topic; raises UnknownTopic."""
         found = self._door.topic(name)
         count = len(found.partitions)
         was_written = any(self._door.bounds(name, each).end for each in range(count))
@@ -58,6 +61,6 @@ class DoorTarget:
     def publish(
         self, entries: Sequence[TopicEvents], changes: Changes, held: HeldPublish | None
     ) -> Durable | HeldPublish:
-        """Append events and definitions, all or nothing."""
+        """Append events and definitions, all or nothing; HeldPublish while a topic is full."""
         answer = self._door.publish_all(entries, held=held, defined=HeadChanges(HEAD, changes))
         return answer if isinstance(answer, HeldPublish) else answer.durable

@@ -1,7 +1,7 @@
-"""Transaction metadata: which transaction an event belongs to, and topic ``NAME.transaction``.
+"""Transaction metadata: the ``transaction`` block of events, and the topic ``NAME.transaction``.
 
 The layout is Debezium's ("Transaction metadata" in its documentation). The id is the same in all
-events of a transaction, whereas Debezium's has the position of each event in it.
+events of a transaction, whereas the id of Debezium differs in each event, by the event's position.
 """
 
 from collections import Counter
@@ -15,12 +15,12 @@ _ENVELOPE = "io.debezium.connector.common.TransactionMetadata"
 
 
 def topic_of_transactions(prefix: str) -> str:
-    """Return the topic of the begins and ends of transactions."""
+    """Return the topic in which the begins and ends of transactions are published."""
     return f"{prefix}.transaction"
 
 
 class TransactionOrder:
-    """Counts the events of one transaction."""
+    """Numbers the events of one transaction."""
 
     def __init__(self, transaction: str, committed_us: int, *, with_schema: bool) -> None:
         self._id = transaction
@@ -29,7 +29,7 @@ class TransactionOrder:
         self._counts: Counter[str] = Counter()
 
     def next(self, table: str) -> Mapping[str, object]:
-        """Count an event; return its ``transaction`` block."""
+        """Count one more event of a table; return the event's ``transaction`` block."""
         self._counts[table] += 1
         return {
             "id": self._id,
@@ -38,11 +38,11 @@ class TransactionOrder:
         }
 
     def begin(self) -> Event:
-        """Return the event which says that the transaction begins."""
+        """Return the event that says that the transaction begins."""
         return self._event("BEGIN", None, None)
 
     def end(self) -> Event:
-        """Return the event which says that it is complete, with the numbers of its events."""
+        """Return the event that says that the transaction is complete, with its event counts."""
         collections = [
             {"data_collection": table, "event_count": count}
             for table, count in self._counts.items()

@@ -1,6 +1,6 @@
-"""The thread of one connector: runs it, and tries again when its database cannot be reached.
+"""The thread of one connector: runs it, and again after a while if the database fails.
 
-While the connector is paused, the thread watches how much the database keeps for it.
+While the connector is paused, the thread watches how much log the database keeps for it.
 """
 
 import logging
@@ -47,7 +47,7 @@ def task_of(
     version: str,
     now_ns: Callable[[], int],
 ) -> Task:
-    """Return what a worker needs to run a connector."""
+    """Return what a worker needs to run the connector with these settings."""
     kind = kind_of(settings.url)
 
     def open_source() -> Source:
@@ -81,7 +81,7 @@ class Worker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, and wait until the thread has ended."""
+        """Stop the connector, and wait until the thread has ended."""
         self.tell()
         self._thread.join()
 
@@ -125,7 +125,7 @@ class Worker:
                 self._say("failed", str(error))
                 _logger.error("connector %s has stopped: %s", name, error)
                 self._rest()
-            # A bug must be seen in the status, and must not end the thread silently.
+            # A bug must show up in the status and must not end the thread unnoticed.
             except Exception as error:
                 self._say("failed", f"{type(error).__name__}: {error}")
                 _logger.exception("connector %s has stopped", name)
@@ -144,7 +144,7 @@ class Worker:
             source.close()
 
     def _rest(self) -> None:
-        """Wait to be stopped; meanwhile watch what the database keeps for the connector."""
+        """Wait for ``stop``; meanwhile watch how much log the database keeps for the connector."""
         source = self._task.open()
         try:
             while not self._stop.is_set():
@@ -157,7 +157,7 @@ class Worker:
         try:
             watch = source.watch()
         except (SourceFailed, SourceRefused):
-            # It is watched again in a moment; what it runs into next time is said then.
+            # The next attempt follows soon, and connects anew.
             source.close()
             return
         self.report.watched(watch, self._task.settings)

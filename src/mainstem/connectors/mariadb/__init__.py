@@ -1,4 +1,4 @@
-"""MariaDB and MySQL as sources of changes; need the extra ``mysql``."""
+"""MariaDB and MySQL as sources of changes; need the extra ``mysql`` (PyMySQL)."""
 
 from urllib.parse import urlsplit
 

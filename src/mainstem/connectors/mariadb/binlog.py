@@ -1,8 +1,8 @@
 """Decodes the events of a binlog: headers, transactions, tables and rows; no I/O.
 
-Layouts: "Replication Protocol" of MariaDB's documentation. A table's description must have the
-names of its columns (``binlog_row_metadata=FULL``), so that rows are understood as they were
-written, whatever the table looks like now.
+Layouts: "Replication Protocol" of MariaDB's documentation. The table map events must have the names
+of the columns (``binlog_row_metadata=FULL``), so that rows are decoded with the columns that the
+table had when they were written, whatever it looks like now.
 """
 
 import struct
@@ -21,7 +21,7 @@ _ROWS_AT, _EXTENDED_ROWS_AT = 8, 10
 
 
 class Kind(IntEnum):
-    """The types of events that matter here."""
+    """The types of binlog events that connectors use."""
 
     QUERY = 2
     ROTATE = 4
@@ -52,7 +52,7 @@ _STANDALONE = 1
 
 
 class BinlogEvent(NamedTuple):
-    """An event: its header, and the body without checksum."""
+    """A binlog event: its header, and its body without checksum."""
 
     timestamp_s: int
     kind: int
@@ -63,7 +63,7 @@ class BinlogEvent(NamedTuple):
 
 
 class Gtid(NamedTuple):
-    """The identity of the transaction that the following events belong to."""
+    """The GTID of a transaction, whose changes are in the events after it."""
 
     domain: int
     server: int
@@ -73,19 +73,19 @@ class Gtid(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The identity in MariaDB's notation."""
+        """The GTID as MariaDB writes it: domain, server and sequence."""
         return f"{self.domain}-{self.server}-{self.sequence}"
 
 
 class Query(NamedTuple):
-    """A statement, and the database of the tables that it names without one."""
+    """An SQL statement, and the database of the tables that it names without one."""
 
     database: str
     text: str
 
 
 class RawColumn(NamedTuple):
-    """A column in the description of a table."""
+    """A column as a table map event describes it."""
 
     name: str
     type: int
@@ -101,7 +101,7 @@ class RawColumn(NamedTuple):
 
 
 class TableMap(NamedTuple):
-    """The description of a table that comes before its rows."""
+    """A table map event, which describes the table of the row events after it."""
 
     table_id: int
     database: str
@@ -111,7 +111,7 @@ class TableMap(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A row event before its rows are decoded."""
+    """A row event whose rows are not decoded yet."""
 
     table_id: int
     is_present: Sequence[bool]
@@ -121,7 +121,7 @@ class Rows(NamedTuple):
 
 
 def parse_event(data: bytes, *, has_checksum: bool) -> BinlogEvent:
-    """Return an event; raises SourceFailed if it is damaged."""
+    """Parse an event; raises SourceFailed if its size or checksum is wrong."""
     if len(data) < HEADER_BYTES:
         raise SourceFailed(f"binlog: an event of {len(data)} bytes")
     timestamp_s, kind, server_id, size, end, _ = _HEADER.unpack_from(data)
@@ -130,35 +130,35 @@ def parse_event(data: bytes, *, has_checksum: bool) -> BinlogEvent:
     last = len(data)
     if has_checksum or kind == Kind.FORMAT:
         last -= 4
-        # The format event says itself whether the others have checksums.
+        # The format event says in its body whether the other events have checksums.
         if has_checksum and zlib.crc32(data[:last]) != int.from_bytes(data[last:], "little"):
             raise SourceFailed(f"binlog: the event that ends at {end} has a wrong checksum")
     return BinlogEvent(timestamp_s, kind, server_id, end, data[HEADER_BYTES:last])
 
 
 def has_checksums(format_body: bytes) -> bool:
-    """Tell whether the events after a format event have checksums."""
+    """Return whether the events after this format description event have checksums."""
     return format_body[-1] == 1
 
 
 def parse_rotate(body: bytes) -> tuple[str, int]:
-    """Return the next file and where reading begins in it."""
+    """Return the binlog file that comes next, and the place in it where its events begin."""
     return body[8:].decode(), int.from_bytes(body[:8], "little")
 
 
 def parse_gtid(event: BinlogEvent) -> Gtid:
-    """Return the identity of a transaction of MariaDB or MySQL."""
+    """Parse the GTID event that begins a transaction of MariaDB or MySQL."""
     body = event.body
     if event.kind == Kind.GTID:
         sequence, domain, flags = struct.unpack_from("<QIB", body)
         return Gtid(domain, event.server_id, sequence, bool(flags & _STANDALONE))
-    # MySQL: a transaction begins with the statement BEGIN.
+    # In MySQL the statement BEGIN follows, so the transaction counts as standalone until then.
     sequence = int.from_bytes(body[17:25], "little")
     return Gtid(0, event.server_id, sequence, is_standalone=True)
 
 
 def parse_query(event: BinlogEvent) -> Query:
-    """Return a statement."""
+    """Parse a query event."""
     body = event.body
     database_size, variables = body[8], int.from_bytes(body[11:13], "little")
     at = 13 + variables
@@ -170,7 +170,7 @@ def parse_query(event: BinlogEvent) -> Query:
 
 
 def parse_rows(event: BinlogEvent) -> Rows:
-    """Return a row event."""
+    """Parse a row event, without decoding its rows."""
     body, kind = event.body, Kind(event.kind)
     table_id = int.from_bytes(body[:6], "little")
     at = _ROWS_AT
@@ -187,7 +187,7 @@ def parse_rows(event: BinlogEvent) -> Rows:
 
 
 def table_id_of(body: bytes) -> int:
-    """Return the id by which row events name the table of a description."""
+    """Return the id in a table map event by which row events refer to the table."""
     return int.from_bytes(body[:6], "little")
 
 
@@ -197,9 +197,10 @@ def _uncompressed(data: bytes) -> bytes:
 
 
 def parse_table_map(body: bytes, *, is_mariadb: bool = True) -> TableMap:
-    """Return the description of a table; without columns if it has no names.
+    """Parse a table map event; the result has no columns if the event lacks their names.
 
-    MariaDB counts years as numbers, and geometries as texts; MySQL does not.
+    The flags for unsigned columns and the collations are listed differently: MariaDB counts years
+    as numbers, and geometries as texts; MySQL does not.
     """
     reader = Reader(body, _ROWS_AT)
     database = reader.take(reader.byte()).decode("utf-8", "replace")
@@ -232,7 +233,7 @@ def parse_table_map(body: bytes, *, is_mariadb: bool = True) -> TableMap:
 
 
 class Type(IntEnum):
-    """The types of columns in a binlog."""
+    """The column types of a binlog."""
 
     TINY, SHORT, LONG, FLOAT, DOUBLE = 1, 2, 3, 4, 5
     TIMESTAMP, LONGLONG, INT24, DATE, TIME, DATETIME, YEAR = 7, 8, 9, 10, 11, 12, 13
@@ -268,14 +269,14 @@ def _type_and_meta(kind: int, metas: Reader) -> tuple[int, int]:
     real, size = metas.byte(), metas.byte()
     if kind != Type.STRING:
         return kind, size
-    # Two bits of the size of a long CHAR hide in its type.
+    # The type byte of a long CHAR also has two bits of its size.
     if real & 0x30 != 0x30:
         return real | 0x30, size | (real & 0x30 ^ 0x30) << 4
     return real, size
 
 
 class _Metadata:
-    """What ``binlog_row_metadata=FULL`` adds to the description of a table."""
+    """The optional part of a table map event, which ``binlog_row_metadata=FULL`` adds."""
 
     def __init__(
         self, reader: Reader, pairs: Sequence[tuple[int, int]], *, is_mariadb: bool

@@ -1,4 +1,4 @@
-"""A captured table: turns what queries and the binlog return into rows and keys."""
+"""A captured table: converts the results of queries and the binlog's bytes to rows and keys."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +15,7 @@ _Plan = list[tuple[str, Decode]]
 
 
 class Captured:
-    """One version of a table."""
+    """A captured table, with the columns that it had at one time."""
 
     def __init__(
         self,
@@ -40,12 +40,15 @@ class Captured:
     # Queries
 
     def query(self, after: Key | None, limit: int | None) -> str:
-        """Return the query for the rows after a key, in its order; the key's texts come first."""
+        """Return a query for the rows after a key, in the order of the key.
+
+        Its first columns are the key's values as text; ``after`` None means from the start.
+        """
         selected = [*map(_key_text, self._key), *map(_selected, self.specs)]
         whole = f"{name(self.table.schema)}.{name(self.table.name)}"
         text = f"SELECT {', '.join(selected)} FROM {whole}"
         order = [_ordered(each) for each in self._key]
-        # After a change of the key, the table is read again from its start.
+        # If the key has other columns now, the table is read again from its start.
         if after is not None and len(after) == len(order):
             bounds = [_literal(*each) for each in zip(self._key, after, strict=True)]
             text += f" WHERE {_is_after(order, bounds)}"
@@ -54,7 +57,7 @@ class Captured:
         return text if limit is None else f"{text} LIMIT {limit}"
 
     def read(self, values: Sequence[str | bytes | None]) -> tuple[Row, Key]:
-        """Return a row and its key from the result of ``query``."""
+        """Convert a result row of ``query`` to a row and its key."""
         count = len(self._key)
         row: Row = {}
         for column, value, convert in zip(
@@ -70,7 +73,10 @@ class Captured:
     # The binlog
 
     def rows(self, data: bytes, present: Sequence[bool], after: Sequence[bool]) -> Iterator[Row]:
-        """Yield the rows of a row event; of an update, alternately before and after."""
+        """Yield the rows of a row event; for an update, each row before and then after it.
+
+        ``present`` and ``after`` say which columns the event has.
+        """
         at, end, turn = 0, len(data), 0
         plans = (self._present(present), self._present(after))
         while at < end:
@@ -111,12 +117,12 @@ class Captured:
 
 
 def _selected(spec: Spec) -> str:
-    # As text a float has fewer digits than it needs.
+    # MariaDB prints a float with fewer digits than it needs, but a double with all.
     return f"{name(spec.name)} + 0e0" if spec.kind == "float" else name(spec.name)
 
 
 def _ordered(spec: Spec) -> str:
-    """Return the expression that orders rows; an enum is ordered by number, as in an index."""
+    """Return the SQL expression to order by; an enum is ordered by its number, as in an index."""
     plain = name(spec.name)
     return f"{plain} + 0" if spec.kind in ("enum", "set", "bit") else plain
 
@@ -130,9 +136,9 @@ def _key_text(spec: Spec) -> str:
 
 
 def _literal(spec: Spec, text: str) -> str:
-    """Return a value of a key in SQL."""
+    """Return a value of a key as an SQL literal."""
     if spec.kind in _NUMBERS:
-        # It comes from a query; this makes sure of it.
+        # The number comes from an earlier query; this rules out anything else.
         return str(float(text)) if spec.kind in ("float", "double") else _number(text)
     if spec.kind in _BINARIES:
         return f"X'{bytes.fromhex(text).hex()}'"

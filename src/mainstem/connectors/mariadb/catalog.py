@@ -1,4 +1,4 @@
-"""What MariaDB's catalog says about the server and its tables, and checks of both."""
+"""Reads MariaDB's catalog: the server's settings and its tables; checks both."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -53,7 +53,7 @@ _WANTED = {
 
 
 class Server(NamedTuple):
-    """A server that can be followed."""
+    """The properties of a server that connectors need to follow it."""
 
     identity: str
     is_mariadb: bool
@@ -67,7 +67,7 @@ class Server(NamedTuple):
         return {each.name: each for each in self.by_collation.values()}
 
     def file(self, number: int) -> str:
-        """Return the name of a binlog file."""
+        """Return the name of the binlog file with this number."""
         return f"{self.binlog}.{number:06}"
 
 
@@ -98,7 +98,7 @@ def check_server(connection: Connection) -> Server:
 
 
 def _has_ids(connection: Connection) -> bool:
-    """Tell whether collations have their ids in another table than MySQL's."""
+    """Return whether the catalog has the ids of collations where MariaDB, not MySQL, has them."""
     found = query(
         connection,
         "SELECT 1 FROM information_schema.columns WHERE table_schema = 'information_schema' AND "
@@ -116,7 +116,7 @@ class Catalog:
         self._decimals = decimals
 
     def captured(self, selection: Selection) -> list[Captured]:
-        """Return the tables that are captured; raises SourceRefused for one that cannot be."""
+        """Return the tables to capture; raises SourceRefused if one of them cannot be captured."""
         rows = query(self._connection, _TABLES, _SYSTEM)
         found = []
         for schema, table, engine, has_transactions in [tuple(map(text_of, row)) for row in rows]:
@@ -132,7 +132,7 @@ class Catalog:
         return [self.table(*each) for each in found]
 
     def table(self, schema: str, table: str) -> Captured:
-        """Return a table as it is now."""
+        """Return a table with the columns that it has now."""
         rows = query(self._connection, _COLUMNS, schema, table)
         charsets = self._server.charsets
         try:

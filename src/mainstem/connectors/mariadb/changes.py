@@ -1,4 +1,4 @@
-"""Turns the events of a binlog into transactions, changes and new schemas."""
+"""Turns the events of a binlog into transactions, changes and schema changes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -34,7 +34,7 @@ _MOST_KNOWN = 10_000
 
 
 class Context(NamedTuple):
-    """What events need besides themselves."""
+    """What is needed to interpret binlog events, besides the events."""
 
     server: Server
     selection: Selection
@@ -48,7 +48,7 @@ class Context(NamedTuple):
 
 
 class Changes:
-    """Follows one binlog from a position on."""
+    """Follows the binlog from a position, event by event."""
 
     def __init__(self, position: Position, context: Context, *, has_checksums: bool) -> None:
         self._context = context
@@ -70,18 +70,18 @@ class Changes:
 
     @property
     def position(self) -> Position:
-        """The position after the last whole transaction."""
+        """The position after the last complete transaction."""
         return self._at
 
     def progress(self) -> Progress | None:
-        """Return the position if it is new, and between two transactions."""
+        """Return the position if it has advanced and no transaction is open; None otherwise."""
         if self._begun is not None or self._at == self._committed:
             return None
         self._committed = self._at
         return Progress(self._at)
 
     def decode(self, data: bytes) -> Iterator[Item]:
-        """Return what an event means."""
+        """Yield what an event means to the runner; most events yield one item or none."""
         event = self._event = binlog.parse_event(data, has_checksum=self._has_checksums)
         kind = event.kind
         if kind in _ROWS:
@@ -90,7 +90,8 @@ class Changes:
             yield from self._table_map(event.body)
         elif kind in _GTIDS:
             self._gtid = self._begun = binlog.parse_gtid(event)
-            # Debezium's id of a transaction is the GTID, too. MySQL may have none.
+            # Debezium, too, uses the GTID as the transaction's id. MySQL's may be missing, so the
+            # place is added.
             is_unique = kind == binlog.Kind.GTID
             at = "" if is_unique else f"@{self._file}:{event.end}"
             self._name = f"{self._gtid.text}{at}"
@@ -204,7 +205,7 @@ class Changes:
         except SourceRefused as error:
             raise SourceRefused(f"table {found.database}.{found.name}: {error}") from None
         known = self._last.get(f"{found.database}.{found.name}")
-        # A table's id is another one after a restart of the server.
+        # A table has another id after the server was restarted.
         if known is not None and (known.specs, known.table.key) == (tuple(specs), found.key):
             return known
         return Captured(found.database, found.name, specs, found.key, context.decimals)
@@ -250,7 +251,7 @@ class Changes:
 def source_of(
     captured: Captured, *, server_id: int, gtid: str | None, file: str, pos: int, row: int
 ) -> dict[str, object]:
-    """Return the fields of an event's source."""
+    """Return the fields of Debezium's ``source`` block for a row of a MariaDB table."""
     return {
         "db": captured.table.schema,
         "table": captured.table.name,

@@ -1,4 +1,4 @@
-"""Columns of MariaDB: the same description from its catalog and from its binlog."""
+"""Columns of MariaDB tables, described in the same way from the catalog and from the binlog."""
 
 import re
 from collections.abc import Mapping
@@ -96,7 +96,7 @@ class Charset(NamedTuple):
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """A column; equal if nothing has changed that matters for its values."""
+    """A column; two are equal if the values of both are converted in the same way."""
 
     name: str
     kind: str
@@ -114,7 +114,7 @@ class Spec(msgspec.Struct, frozen=True):
 
     @property
     def type_text(self) -> str:
-        """The type in MariaDB's words."""
+        """The type as MariaDB writes it."""
         if self.kind in ("enum", "set"):
             labels = ",".join("'" + each.replace("'", "''") + "'" for each in self.labels)
             return f"{self.kind}({labels})"
@@ -145,7 +145,7 @@ class CatalogColumn(NamedTuple):
 
 
 def of_catalog(column: CatalogColumn, charsets: Mapping[str, Charset]) -> Spec:
-    """Return the description of a column of the catalog; raises SourceRefused."""
+    """Describe a column, given its row of the catalog; raises SourceRefused."""
     kind, found = column.kind.lower(), Spec(column.name, column.kind.lower(), column.is_optional)
     is_unsigned = "unsigned" in column.type_text.lower().rpartition(")")[2] and kind != "year"
     more: dict[str, object] = {}
@@ -178,7 +178,10 @@ def of_catalog(column: CatalogColumn, charsets: Mapping[str, Charset]) -> Spec:
 
 
 def of_binlog(column: RawColumn, charsets: Mapping[int, Charset], coded: str) -> Spec:
-    """Return the description of a column of the binlog; ``coded``: what it is for the catalog."""
+    """Describe a column, given its table map event.
+
+    ``coded`` is its type in the catalog, as the binlog has one code for several types.
+    """
     name, optional, kind, meta = column.name, column.optional, column.type, column.meta
     charset = charsets.get(column.collation or 0, _BINARY)
     if kind in (Type.ENUM, Type.SET):

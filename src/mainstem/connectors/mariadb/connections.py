@@ -1,4 +1,4 @@
-"""Connections to MariaDB and MySQL, from a URL and a password that is kept apart from it."""
+"""Connections to MariaDB and MySQL; the password is not part of the URL."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ _REFUSED = {
 
 
 class Address(NamedTuple):
-    """Where a database is, and the user who connects."""
+    """Where a database is, and as which user to connect."""
 
     host: str
     port: int
@@ -39,7 +39,7 @@ class Address(NamedTuple):
 
 
 def address_of(url: str) -> Address:
-    """Return the address in a URL; raises InvalidSetting."""
+    """Parse a URL; raises InvalidSetting."""
     parts = urlsplit(url)
     if parts.password is not None:
         raise InvalidSetting(
@@ -67,7 +67,7 @@ def address_of(url: str) -> Address:
 
 
 def check_url(url: str) -> None:
-    """Raise InvalidSetting if the URL is wrong, or holds a password."""
+    """Raise InvalidSetting if the URL is wrong or has a password."""
     address_of(url)
 
 
@@ -79,7 +79,7 @@ class Connections:
         self._password = password
 
     def open(self) -> Connection:
-        """Open a connection in which every statement is a transaction of its own."""
+        """Open a connection with autocommit."""
         to, options = self.address, self.address.options
         tls: dict[str, object] = {"ssl_disabled": True}
         if "ssl_ca" in options:
@@ -100,7 +100,8 @@ class Connections:
             connect_timeout=_CONNECT_S,
             read_timeout=_READ_S,
             program_name="mainstem",
-            # Values are converted by their columns' types, not by PyMySQL.
+            # Values are converted by ``values.py`` according to their columns, so PyMySQL must
+            # leave them.
             conv=encoders,
             init_command="SET time_zone = '+00:00', sql_mode = '', net_write_timeout = 600",
             **tls,
@@ -109,7 +110,7 @@ class Connections:
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Turn errors of the database into SourceFailed or SourceRefused."""
+    """Raise errors of PyMySQL and of sockets in the block as SourceFailed or SourceRefused."""
     try:
         yield
     except pymysql.err.Error as error:
@@ -131,17 +132,17 @@ Row = tuple[str | bytes | None, ...]
 
 
 def query(connection: Connection, statement: str, *values: object) -> list[Row]:
-    """Return the rows of a statement, as text."""
+    """Run a statement and return its rows, with values as text."""
     with connection.cursor() as cursor:
         cursor.execute(statement, values or None)
         return list(cursor.fetchall())
 
 
 def text_of(value: str | bytes | None) -> str:
-    """Return a value of a query as text; empty for NULL."""
+    """Return a value of a result row as text; "" for NULL."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 
 
 def name(text: str) -> str:
-    """Return a name for use in SQL."""
+    """Quote an identifier for SQL."""
     return "`" + text.replace("`", "``") + "`"

@@ -1,13 +1,15 @@
-"""MariaDB as a source: the binlog, and snapshots by consistent reads.
+"""MariaDB as a source: follows the binlog; takes snapshots by consistent reads.
 
-How this works: a consistent read of MariaDB says at which position of the binlog it is, so the
-tables are read without any lock, and the binlog is followed from there. MySQL does not say it: all
-tables are locked for a moment, in which the read begins and the position is asked for.
+How this works: with a consistent read MariaDB also reports its position in the binlog, so a
+snapshot reads the tables without any lock, and the binlog is followed from that position. MySQL
+does not report it: all tables are locked for a moment, in which the read begins and the position is
+queried.
 
 A table can also be read while its changes are followed (``read``), by another consistent read. The
-binlog can be ahead of what reads see, by transactions that are about to be committed; then the read
-is repeated. A position is a file and a place of the binlog, and the last transaction before it: so
-a binlog that began anew, with the same file names, is recognised.
+binlog may already have transactions that are about to be committed and that reads do not see yet;
+if such a one was followed, the read is repeated later. A position is a binlog file, a place in it,
+and the last transaction before it. The transaction shows whether the binlog was begun anew, with
+the same file names.
 """
 
 import zlib
@@ -52,7 +54,7 @@ _PURGED = 1236
 
 
 class MariaDbSource:
-    """The databases of one server."""
+    """The databases of one MariaDB or MySQL server, as the source of one connector."""
 
     def __init__(self, settings: ConnectorSettings, password: Callable[[], str | None]) -> None:
         self._settings = settings
@@ -84,7 +86,8 @@ class MariaDbSource:
         with translated():
             connection = self._query()
             if not self._may_follow:
-                # Asks for a right that the catalog does not tell in one place.
+                # Whether the user may follow the binlog is in no table of the catalog, so this
+                # tries it.
                 file, at = self._end(connection)
                 stream = self._open_stream(self._described().file(file), at, role="check")
                 with suppress(SourceFailed):
@@ -94,7 +97,7 @@ class MariaDbSource:
             return [each.table for each in self._catalog().captured(self._selection)]
 
     def capture(self, tables: Sequence[Table]) -> None:
-        """Do nothing: the binlog has the changes of all tables."""
+        """Do nothing: the binlog has the changes of all tables anyway."""
 
     def _described(self) -> Server:
         if self._server is None:
@@ -107,7 +110,7 @@ class MariaDbSource:
     # Snapshots
 
     def begin(self) -> Snapshot:
-        """Return a consistent view of all tables, and the position that belongs to it."""
+        """Return a consistent view of all tables, and the binlog position of that moment."""
         with translated():
             server = self._described()
             captured = self._catalog().captured(self._selection)
@@ -117,7 +120,10 @@ class MariaDbSource:
             return _MariaDbSnapshot(reader, captured, position, server)
 
     def _consistent(self, reader: Connection, *, locks: bool) -> tuple[int, int]:
-        """Begin a consistent read; return its position in the binlog."""
+        """Begin a consistent read; return file number and place of its binlog position.
+
+        ``locks`` makes it lock all tables for a moment, as MySQL needs.
+        """
         query(reader, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         if locks:
             query(reader, "FLUSH TABLES WITH READ LOCK")
@@ -133,7 +139,7 @@ class MariaDbSource:
         try:
             rows = query(connection, "SHOW MASTER STATUS")
         except pymysql.err.ProgrammingError:
-            # MySQL 8.4 has no other word for it.
+            # MySQL 8.4 knows the statement only by this name.
             rows = query(connection, "SHOW BINARY LOG STATUS")
         return _place(rows[0][0], rows[0][1])
 
@@ -146,7 +152,7 @@ class MariaDbSource:
         return Position((file, at, *last), server.identity)
 
     def _gtids(self, connection: Connection, file: int, at: int) -> list[tuple[int, int, int]]:
-        """Return the last transaction of each domain before a position."""
+        """Return the last transaction of each GTID domain before a place of the binlog."""
         name = self._described().file(file)
         rows = query(connection, "SELECT BINLOG_GTID_POS(%s, %s)", name, at)
         found = []
@@ -157,7 +163,7 @@ class MariaDbSource:
         return found
 
     def read(self, table: str, after: Key | None, limit: int) -> Chunk | None:
-        """Return rows after a key; None if a followed transaction is not visible yet."""
+        """Return rows after a key; None if reads do not see a followed transaction yet."""
         with translated():
             server = self._described()
             found = {each.table.id: each for each in self._catalog().captured(self._selection)}
@@ -184,7 +190,7 @@ class MariaDbSource:
     # Following
 
     def follow(self, position: Position) -> Iterator[Item | None]:
-        """Return all changes after a position; None when there are no more for the moment."""
+        """Yield all changes after a position, for ever; None whenever there is none for now."""
         with translated():
             server = self._described()
             self._check(position, server)
@@ -219,7 +225,7 @@ class MariaDbSource:
             raise
 
     def _check(self, position: Position, server: Server) -> None:
-        """Raise SourceRefused if following from a position would miss changes."""
+        """Raise SourceRefused if the binlog does not have all changes after a position."""
         if position.of != server.identity:
             raise self._lost(
                 f"this is another server than before ({server.identity}, before {position.of})"
@@ -241,8 +247,8 @@ class MariaDbSource:
         )
 
     def _open_stream(self, file: str, at: int, role: str = "follow") -> BinlogStream:
-        # Every follower of a server has a number of its own; of two with the same one the older
-        # connection is ended, such as that of a server that was killed.
+        # Each replica of a server has a number of its own. If two connections have the same, the
+        # server closes the older one, such as that of a node that was killed.
         name = f"mainstem {role} {self._settings.name}"
         number = 0x40000000 | zlib.crc32(name.encode()) & 0x3FFFFFFF
         if role == "follow":
@@ -261,18 +267,18 @@ class MariaDbSource:
         return {str(column): str(kind) for column, kind in rows}
 
     def _present(self, schema: str, table: str) -> Captured:
-        """Return a table as it is now, without columns if it is gone."""
+        """Return a table with its present columns; without any if it is gone."""
         with translated():
             return self._catalog().table(schema, table)
 
     def confirm(self, position: Position) -> None:
-        """Note how far changes are published; the server keeps its binlog by its own settings."""
+        """Store up to where changes are published, for ``watch``; nothing is sent to the server."""
         self._confirmed = position
 
     # Watching
 
     def watch(self) -> Watch:
-        """Return how much binlog there is after our position."""
+        """Return how many bytes of binlog there are after the confirmed position."""
         position = self._confirmed
         if position is None:
             return Watch(0)
@@ -285,7 +291,7 @@ class MariaDbSource:
         return Watch(max(0, later - position.at[1]))
 
     def release(self) -> None:
-        """Do nothing: nothing was left in the database."""
+        """Do nothing, because the connector creates nothing in the database."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -315,7 +321,7 @@ class _MariaDbSnapshot:
         self.position = position
 
     def source(self, table: Table) -> Mapping[str, object]:
-        """Return ``Change.source`` of the rows of a table."""
+        """Return ``Change.source`` for the rows of a table."""
         return _read_source(self._tables[table.id], self._server, *self.position.at[:2])
 
     def rows(self, table: Table) -> Iterator[Sequence[tuple[Change, Key]]]:
@@ -332,7 +338,7 @@ class _MariaDbSnapshot:
 
     def close(self) -> None:
         """Close the connection, which ends the transaction that keeps the snapshot."""
-        # An ordinary close would first wait for the rows that were not read.
+        # Closing it in the usual way would first receive all rows that were not read.
         self._reader._force_close()
 
 

@@ -1,4 +1,4 @@
-"""What statements in a binlog mean for captured tables."""
+"""Recognises what an SQL statement in the binlog does to captured tables."""
 
 import re
 from enum import Enum
@@ -45,7 +45,7 @@ class Meaning(NamedTuple):
 
 
 def meaning_of(database: str, text: str) -> Meaning:
-    """Return what a statement does to tables; ``database``: that of names without one."""
+    """Return what a statement does; ``database`` has the tables that it names without one."""
     plain = _COMMENT.sub(" ", text).strip()
     if found := _TRUNCATE.match(plain):
         return Meaning(Effect.EMPTIES, (_parse(found[1], database),))

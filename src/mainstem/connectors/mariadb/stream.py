@@ -1,7 +1,7 @@
-"""The binlog as a stream: a connection that the server sends its events to.
+"""The connection on which a MariaDB server sends the events of its binlog.
 
 PyMySQL connects and authenticates. After the request for the binlog, this module reads the socket
-itself, because a follower must be able to stop waiting after a moment.
+itself, because PyMySQL cannot stop waiting for an event after some time.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ _GTID_CAPABILITY = 4
 
 
 class BinlogStream:
-    """Events of a binlog from one position on; owns its connection."""
+    """Receives the events of a binlog from a position on; closes its connection at the end."""
 
     def __init__(self, connection: Connection, file: str, position: int, server_id: int) -> None:
         self._connection = connection
         with connection.cursor() as cursor:
-            # Otherwise events come in the format of old replicas, without GTIDs.
+            # Without this the server sends events in the format for old replicas, without GTIDs.
             cursor.execute(f"SET @mariadb_slave_capability = {_GTID_CAPABILITY}")
             cursor.execute("SET @master_binlog_checksum = @@global.binlog_checksum")
             cursor.execute("SET @source_binlog_checksum = @@global.binlog_checksum")
@@ -47,7 +47,10 @@ class BinlogStream:
         self._socket.sendall(struct.pack("<I", len(body)) + body)
 
     def receive(self, wait_s: float) -> bytes | None:
-        """Return the next event; None if there is none within a time."""
+        """Return the next event; None if none begins to arrive within ``wait_s``.
+
+        Raises SourceFailed if the server ends the stream.
+        """
         parts: list[bytes] = []
         while True:
             packet = self._packet(wait_s if not parts else _SILENCE_S)
@@ -80,7 +83,7 @@ class BinlogStream:
         return found
 
     def _fill(self, size: int, deadline: float) -> bool:
-        """Wait until the buffer has so many bytes; return whether it has."""
+        """Wait until the buffer has ``size`` bytes; return False if the deadline passes."""
         while len(self._buffer) - self._at < size:
             if self._at:
                 del self._buffer[: self._at]

@@ -1,8 +1,8 @@
 """Converts MariaDB's values, of the binlog and of queries, for JSON, as Debezium maps them.
 
-How this works: each column has a decoder, which takes its bytes from a row of the binlog, and a
-converter of the text that a query returns. Both give the same value. Dates that do not exist, such
-as 0000-00-00, are null, or 1970 in a column that may not be null.
+How this works: each column has a decoder for its bytes in the binlog, and a converter for the text
+that a query returns. Both give the same value. A date that does not exist, such as 0000-00-00,
+becomes null, or 1970-01-01 in a column that may not be null.
 """
 
 import ipaddress
@@ -35,7 +35,7 @@ def _named(kind: str, name: str, version: int = 1, **more: object) -> Mapping[st
 
 
 def schema_of(spec: Spec, decimals: Decimals) -> Mapping[str, object]:
-    """Return Kafka Connect's schema of a column's values."""
+    """Return the Kafka Connect schema of a column's values."""
     kind = spec.kind
     if kind in INTEGERS:
         return {"type": (_UNSIGNED if spec.is_unsigned else _SCHEMAS).get(kind, "int64")}
@@ -96,11 +96,11 @@ def _decimal_schema(spec: Spec, decimals: Decimals) -> Mapping[str, object]:
     return {"type": "string" if decimals is Decimals.STRING else "double"}
 
 
-# What both ways have in common
+# Shared by decoders and converters
 
 
 def _exact(whole: int, spec: Spec, decimals: Decimals) -> object:
-    """Return an exact number, given without its point."""
+    """Return a decimal in the form that ``decimals`` says; ``whole`` has all its digits."""
     if decimals is Decimals.PRECISE:
         bits = whole.bit_length() if whole >= 0 else (whole + 1).bit_length()
         return whole.to_bytes(bits // 8 + 1, "big", signed=True)
@@ -112,7 +112,7 @@ def _exact(whole: int, spec: Spec, decimals: Decimals) -> object:
 
 
 def _single(value: float) -> float:
-    """Return the shortest number that is the same 32-bit float."""
+    """Return the shortest number that rounds to the same 32-bit float."""
     for digits in range(6, 9):
         short = float(f"{value:.{digits}g}")
         if _FLOAT.pack(short) == _FLOAT.pack(value):
@@ -121,7 +121,7 @@ def _single(value: float) -> float:
 
 
 def _days(year: int, month: int, day: int) -> int | None:
-    # Also dates of which only a part is zero do not exist.
+    # Dates whose month or day is zero do not exist, either.
     return date(year, month, day).toordinal() - _EPOCH if year and month and day else None
 
 
@@ -167,7 +167,7 @@ def _bits(spec: Spec, number: int) -> object:
 
 
 def converter(spec: Spec, decimals: Decimals) -> Convert:
-    """Return the function that turns the text of a query into a value."""
+    """Return the function that converts a column's text in a query result."""
     kind = spec.kind
     if (of_spec := _OF_SPEC.get(kind)) is not None:
         return lambda it: of_spec(spec, it)
@@ -190,7 +190,7 @@ _CONVERTERS: Mapping[str, Convert] = {
     "time": lambda it: _time_of(_text(it)),
     "geometry": lambda it: _geometry(_bytes(it)),
     "point": lambda it: _point(_bytes(it)),
-    # The same notation as that of the binlog's bytes.
+    # The bytes of the binlog are converted to the same text.
     "inet6": lambda it: str(ipaddress.IPv6Address(_text(it))),
 }
 
@@ -231,7 +231,7 @@ def _moment_of(spec: Spec, text: str) -> object:
 
 
 def decoder(spec: Spec, decimals: Decimals) -> Decode:
-    """Return the function that reads a value from a row of the binlog."""
+    """Return the function that decodes a column's bytes in a row of the binlog."""
     kind = spec.kind
     if kind in INTEGERS:
         return _integer(_SIZES[kind], is_signed=not spec.is_unsigned)
@@ -318,7 +318,7 @@ def _labels(spec: Spec) -> Decode:
 
         def one(data: bytes, at: int) -> tuple[object, int]:
             number = int.from_bytes(data[at : at + size], "little")
-            # 0 stands for a wrong value that was let in.
+            # 0 means that an invalid value was inserted while strict mode was off.
             return (labels[number - 1] if number else ""), at + size
 
         return one
@@ -334,7 +334,8 @@ def _labels(spec: Spec) -> Decode:
 
 
 def _decimal(spec: Spec, decimals: Decimals) -> Decode:
-    # Nine digits take four bytes; what is left before and after them takes as few as possible.
+    # Nine digits take four bytes; the remaining ones, on each side of the point, as few as
+    # possible.
     before, after = spec.size - spec.scale, spec.scale
     parts = [before % 9] * (before % 9 > 0) + [9] * (before // 9 + after // 9)
     parts += [after % 9] * (after % 9 > 0)
@@ -357,7 +358,7 @@ def _decimal(spec: Spec, decimals: Decimals) -> Decode:
 
 
 def _sized(spec: Spec) -> Decode:
-    """Return a decoder of values that begin with their size."""
+    """Return a decoder of values that are preceded by their size."""
     width = _width(spec)
     convert = _of_bytes(spec)
 
@@ -383,7 +384,7 @@ def _of_bytes(spec: Spec) -> Callable[[bytes], object]:
     if spec.encoding:
         encoding = spec.encoding
         return lambda data: data.decode(encoding, "replace")
-    # Zeros at the end of fixed sizes are not stored.
+    # The server does not store zero bytes at the end of a fixed-size binary.
     if kind == "binary":
         return lambda data: data.ljust(spec.size, b"\0")
     return {

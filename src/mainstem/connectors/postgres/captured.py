@@ -1,4 +1,4 @@
-"""A captured table: turns PostgreSQL's text values into rows and keys."""
+"""A captured table: converts PostgreSQL's text values to rows and keys."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from mainstem.connectors.postgres.types import Convert, Mapped
 
 
 class CapturedColumn(NamedTuple):
-    """A column with everything needed to publish it."""
+    """A column, and how its values are published."""
 
     name: str
     type_oid: int
@@ -21,7 +21,7 @@ class CapturedColumn(NamedTuple):
 
 
 class Captured:
-    """A table as one version of its columns defines it."""
+    """A captured table, with the columns that it had at one time."""
 
     def __init__(
         self, schema: str, name: str, columns: Sequence[CapturedColumn], key: tuple[str, ...]
@@ -43,7 +43,11 @@ class Captured:
         self._key_places = [names.index(each) for each in key]
 
     def row(self, values: Values, old: Values | None = None) -> Row:
-        """Return a row; a value that was not sent is taken from ``old``, if that has it."""
+        """Return a row; a large value that an update did not send is taken from ``old`` if there.
+
+        Otherwise it is Debezium's placeholder. Raises SourceRefused for a value that cannot be
+        published.
+        """
         row: Row = {}
         if len(values) != len(self._plan):
             raise self._mismatch(len(values))
@@ -71,7 +75,7 @@ class Captured:
         return row
 
     def not_logged(self, values: Values, old: Values | None = None) -> tuple[str, ...]:
-        """Return the columns for whose value ``row`` has only a placeholder."""
+        """Return the names of the columns for which ``row`` returns a placeholder."""
         if UNCHANGED not in values:
             return ()
         return tuple(
@@ -81,7 +85,7 @@ class Captured:
         )
 
     def whole_row(self, values: Sequence[str | None]) -> Row:
-        """Return a row of which every value was sent; as ``row``, and faster."""
+        """Do the same as ``row``, but faster, for values that were all sent."""
         if len(values) == len(self._plan):
             try:
                 return {
@@ -90,11 +94,11 @@ class Captured:
                 }
             except (ValueError, OverflowError, ArithmeticError, SourceRefused):
                 pass
-        # It finds out which value it is, and says so.
+        # ``row`` converts again, one by one, to name the value that cannot be published.
         return self.row(list(values))
 
     def key_row(self, values: Values) -> Row:
-        """Return only the columns of the key."""
+        """Return a row with only the columns of the key."""
         if len(values) != len(self._plan):
             raise self._mismatch(len(values))
         row: Row = {}

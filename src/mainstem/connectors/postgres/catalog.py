@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalog says about tables and types, and checks of tables to capture."""
+"""Reads PostgreSQL's catalog: tables and types; checks whether tables can be captured."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -54,7 +54,7 @@ class CatalogTable(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The name that settings use."""
+        """The table's name in settings: ``schema.name``."""
         return f"{self.schema}.{self.name}"
 
 
@@ -69,7 +69,7 @@ class CatalogColumn(NamedTuple):
 
 
 class Catalog:
-    """Queries of the catalog over one connection; remembers the types that it has looked up."""
+    """Queries of the catalog over one connection; caches the types."""
 
     def __init__(self, connection: psycopg.Connection, decimals: Decimals) -> None:
         self._connection = connection
@@ -77,24 +77,24 @@ class Catalog:
         self._types: dict[int, Type] = {}
 
     def tables(self) -> list[CatalogTable]:
-        """Return all tables that can be captured by their kind; partitions belong to their root."""
+        """Return all tables that may be captured; of partitioned tables the root only."""
         return [CatalogTable(*row) for row in self._connection.execute(_TABLES)]
 
     def columns(self, table: int) -> list[CatalogColumn]:
-        """Return the columns that replication sends, in order; none if the table is gone."""
+        """Return the columns that replication sends, in order; none if the table does not exist."""
         return [CatalogColumn(*row) for row in self._connection.execute(_COLUMNS, (table,))]
 
     def key(self, table: int, identity: str) -> tuple[str, ...]:
-        """Return the columns of the primary key, or of the index that is the replica identity."""
+        """Return the columns of the primary key, or of the replica identity's index."""
         rows = self._connection.execute(_INDEX, (table, identity == "i"))
         return tuple(name for (name,) in rows)
 
     def mapped(self, oid: int, modifier: int) -> Mapped:
-        """Return how a type is published."""
+        """Return how values of a type are published."""
         return mapped(oid, modifier, self._type, self._decimals)
 
     def type_text(self, oid: int, modifier: int) -> str:
-        """Return a type in PostgreSQL's words."""
+        """Return the name of a type as PostgreSQL writes it."""
         row = self._connection.execute(
             "SELECT format_type(%s::int8::oid, %s)", (oid, modifier)
         ).fetchone()
@@ -104,14 +104,14 @@ class Catalog:
         found = self._types.get(oid)
         if found is None:
             row = self._connection.execute(_TYPE, (oid,)).fetchone()
-            # A type that was dropped since is published as text.
+            # The type was dropped since; its values are published as text.
             found = _UNKNOWN if row is None else Type(*row)
             self._types[oid] = found
         return found
 
 
 def check_tables(chosen: Sequence[CatalogTable], keys: Sequence[tuple[str, ...]]) -> None:
-    """Raise SourceRefused if a table cannot be captured, and say what to do."""
+    """Raise SourceRefused if a table cannot be captured; the message says what to do."""
     for table, key in zip(chosen, keys, strict=True):
         if table.persistence != "p":
             raise SourceRefused(

@@ -1,4 +1,4 @@
-"""Turns messages of pgoutput into changes; keeps the descriptions of the tables in them."""
+"""Turns messages of pgoutput into transactions, changes and schema changes."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import cast
@@ -13,7 +13,7 @@ Describe = Callable[[pgoutput.Relation], Captured]
 
 
 class Changes:
-    """One stream of messages, from a position on."""
+    """Interprets the messages of one replication stream, from a position on."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class Changes:
         selection: Selection,
         oldest_lsn: int | None = None,
     ) -> None:
-        """``oldest_lsn``: set if nothing was followed before: where the oldest changes are."""
+        """``oldest_lsn``: at the first start after a snapshot, where the slot began to decode."""
         self._position = position
         self._describe = describe
         self._selection = selection
@@ -35,24 +35,27 @@ class Changes:
 
     @property
     def begin_lsn(self) -> int:
-        """The end of the last commit, or what is before the changes of the first transaction."""
+        """The end of the last commit; before the first one, a position before all changes."""
         found = self._oldest_lsn if self._last_commit is None else self._last_commit
         assert found is not None
         return found
 
     def begins(self, data: bytes) -> int | None:
-        """Return the id of the transaction if a message begins one."""
+        """Return the transaction id if the message begins a transaction, None otherwise."""
         return pgoutput.xid_of(data) if data[0] == 66 else None
 
     def progress(self, wal_end: int) -> port.Progress | None:
-        """Return the position that a keepalive tells, if it is new and between transactions."""
+        """Return a keepalive's ``wal_end`` as position; None if it brings nothing new.
+
+        Within a transaction it returns None, too.
+        """
         if self._begin is not None or wal_end <= self._position.at[0]:
             return None
         self._position = port.Position((wal_end,), self._position.of)
         return port.Progress(self._position)
 
     def decode(self, lsn: int, data: bytes) -> Iterable[port.Item]:
-        """Return what a message at a position of the WAL means."""
+        """Yield what a message means to the runner; ``lsn`` is its position in the WAL."""
         try:
             message = pgoutput.decode(data)
         except pgoutput.BadMessage as error:
@@ -70,7 +73,7 @@ class Changes:
     def _decode(self, lsn: int, message: pgoutput.Message) -> Iterator[port.Item]:
         if isinstance(message, pgoutput.BeginMessage):
             self._begin = message
-            # It ends before the position: it was published already.
+            # A transaction that was committed before the position was published already.
             self._skips = message.commit_lsn < self._position.at[0]
             if not self._skips:
                 yield port.Begin(f"{message.xid}:{message.commit_lsn}", message.committed_us)

@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL database, from a URL and a password that is kept apart from it."""
+"""Connections to a PostgreSQL database; the password is not part of the URL."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ _REFUSED = (
 )
 """Parts of messages after which trying again does not help."""
 _SESSION = {
-    # The text form of values is that which ``types`` reads, whatever the server's settings.
+    # Sets the text form of values that ``types`` reads, whatever the server's settings are.
     "datestyle": "ISO",
     "intervalstyle": "postgres",
     "timezone": "UTC",
@@ -33,7 +33,7 @@ _SESSION = {
 
 
 def check_url(url: str) -> None:
-    """Raise InvalidSetting if the URL holds a password, or options that could do harm."""
+    """Raise InvalidSetting if the URL has a password, or options that connectors must not set."""
     parts = urlsplit(url)
     query = parse_qsl(parts.query, keep_blank_values=True)
     if parts.password or any(name == "password" for name, _ in query):
@@ -63,7 +63,7 @@ class Connections:
 
     @property
     def conninfo(self) -> str:
-        """The connection string with the password, read anew as it may have changed."""
+        """The connection string with the password, which is read anew every time."""
         options = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
         extra: dict[str, str | int] = {
             "application_name": f"mainstem {self._name}",
@@ -85,20 +85,20 @@ class Connections:
         return str(found.get("dbname") or found.get("user") or "postgres")
 
     def open(self) -> psycopg.Connection:
-        """Open a connection in which every statement is a transaction of its own."""
+        """Open a connection with autocommit."""
         return psycopg.connect(self.conninfo, autocommit=True)
 
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Turn errors of the database into SourceFailed or SourceRefused."""
+    """Raise psycopg's errors in the block as SourceFailed or SourceRefused."""
     try:
         yield
     except psycopg.errors.InsufficientPrivilege as error:
         raise SourceRefused(f"the user may not do that: {_clean(error)}") from None
     except psycopg.Error as error:
         why = _clean(error)
-        # Errors of connecting have no code.
+        # An error while connecting has no SQLSTATE.
         refused = any(each in why for each in _REFUSED)
         raise (SourceRefused if refused else SourceFailed)(why) from None
 

@@ -7,7 +7,7 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def parse_hstore(text: str) -> dict[str, str | None]:
-    """Return the pairs; raises ValueError."""
+    """Return the pairs of keys and values; raises ValueError."""
     pairs: dict[str, str | None] = {}
     at = 0
     while at < len(text):

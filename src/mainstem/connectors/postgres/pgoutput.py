@@ -17,11 +17,11 @@ EPOCH_US: Final = 946_684_800_000_000
 
 
 class BadMessage(ValueError):
-    """The bytes are not a message of pgoutput."""
+    """Raised if bytes are not a message of pgoutput."""
 
 
 class Unchanged(Enum):
-    """The one value of a large column that an update has not changed, and that is not sent."""
+    """A marker instead of a large (TOASTed) value, which an update has not changed and not sent."""
 
     UNCHANGED = "unchanged"
 
@@ -34,7 +34,7 @@ Identity = Literal["d", "n", "f", "i"]
 
 
 class RelationColumn(NamedTuple):
-    """A column as a Relation message describes it."""
+    """A column, as a Relation message describes it."""
 
     name: str
     type_oid: int
@@ -44,7 +44,7 @@ class RelationColumn(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A table, sent before its first change and after a change of its columns."""
+    """A Relation message: describes a table, before its first change and after each new schema."""
 
     oid: int
     schema: str
@@ -54,7 +54,7 @@ class Relation(NamedTuple):
 
 
 class BeginMessage(NamedTuple):
-    """A transaction begins."""
+    """A transaction begins; all its messages follow."""
 
     commit_lsn: int
     committed_us: int
@@ -62,7 +62,7 @@ class BeginMessage(NamedTuple):
 
 
 class CommitMessage(NamedTuple):
-    """A transaction is complete."""
+    """The transaction is complete."""
 
     commit_lsn: int
     end_lsn: int
@@ -77,7 +77,7 @@ class Insert(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A changed row; ``old`` if its replica identity was changed, or contains all columns."""
+    """A changed row; ``old`` is set if the replica identity changed, or is FULL."""
 
     relation: int
     old: Values | None
@@ -86,7 +86,7 @@ class Update(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """A deleted row; ``old_is_key``: only the columns of the replica identity are given."""
+    """A deleted row; ``old_is_key`` says that it has only the columns of the replica identity."""
 
     relation: int
     old: Values
@@ -94,13 +94,13 @@ class Delete(NamedTuple):
 
 
 class Truncate(NamedTuple):
-    """Truncated tables."""
+    """One or more truncated tables."""
 
     relations: tuple[int, ...]
 
 
 class Other(NamedTuple):
-    """A message without changes: a type, an origin, or a message of an application."""
+    """A message that changes nothing: a type, an origin, or a program's own message."""
 
     kind: str
 
@@ -109,7 +109,7 @@ Message = Relation | BeginMessage | CommitMessage | Insert | Update | Delete | T
 
 
 def decode(data: bytes) -> Message:
-    """Return one message; raises BadMessage."""
+    """Decode one message; raises BadMessage."""
     if not data:
         raise BadMessage("an empty message")
     decoder = _DECODERS.get(data[0])
@@ -200,7 +200,10 @@ def _application(data: bytes) -> tuple[Message, int]:
 
 
 def _values(data: bytes, at: int) -> tuple[Values, int]:
-    """Return the values of a row, and where they end; the loop where most of the time goes."""
+    """Decode a row's values and return them with the place after them.
+
+    Most of the time of decoding is spent in this loop.
+    """
     (count,) = _U16(data, at)
     at += 2
     found: Values = []
@@ -248,7 +251,7 @@ _DECODERS = {
 
 
 def xid_of(data: bytes) -> int:
-    """Return the transaction id of a Begin message."""
+    """Return the transaction id in a Begin message."""
     if len(data) != 1 + _BEGIN.size:
         raise BadMessage(f"a Begin message of {len(data)} bytes")
     return int(_BEGIN.unpack_from(data, 1)[2])

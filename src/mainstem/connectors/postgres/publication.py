@@ -1,4 +1,4 @@
-"""The publication and the replication slot of a connector: created, checked, watched, dropped."""
+"""The publication and the replication slot of a connector: created, checked, dropped."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ FROM pg_replication_slots WHERE slot_name = %s
 
 
 def check_server(connection: psycopg.Connection) -> None:
-    """Raise SourceRefused if the server cannot replicate, or the user may not."""
+    """Raise SourceRefused if the server has no logical replication, or the user may not use it."""
     row = connection.execute(
         "SELECT current_setting('wal_level'), current_setting('server_version_num')::int, "
         "(SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user), "
@@ -43,7 +43,7 @@ def check_server(connection: psycopg.Connection) -> None:
 
 
 def ensure(connection: psycopg.Connection, name: str, tables: Sequence[tuple[str, str]]) -> None:
-    """Create the publication, or add the tables that it lacks."""
+    """Create the publication, or add the missing ones of ``tables`` to it."""
     exists = connection.execute(
         "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, puballtables "
         "FROM pg_publication WHERE pubname = %s",
@@ -74,10 +74,10 @@ def ensure(connection: psycopg.Connection, name: str, tables: Sequence[tuple[str
 
 
 def _add(connection: psycopg.Connection, name: str, tables: sql.Composed) -> None:
-    """Add tables while nobody writes to them.
+    """Add tables to the publication while a lock keeps others from writing to them.
 
-    Otherwise releases before 16.9 may go on decoding without the table: a transaction that had
-    written to it before fills their cache with what was true then.
+    Before PostgreSQL 16.9, an open transaction that has written to a table may make the decoder
+    cache that the table is not published, and its later changes would be missing.
     """
     command = sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(sql.Identifier(name), tables)
     try:
@@ -97,7 +97,10 @@ def _add(connection: psycopg.Connection, name: str, tables: sql.Composed) -> Non
 def check_slot(
     connection: psycopg.Connection, slot: str, publication: str, position: Position, identity: str
 ) -> None:
-    """Raise SourceRefused if following from a position would miss changes."""
+    """Raise SourceRefused if slot or publication no longer have all changes after a position.
+
+    Raises SourceFailed while another connection uses the slot.
+    """
     if position.of != identity:
         raise SourceRefused(
             f"this is another database than before (identity {identity}, before {position.of}), "
@@ -133,7 +136,7 @@ def check_slot(
 
 
 def watch_slot(connection: psycopg.Connection, slot: str, max_bytes: int) -> Watch:
-    """Return how much WAL a slot keeps; drops the slot if that is more than ``max_bytes``."""
+    """Return how much WAL the slot keeps; drop the slot if that is more than ``max_bytes``."""
     row = connection.execute(_SLOT, (slot,)).fetchone()
     if row is None:
         return Watch(0)
@@ -151,7 +154,7 @@ def watch_slot(connection: psycopg.Connection, slot: str, max_bytes: int) -> Wat
 
 
 def oldest_change(connection: psycopg.Connection, slot: str) -> int:
-    """Return the position from which a slot decodes: before every change that it returns."""
+    """Return the WAL position where the slot begins to decode, before all of its changes."""
     row = connection.execute(
         "SELECT restart_lsn::text FROM pg_replication_slots WHERE slot_name = %s", (slot,)
     ).fetchone()
@@ -161,7 +164,7 @@ def oldest_change(connection: psycopg.Connection, slot: str) -> int:
 
 
 def drop_slot(connection: psycopg.Connection, slot: str) -> None:
-    """Drop a slot, and end the connection that uses it."""
+    """Drop the slot if it exists; ends a connection that uses it."""
     connection.execute(
         "SELECT pg_terminate_backend(active_pid, 5000) FROM pg_replication_slots "
         "WHERE slot_name = %s AND active",
@@ -174,7 +177,7 @@ def drop_slot(connection: psycopg.Connection, slot: str) -> None:
 
 
 def drop(connection: psycopg.Connection, name: str) -> None:
-    """Drop a publication, if it exists."""
+    """Drop the publication if it exists."""
     connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
 
 

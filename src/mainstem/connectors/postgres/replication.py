@@ -1,8 +1,9 @@
 """A connection that speaks PostgreSQL's streaming replication, over libpq.
 
 How this works: psycopg has no replication in its API, but its binding of libpq (``psycopg.pq``) has
-all that COPY BOTH needs. Messages of the server are WAL data (``w``) and keepalives (``k``); ours
-say how far we are (``r``). PostgreSQL, "Streaming Replication Protocol".
+all that COPY BOTH needs. The server sends WAL data (``w``) and keepalives (``k``); the connector
+sends how far it has received and confirmed them (``r``). PostgreSQL, "Streaming Replication
+Protocol".
 """
 
 import select
@@ -20,14 +21,14 @@ _STATUS = struct.Struct(">cQQQqB").pack
 
 
 class WalData(NamedTuple):
-    """A message of pgoutput, and its place in the WAL."""
+    """A message of pgoutput, and its position in the WAL."""
 
     lsn: int
     data: bytes
 
 
 class Keepalive(NamedTuple):
-    """How far the server has decoded its WAL."""
+    """A message that says up to which WAL position the server has decoded."""
 
     wal_end: int
     asks: bool
@@ -45,17 +46,17 @@ class ReplicationConnection:
             raise SourceFailed(f"no replication connection: {why}")
 
     def create_slot(self, slot: str) -> tuple[int, str]:
-        """Create a slot; return the position where it begins and the name of its snapshot."""
+        """Create a slot; return the WAL position where it begins and its snapshot's name."""
         found = self._rows(f'CREATE_REPLICATION_SLOT "{slot}" LOGICAL pgoutput EXPORT_SNAPSHOT')
         return parse_lsn(found[0][1]), found[0][2]
 
     def identify(self) -> tuple[str, str]:
-        """Return the identifier of the database system and the name of the database."""
+        """Return the identifier of the database system, and the name of the database."""
         found = self._rows("IDENTIFY_SYSTEM")
         return found[0][0], found[0][3]
 
     def start(self, slot: str, publication: str, lsn: int) -> None:
-        """Begin to receive the transactions that end after a position."""
+        """Begin to receive the transactions that were committed after a WAL position."""
         asked = (
             f'START_REPLICATION SLOT "{slot}" LOGICAL {format_lsn(lsn)} '
             f"(proto_version '1', publication_names '\"{publication}\"')"
@@ -65,7 +66,7 @@ class ReplicationConnection:
             raise _error("START_REPLICATION", result)
 
     def receive(self) -> WalData | Keepalive | None:
-        """Return the next message that has arrived, None if there is none; never waits."""
+        """Return the next message if one has arrived, None otherwise; never waits."""
         size, data = self._connection.get_copy_data(1)
         if size == 0:
             return None
@@ -80,7 +81,7 @@ class ReplicationConnection:
         raise SourceFailed(f"the database has sent a message {message[:1]!r} in replication")
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until something has arrived, for a time at most."""
+        """Wait until a message arrives, at most ``timeout_s``."""
         readable, _, _ = select.select([self._connection.socket], [], [], timeout_s)
         if readable:
             try:
@@ -89,7 +90,10 @@ class ReplicationConnection:
                 raise SourceFailed(f"the database has closed the connection: {error}") from None
 
     def status(self, received: int, confirmed: int, now_us: int, *, asks: bool = False) -> None:
-        """Say what we have received and what we confirm; ``asks``: the server answers at once."""
+        """Send up to where WAL was received and is confirmed.
+
+        With ``asks``, the server answers at once with a keepalive.
+        """
         since_2000 = now_us - EPOCH_US
         message = _STATUS(b"r", max(received, confirmed), confirmed, confirmed, since_2000, asks)
         try:
@@ -119,18 +123,18 @@ class ReplicationConnection:
 
 
 def parse_lsn(text: str) -> int:
-    """Return a position of the WAL, such as ``0/16B3748``, as a number."""
+    """Return a WAL position such as ``0/16B3748`` as a number."""
     high, _, low = text.partition("/")
     return int(high, 16) << 32 | int(low, 16)
 
 
 def format_lsn(lsn: int) -> str:
-    """Return a position of the WAL as PostgreSQL writes it."""
+    """Return a WAL position as PostgreSQL writes it."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def _error(what: str, result: "pq.abc.PGresult") -> Exception:
-    """Return the error for a refused command: refused for good, or to be tried again."""
+    """Return the error for a failed command: SourceRefused, or SourceFailed to try again."""
     state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
     why = _clean(result.error_message)
     # 57: stopping or starting; 55006: the slot is still used by a connection that was cut; 08, 53:

@@ -1,18 +1,18 @@
 """PostgreSQL as a source: logical replication with ``pgoutput``, snapshots by COPY.
 
 How this works: a replication slot makes PostgreSQL keep its WAL from a position on, and exports a
-snapshot of exactly that moment. A second connection imports it and reads the tables; replication
-from the slot then returns every transaction that was committed after it.
+snapshot of exactly that moment. A second connection imports the snapshot and reads the tables;
+replication from the slot then returns every transaction that was committed after it.
 
 A table can also be read while its changes are followed (``read``): by a query in a transaction of
-its own, which says which transactions it sees. Rows are returned only if it sees every transaction
-that was followed before; otherwise an older row could overwrite a newer change. They hold at the
-WAL position that is reached after the query.
+its own, which can tell which transactions it sees. Rows are returned only if it sees every
+transaction that was followed before; otherwise an older row could overwrite a newer change. A
+message is written to the WAL after the query; when it is followed, all changes up to the query are.
 
-Changes are ordered by commits: by ``sequence``, which has the end of the commit before them and
-their own place in the WAL. A transaction may have written before another one committed, so the
-place alone is no order. Rows that were read have the end of the last commit that was followed;
-those of a snapshot have the place from which the slot decodes, before all changes that it returns.
+Consumers order changes by ``sequence``: the end of the last commit before their transaction's, then
+their own WAL position. The WAL position alone is no order, as a transaction may write before
+another one that commits first. Rows read while following have the end of the last followed commit;
+rows of a snapshot have the position where the slot begins to decode, before all its changes.
 """
 
 import time
@@ -49,7 +49,7 @@ _ROWS_AT_ONCE = 2_000
 
 
 class PostgresSource:
-    """One database of PostgreSQL."""
+    """A PostgreSQL database, as the source of one connector."""
 
     def __init__(self, settings: ConnectorSettings, password: Callable[[], str | None]) -> None:
         self._settings = settings
@@ -85,7 +85,7 @@ class PostgresSource:
             return [each.table for each in self._captured(connection)]
 
     def capture(self, tables: Sequence[port.Table]) -> None:
-        """Add tables to the publication."""
+        """Create the publication, or add the tables to it that it lacks."""
         with translated():
             connection = self._query()
             names = [(each.schema, each.name) for each in tables]
@@ -103,7 +103,7 @@ class PostgresSource:
     # Snapshots
 
     def begin(self) -> port.Snapshot:
-        """Create the slot; return a consistent view of the moment from which it keeps changes."""
+        """Create the slot; return a view of the moment from which it keeps changes."""
         with translated():
             publication.drop_slot(self._query(), self.slot)
             stream = ReplicationConnection(self._connections.conninfo)
@@ -113,7 +113,7 @@ class PostgresSource:
                 reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 reader.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name)))
             finally:
-                # The snapshot lives on in the transaction that has imported it.
+                # The snapshot remains valid in the transaction that imported it.
                 stream.close()
             position = port.Position((lsn,), self.identity())
             oldest = publication.oldest_change(self._query(), self.slot)
@@ -121,13 +121,13 @@ class PostgresSource:
             return _PostgresSnapshot(reader, self._captured(reader), position, oldest)
 
     def identity(self) -> str:
-        """Return what tells this database from every other."""
+        """Return a text that identifies this database among all others."""
         found = self._query().execute(_IDENTITY).fetchone()
         assert found is not None
         return str(found[0])
 
     def read(self, table: str, after: port.Key | None, limit: int) -> port.Chunk | None:
-        """Return rows after a key; None if a followed transaction is not visible yet."""
+        """Return rows after a key; None if reads do not see a followed transaction yet."""
         with translated():
             connection = self._query()
             with connection.transaction():
@@ -142,7 +142,7 @@ class PostgresSource:
                     raise SourceRefused(f"there is no table {table} to read")
                 lsn = 0 if self._changes is None else self._changes.begin_lsn
                 rows = list(_copied(connection, found, after, limit, lsn))
-            # A transaction of its own: its end is decoded even if nobody else writes.
+            # A transaction of its own, which is decoded and followed even if nobody else writes.
             row = connection.execute(
                 "SELECT pg_logical_emit_message(true, 'mainstem', 'chunk')::text"
             ).fetchone()
@@ -155,7 +155,7 @@ class PostgresSource:
     # Following
 
     def follow(self, position: port.Position) -> Iterator[port.Item | None]:
-        """Return all changes after a position; None when there are no more for the moment."""
+        """Yield all changes after a position, for ever; None whenever there is none for now."""
         with translated():
             connection = self._query()
             publication.check_slot(
@@ -207,13 +207,13 @@ class PostgresSource:
         stream.status(self._reached, self._confirmed, time.time_ns() // 1000, asks=asks)
 
     def confirm(self, position: port.Position) -> None:
-        """Tell PostgreSQL that it need not keep its WAL before a position any more."""
+        """Tell PostgreSQL that the connector no longer needs the WAL before a position."""
         if position.at[0] > self._confirmed and self._stream is not None:
             self._confirmed = position.at[0]
             self._send_status(self._stream)
 
     def _describe(self, relation: Relation) -> Captured:
-        """Return the table of a Relation message, with what only the catalog knows."""
+        """Return the table of a Relation message; adds what only the catalog has."""
         with translated():
             catalog = Catalog(self._query(), self._settings.decimals)
             now = {each.name: each for each in catalog.columns(relation.oid)}
@@ -247,12 +247,12 @@ class PostgresSource:
     # Watching
 
     def watch(self) -> port.Watch:
-        """Return how much WAL the slot keeps, and whether it can still be used."""
+        """Return how much WAL the slot keeps, and why it cannot be used any more, if so."""
         with translated():
             return publication.watch_slot(self._query(), self.slot, self._settings.max_slot_bytes)
 
     def release(self) -> None:
-        """Drop the slot, and the publication if it has the name that we gave it."""
+        """Drop the slot, and the publication unless the user named one in the settings."""
         self._close_stream()
         with translated():
             publication.drop_slot(self._query(), self.slot)
@@ -293,11 +293,11 @@ class _PostgresSnapshot:
         self._lsn = lsn
 
     def source(self, table: port.Table) -> Mapping[str, object]:
-        """Return ``Change.source`` of the rows of a table."""
+        """Return ``Change.source`` for the rows of a table."""
         return _source(table, self._lsn)
 
     def rows(self, table: port.Table) -> Iterator[Sequence[tuple[port.Change, port.Key]]]:
-        """Return the rows of a table in the order of its key."""
+        """Yield the rows of a table in lists, in the order of its key."""
         with translated():
             piece: list[tuple[port.Change, port.Key]] = []
             for each in _copied(self._reader, self._tables[table.id], None, None, self._lsn):
@@ -334,12 +334,12 @@ def _copied(
     limit: int | None,
     lsn: int,
 ) -> Iterator[tuple[port.Change, port.Key]]:
-    """Read a table by COPY in the order of its key, from after a key on."""
+    """Yield the rows of a table after a key, in the order of the key, read by COPY."""
     table, types = captured.table, {each.name: each.type_text for each in captured.columns}
     columns = sql.SQL(", ").join(sql.Identifier(each.name) for each in captured.columns)
     query = sql.SQL("SELECT {} FROM {}").format(columns, sql.Identifier(table.schema, table.name))
     key = sql.SQL(", ").join(sql.Identifier(each) for each in table.key)
-    # After a change of the key, the table is read again from its start.
+    # If the key has other columns now, the table is read again from its start.
     if after is not None and len(after) == len(table.key):
         bounds = sql.SQL(", ").join(
             sql.SQL("{}::{}").format(sql.Literal(value), sql.SQL(types[name]))
@@ -375,13 +375,13 @@ def _source(table: port.Table, lsn: int) -> dict[str, object]:
 
 
 def _visible_in(snapshot: str) -> Callable[[int], bool]:
-    """Return whether a snapshot sees a committed transaction, given its 32-bit id."""
+    """Return a function that tells whether a snapshot sees a transaction, given its 32-bit id."""
     low, high, running = snapshot.split(":")
     xmin, xmax = int(low) & 0xFFFFFFFF, int(high) & 0xFFFFFFFF
     open_ones = {int(each) & 0xFFFFFFFF for each in running.split(",") if each}
 
     def is_visible(xid: int) -> bool:
-        # Ids are a circle: half of it is before an id, half after.
+        # Ids wrap around: half of all ids count as before an id, half as after it.
         if (xid - xmin) & 0x80000000:
             return True
         return bool((xid - xmax) & 0x80000000) and xid not in open_ones

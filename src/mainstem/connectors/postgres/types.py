@@ -1,8 +1,8 @@
 """Converts PostgreSQL's values from text for JSON, in Debezium's default mapping.
 
-How this works: PostgreSQL sends every value as text. For each type there is a function from that
-text to the value that Debezium's JSON has, and Kafka Connect's schema of it. What Debezium leaves
-out (line, box, other unknown types) is published as its text.
+How this works: PostgreSQL sends every value as text. Each type has a function that converts the
+text to the value that Debezium's JSON has, and a Kafka Connect schema for that value. Values of
+types that Debezium does not support (line, box, unknown ones) are published as their text.
 """
 
 import math
@@ -45,7 +45,7 @@ _CLOCK = re.compile(r"([+-]?)(\d+):(\d\d):(\d\d)(?:\.(\d+))?")
 
 
 class Type(NamedTuple):
-    """A type of the database, as the catalog describes it."""
+    """A type, as the catalog describes it."""
 
     oid: int
     name: str
@@ -62,7 +62,7 @@ class Type(NamedTuple):
 
 
 class Mapped(NamedTuple):
-    """How a type is published."""
+    """How values of a type are published: a schema, and a function that converts their text."""
 
     schema: Schema
     convert: Convert | None
@@ -82,13 +82,14 @@ def _named(kind: str, name: str, version: int = 1, **more: object) -> dict[str, 
 def mapped(
     oid: int, modifier: int, find: Callable[[int], Type], decimals: Decimals, depth: int = 0
 ) -> Mapped:
-    """Return how a type is published; ``find`` looks it up in the catalog."""
+    """Return how values of a type are published; ``find`` looks up a type in the catalog."""
     found = find(oid)
     if found.kind == "d" and depth < 20:
         inner = found.base_modifier if modifier == -1 else modifier
         return mapped(found.base, inner, find, decimals, depth + 1)
     if found.is_array and find(found.element).name != "box":
-        # Boxes are separated by semicolons, and Debezium knows no such arrays.
+        # The elements of an array of boxes are separated by semicolons; Debezium does not support
+        # such arrays.
         return _array(mapped(found.element, modifier, find, decimals, depth + 1))
     if found.kind == "b":
         if (plain := _PLAIN.get(found.name)) is not None:
@@ -117,7 +118,7 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 def parse_array(text: str, convert: Convert | None) -> list[object]:
     """Return the elements of an array in PostgreSQL's text form; raises ValueError."""
-    # Bounds other than 1 come first: [0:1]={1,2}
+    # Bounds that do not begin with 1 are written first: [0:1]={1,2}
     at = text.index("=") + 1 if text.startswith("[") else 0
     stack: list[list[object]] = []
     while at < len(text):
@@ -149,7 +150,7 @@ def _float(text: str) -> object:
     value = float(text)
     if math.isfinite(value):
         return value
-    # JSON has no such numbers; Kafka Connect's converter writes them as text.
+    # JSON has no NaN and infinities; Kafka Connect's JSON converter writes them as text.
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
@@ -184,7 +185,7 @@ def _numeric(modifier: int, decimals: Decimals) -> Mapped:
 
     def convert(text: str) -> object:
         whole, _, fraction = text.partition(".")
-        # PostgreSQL writes all digits of the scale, so nearly every number is this one.
+        # PostgreSQL writes all digits of the scale, so this is the case of nearly every number.
         if len(fraction) == scale and fraction.isdigit():
             return _java_bytes(int(whole + fraction))
         return unscaled(_finite(text), scale)
@@ -213,7 +214,7 @@ def _finite(text: str) -> Decimal:
 
 
 def unscaled(number: Decimal, scale: int) -> bytes:
-    """Return a number times ten to the power of ``scale``, as Java's BigInteger writes it."""
+    """Return a number times 10 to the power of ``scale``, in bytes as of Java's BigInteger."""
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     whole, power = int(Decimal((sign, digits, 0))), exponent + scale
@@ -250,7 +251,7 @@ def _bits(modifier: int, _decimals: Decimals) -> Mapped:
 
 
 def _bit_string(modifier: int, _decimals: Decimals = Decimals.PRECISE) -> Mapped:
-    # Without a length Debezium writes the largest one.
+    # For a bit string without a length Debezium has the largest possible one.
     length = 2147483647 if modifier < 0 else modifier
     schema = _named("bytes", "io.debezium.data.Bits", parameters={"length": str(length)})
 
@@ -269,7 +270,7 @@ def _date(text: str) -> object:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Return the days since 1970 of a date; years beyond Python's are moved by whole 400 years."""
+    """Return the days since 1970-01-01, also of years that Python's date lacks."""
     shift = (year - 2000) // 400
     return date(year - 400 * shift, month, day).toordinal() - _EPOCH + shift * 146_097
 
@@ -287,13 +288,13 @@ def _offset_s(text: str | None) -> int:
 
 
 def timestamp_us(text: str) -> int:
-    """Return a timestamp in microseconds since 1970; raises ValueError."""
+    """Return a timestamp's text as microseconds since 1970; raises ValueError."""
     if text.endswith("infinity"):
         return _MINUS_INFINITY_US if text.startswith("-") else _INFINITY_US
     try:
         since = datetime.fromisoformat(text[:_LONGEST_PLAIN]) - _EPOCH_TIME
     except (ValueError, TypeError):
-        # Before Christ, after the year 9999, or with a zone.
+        # It is before Christ, after the year 9999, or has a zone.
         return _rare_timestamp_us(text)
     if len(text) > _LONGEST_PLAIN:
         return _rare_timestamp_us(text)
@@ -301,7 +302,7 @@ def timestamp_us(text: str) -> int:
 
 
 def _rare_timestamp_us(text: str) -> int:
-    """Return any timestamp but infinity."""
+    """Return any timestamp's text but infinity as microseconds since 1970."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         raise ValueError(f"not a timestamp: {text:.100}")
@@ -330,7 +331,7 @@ def _zoned_timestamp(modifier: int, _decimals: Decimals) -> Mapped:
         if text.endswith("infinity"):
             return text
         if text.endswith("+00") and text[10] == " ":
-            # Sessions are in UTC, so nearly every time is this one.
+            # Sessions are in UTC, so this is the case of nearly every time.
             day, _, fraction = text[:-3].replace(" ", "T").partition(".")
             whole = f"{day}.{fraction:0<6}Z"
             return f"{whole[: -1 - cut]}Z" if cut else whole
@@ -349,7 +350,7 @@ def _iso_timestamp(value: int) -> str:
 
 
 def _far_timestamp(value_us: int) -> str:
-    """Return a timestamp in a year that Python's datetime does not have, in ISO 8601."""
+    """Return a timestamp in ISO 8601, of a year that Python's datetime does not have."""
     cycle_us = 146_097 * 86_400 * 1_000_000
     cycles = value_us // cycle_us
     moment = datetime(1970, 1, 1) + timedelta(microseconds=value_us - cycles * cycle_us)
@@ -384,7 +385,7 @@ def _zoned_time(text: str) -> object:
 
 
 def _interval(text: str) -> object:
-    """Return an interval in microseconds; a month has 365.25/12 days, as in Debezium."""
+    """Return an interval in microseconds; a month counts 365.25/12 days, as in Debezium."""
     years = months = days = 0
     for amount, unit in _INTERVAL.findall(text):
         if unit == "year":

@@ -1,4 +1,4 @@
-"""Connections to an SQLite database, from a URL; errors of SQLite as errors of sources."""
+"""Connections to an SQLite database, given its URL; SQLite's errors become those of sources."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ _PASSING = ("locked", "busy", "interrupted", "disk I/O error", "schema has chang
 
 
 def path_of(url: str) -> Path:
-    """Return the database's file; raises InvalidSetting."""
+    """Return the path of the database file in a URL; raises InvalidSetting."""
     parts = urlsplit(url)
     if parts.netloc or parts.query or parts.fragment:
         raise InvalidSetting(
@@ -31,7 +31,7 @@ def path_of(url: str) -> Path:
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Open a database that exists; every statement is a transaction of its own."""
+    """Open an existing database with autocommit."""
     if sqlite3.sqlite_version_info < _OLDEST:
         raise SourceRefused(
             f"connectors to SQLite need SQLite {'.'.join(map(str, _OLDEST))}, and Python here has "
@@ -51,7 +51,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Turn errors of SQLite into SourceFailed or SourceRefused."""
+    """Raise SQLite's errors in the block as SourceFailed or SourceRefused."""
     try:
         yield
     except sqlite3.Error as error:
@@ -64,12 +64,12 @@ def translated() -> Iterator[None]:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection, kind: str = "DEFERRED") -> Iterator[None]:
-    """Run statements in one transaction; ``IMMEDIATE`` for one that writes."""
+    """Run the block's statements in one transaction; ``IMMEDIATE`` for one that writes."""
     connection.execute(f"BEGIN {kind}")
     try:
         yield
     except BaseException:
-        # SQLite itself has ended it after some errors.
+        # After some errors SQLite has rolled it back itself.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
@@ -77,5 +77,5 @@ def transaction(connection: sqlite3.Connection, kind: str = "DEFERRED") -> Itera
 
 
 def name(text: str) -> str:
-    """Return a name for use in SQL."""
+    """Quote an identifier for SQL."""
     return '"' + text.replace('"', '""') + '"'

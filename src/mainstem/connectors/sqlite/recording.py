@@ -1,14 +1,15 @@
-"""Makes an SQLite database record its changes, and keeps that up when its tables change.
+"""Makes an SQLite database record its changes, and adapts that when its tables change.
 
-How this works: there are two tables. The triggers fill one with changes; the other has versions,
-which say what the values of a change mean. SQLite has one writer at a time, so changes are numbered
-in the order of commits. When tables were altered, everything that has to be written in both is one
+How this works: a connector creates triggers and three tables in the database. The triggers write
+each change into the table of changes. The table of versions has the columns that a captured table
+had at one time, which give the values of a change their names. The third one is used by the
+triggers only (``triggers.py``). SQLite has one writer at a time, so the numbers of changes follow
+the order of commits. When tables were altered, triggers and versions are adapted in one
 transaction.
 
-When a column was added, its values are missing in the changes since then; the rows that have a
-value in it are recorded again. If triggers are missing, because the table was created anew or
-somebody has dropped them, changes may be missing: the table is recorded as emptied, and then all
-its rows.
+If a column was added, changes since then lack its values; so all rows that have a value in it are
+recorded again. If triggers are missing, because the table was created anew or somebody dropped
+them, changes may be missing, too: the table is recorded as truncated, and then all its rows.
 """
 
 import secrets
@@ -29,7 +30,7 @@ AGAIN = "take a new snapshot: mainstem connector restart NAME --snapshot"
 
 
 class Recording:
-    """The changes that a database records for one connector."""
+    """The tables and triggers with which a database records changes for one connector."""
 
     def __init__(self, connection: sqlite3.Connection, connector: str, *, fits: bool) -> None:
         self._connection = connection
@@ -39,7 +40,7 @@ class Recording:
         self.names = Names(connector)
 
     def identity(self) -> str:
-        """Return the identity of this recording; empty if there is none."""
+        """Return the random id of this recording; empty if there is none."""
         if not self._exists(self.names.versions):
             return ""
         row = self._connection.execute(
@@ -48,14 +49,14 @@ class Recording:
         return "" if row is None else str(row[0])
 
     def last(self) -> Position:
-        """Return the position after the last change."""
+        """Return the position of the last recorded change."""
         row = self._connection.execute(
             f"SELECT seq, at FROM {name(self.names.changes)} ORDER BY seq DESC LIMIT 1"
         ).fetchone()
         return Position((0, 0) if row is None else (row[0], row[1]), self.identity())
 
     def check(self, position: Position) -> None:
-        """Raise SourceRefused if following from a position would miss changes."""
+        """Raise SourceRefused if the recording does not have all changes after a position."""
         again = AGAIN.replace("NAME", self._connector)
         if self.identity() != position.of:
             raise SourceRefused(
@@ -75,7 +76,7 @@ class Recording:
             )
 
     def captured(self, version: int) -> Captured:
-        """Return what the values of a version mean."""
+        """Return the table, with its columns at the time, of changes with this version."""
         found = self._versions.get(version)
         if found is None:
             row = self._connection.execute(
@@ -91,7 +92,7 @@ class Recording:
         return found
 
     def current(self) -> dict[str, Captured]:
-        """Return the newest version of each table that was ever recorded, by name."""
+        """Return the newest version of each recorded table, by the table's name."""
         if not self._exists(self.names.versions):
             return {}
         rows = self._connection.execute(
@@ -101,11 +102,11 @@ class Recording:
         return {each.definition.table: each for each in found}
 
     def ensure(self, choose: Callable[[], Sequence[Definition]]) -> None:
-        """Record the changes of exactly the tables that ``choose`` returns from now on."""
+        """From now on record the changes of exactly the tables that ``choose`` returns."""
         if not self._is_due(choose()):
             return
         with transaction(self._connection, "IMMEDIATE"):
-            # Another program may have altered them since.
+            # Chosen again under the lock, as another program may have altered tables.
             tables = choose()
             self._make(tables)
             known, triggers = self.current(), self._triggers()
@@ -117,7 +118,10 @@ class Recording:
                     self._drop(trigger)
 
     def trim(self, position: Position, limit: int) -> None:
-        """Delete changes before a position; the one at the position stays, by which it is known."""
+        """Delete at most ``limit`` changes before a position.
+
+        The change at the position stays, so that ``check`` finds it.
+        """
         changes = name(self.names.changes)
         self._connection.execute(
             f"DELETE FROM {changes} WHERE seq < min(?, (SELECT min(seq) FROM {changes}) + ?)",
@@ -125,7 +129,7 @@ class Recording:
         )
 
     def kept_bytes(self, position: Position) -> int:
-        """Estimate the size of the changes after a position, from the first of them."""
+        """Estimate the bytes of the changes after a position, from the first 100 of them."""
         if not self._exists(self.names.changes):
             return 0
         changes = name(self.names.changes)
@@ -139,7 +143,7 @@ class Recording:
         return max(0, int((count or 0) * (average or 0)))
 
     def remove(self) -> None:
-        """Remove everything from the database."""
+        """Remove the triggers and tables of the recording from the database."""
         with transaction(self._connection, "IMMEDIATE"):
             for trigger in self._triggers():
                 self._drop(trigger)
@@ -150,7 +154,7 @@ class Recording:
     # One table
 
     def _is_due(self, tables: Sequence[Definition]) -> bool:
-        """Tell whether there is anything to write; most often there is not."""
+        """Return whether triggers or versions must be adapted, which is seldom."""
         triggers, known = self._triggers(), self.current()
         expected: dict[str, str] = {}
         for each in tables:
@@ -191,9 +195,9 @@ class Recording:
     def _added(
         self, it: Definition, known: Captured, triggers: Mapping[str, str]
     ) -> tuple[StoredColumn, ...] | None:
-        """Return the columns that are new at the end; None if changes may be missing.
+        """Return the columns that were added at the end; None if changes may be missing.
 
-        SQLite itself changes the triggers when a column is renamed.
+        A renamed column needs nothing here, as SQLite renames it in the triggers itself.
         """
         count = len(known.definition.columns)
         before = msgspec.structs.replace(

@@ -1,10 +1,10 @@
-"""SQLite as a source: changes are recorded by triggers, and read as soon as they are committed.
+"""SQLite as a source: triggers record changes, which are read as soon as they are committed.
 
-How this works: ``recording`` makes the database write every change into a table of its own, so the
-writes of every program are seen. SQLite does not tell where a transaction ends: changes are
+How this works: ``recording`` makes the database write every change into a table of its own, so
+changes of all programs are recorded. SQLite does not tell where a transaction ends. So changes are
 published in the order of commits, and those that are found together in one append, unless they are
-many. A position is the number of the last change and its time; the change itself is kept, so that a
-database that went back in time is recognised.
+many. A position is the number and the time of the last change; that change stays recorded, so that
+a database that was restored to an earlier state is recognised.
 """
 
 import sqlite3
@@ -53,7 +53,7 @@ _INVALID_TEXT = "Could not decode to UTF-8"
 
 
 class SqliteSource:
-    """One database file."""
+    """An SQLite database file, as the source of one connector."""
 
     def __init__(self, settings: ConnectorSettings) -> None:
         self._settings = settings
@@ -68,7 +68,7 @@ class SqliteSource:
 
     @property
     def database(self) -> str:
-        """The name of the file, without its ending."""
+        """The name of the file without its suffix."""
         return self._path.stem
 
     # Describing
@@ -81,7 +81,7 @@ class SqliteSource:
             return [Captured(each, 0, fits=self._fits).table for each in found]
 
     def capture(self, tables: Sequence[Table]) -> None:
-        """Make triggers for tables, if there are none yet."""
+        """Create the triggers of tables that have none yet."""
         wanted = {each.name for each in tables}
         with translated():
             self._recording().ensure(
@@ -100,7 +100,8 @@ class SqliteSource:
             reader = open_database(self._path)
             (mode,) = reader.execute("PRAGMA main.journal_mode").fetchone()
             if str(mode).lower() != "wal":
-                # Without a write-ahead log a reader would keep all others from writing.
+                # Without SQLite's WAL mode a long read would keep others from writing, so a copy is
+                # read.
                 copy = sqlite3.connect("", isolation_level=None)
                 try:
                     reader.backup(copy)
@@ -113,7 +114,7 @@ class SqliteSource:
             return _SqliteSnapshot(reader, recording)
 
     def read(self, table: str, after: Key | None, limit: int) -> Chunk | None:
-        """Return rows after a key."""
+        """Return rows after a key; never None, as reads see all recorded changes."""
         with translated():
             connection, recording = self._query(), self._recording()
             with transaction(connection):
@@ -134,7 +135,7 @@ class SqliteSource:
     # Following
 
     def follow(self, position: Position) -> Iterator[Item | None]:
-        """Return all changes after a position; None when there are no more for the moment."""
+        """Yield all changes after a position, for ever; None whenever there is none for now."""
         with translated():
             connection, recording = self._query(), self._recording()
             recording.check(position)
@@ -156,12 +157,12 @@ class SqliteSource:
                     self._wait(connection, seen)
 
     def _keep_up(self, recording: Recording) -> None:
-        """Adapt the triggers to tables that were altered; the runner decides about new ones."""
+        """Adapt the triggers of recorded tables that were altered; the runner adds new tables."""
         known = recording.current()
         recording.ensure(lambda: [each for each in self._chosen() if each.table in known])
 
     def _changes(self, seq: int) -> list[tuple[int, ...]]:
-        """Return the changes after a number, as many as are read at once."""
+        """Return the next changes after a number, at most as many as are read at once."""
         changes = name(self._recording().names.changes)
         cursor = _decoding(
             self._query(), f"SELECT * FROM {changes} WHERE seq > ? ORDER BY seq", [seq]
@@ -173,7 +174,7 @@ class SqliteSource:
             size += _size(row)
             if len(rows) >= _ROWS_AT_ONCE or size > _BYTES_AT_ONCE:
                 break
-        # An open cursor would keep the log from being shortened, or others from writing.
+        # An open cursor would keep SQLite from truncating its WAL, or others from writing.
         cursor.close()
         if rows and rows[0][0] != seq + 1:
             raise SourceRefused(
@@ -205,21 +206,21 @@ class SqliteSource:
         yield Commit(position)
 
     def _wait(self, connection: sqlite3.Connection, seen: int) -> None:
-        """Wait a moment, or until another connection has written."""
+        """Wait until another connection has written, at most ``_WAIT_S``."""
         deadline = time.monotonic() + _WAIT_S
         while time.monotonic() < deadline and _number(connection, "data_version") == seen:
             time.sleep(self._pause_s)
             self._pause_s = min(self._pause_s * 1.2, _LONGEST_S)
 
     def confirm(self, position: Position) -> None:
-        """Delete the changes before a position, now and then, if nobody else writes."""
+        """Delete recorded changes before a position: from time to time, if nobody is writing."""
         self._confirmed = position
         if time.monotonic() - self._trimmed_s < _TRIM_S:
             return
         self._trimmed_s = time.monotonic()
         connection = self._query()
         with translated(), suppress(sqlite3.OperationalError):
-            # Programs that write come first.
+            # Other programs' writes have priority, so do not wait long for the lock.
             (before,) = connection.execute("PRAGMA busy_timeout").fetchone()
             connection.execute(f"PRAGMA busy_timeout = {_TRIM_WAIT_MS}")
             try:
@@ -230,7 +231,10 @@ class SqliteSource:
     # Watching
 
     def watch(self) -> Watch:
-        """Return how much is recorded and not published; stops recording if that is too much."""
+        """Return how many bytes of changes are recorded and not published.
+
+        Removes the recording if that is more than ``max_slot_bytes``.
+        """
         with translated():
             recording = self._recording()
             lag = recording.kept_bytes(self._confirmed or Position((0, 0), ""))
@@ -246,7 +250,7 @@ class SqliteSource:
             return Watch(lag)
 
     def release(self) -> None:
-        """Remove the triggers and the recorded changes."""
+        """Remove the triggers and tables of the recording from the database."""
         with translated():
             self._recording().remove()
 
@@ -272,16 +276,16 @@ class _SqliteSnapshot:
 
     def __init__(self, reader: sqlite3.Connection, recording: Recording) -> None:
         self._reader = reader
-        # The first read is that moment.
+        # The first read begins SQLite's transaction, and so fixes the moment.
         self.position = recording.last()
         self._tables = recording.current()
 
     def source(self, table: Table) -> Mapping[str, object]:
-        """Return ``Change.source`` of the rows of a table."""
+        """Return ``Change.source`` for the rows of a table."""
         return _source(table, self.position.at[0])
 
     def rows(self, table: Table) -> Iterator[Sequence[tuple[Change, Key]]]:
-        """Return the rows of a table in the order of its key."""
+        """Yield the rows of a table in lists, in the order of its key."""
         with translated():
             found = self._tables[table.name]
             query, values = select(found.definition, None)

@@ -1,7 +1,7 @@
 """The tables of an SQLite database: columns, keys, and how their values are published.
 
-SQLite's columns have an affinity, and hold values of any type. A value is published as it is
-stored; the schema is that of the affinity.
+An SQLite column has an affinity, which follows from its declared type, but may hold values of any
+type. A value is published as it is stored; the schema is that of the affinity.
 """
 
 import math
@@ -23,7 +23,7 @@ _INFINITE = (math.inf, -math.inf)
 
 
 class StoredColumn(msgspec.Struct, frozen=True):
-    """A column as SQLite describes it."""
+    """A column, as SQLite describes it."""
 
     name: str
     type: str
@@ -33,7 +33,7 @@ class StoredColumn(msgspec.Struct, frozen=True):
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """What one version of a table looks like; stored in the database."""
+    """The columns and keys of a table at one time; stored in the database as a version."""
 
     table: str
     columns: tuple[StoredColumn, ...]
@@ -45,7 +45,7 @@ class Definition(msgspec.Struct, frozen=True):
 
 
 class Captured:
-    """One version of a table: makes rows and keys of the values that SQLite stores."""
+    """A version of a table: converts values that SQLite stores to rows and keys."""
 
     def __init__(self, definition: Definition, version: int, *, fits: bool) -> None:
         """``fits``: whether ``row`` refuses values that their column's schema does not allow."""
@@ -67,14 +67,14 @@ class Captured:
             self._kinds = [str(each.schema["type"]) for each in self.table.columns]
 
     def row(self, values: Sequence[object]) -> Row:
-        """Return a row; raises SourceRefused for a value that its schema does not allow."""
+        """Return a row; with ``fits``, raises SourceRefused for values that the schema forbids."""
         if self._kinds is not None:
             values = [
                 self._fitted(place, value, kind)
                 for place, (value, kind) in enumerate(zip(values, self._kinds, strict=True))
             ]
         row: Row = dict(zip(self.names, values, strict=True))
-        # JSON has no such numbers; Kafka Connect's converter writes them as text.
+        # JSON has no infinities; Kafka Connect's JSON converter writes them as text.
         if _INFINITE[0] in values or _INFINITE[1] in values:
             for each, value in row.items():
                 if isinstance(value, float) and math.isinf(value):
@@ -82,7 +82,7 @@ class Captured:
         return row
 
     def key_of(self, values: Sequence[object]) -> tuple[tuple[type, object], ...]:
-        """Return the key's values with their types, as 1 and 1.0 are different keys in JSON."""
+        """Return the key's values, each with its type, as 1 and 1.0 are different keys in JSON."""
         return tuple((type(values[place]), values[place]) for place in self.key_places)
 
     def _fitted(self, place: int, value: object, kind: str) -> object:
@@ -97,7 +97,7 @@ class Captured:
 
 
 def definitions(connection: sqlite3.Connection) -> list[Definition]:
-    """Return all tables that triggers can follow, by name."""
+    """Return all tables on which triggers can be created, in the order of their names."""
     rows = connection.execute("PRAGMA main.table_list").fetchall()
     found = sorted(
         (str(row[1]), bool(row[4])) for row in rows if row[0] == SCHEMA and row[2] == "table"
@@ -114,7 +114,7 @@ def _definition(connection: sqlite3.Connection, table: str, *, without_rowid: bo
     keyed = sorted((int(row[5]), str(row[1])) for row in info if row[5])
     columns = []
     for _, column, kind, is_required, default, place, _ in info:
-        # Other keys of tables with a rowid may hold NULL in SQLite.
+        # A primary key may have NULLs in SQLite, unless it is the rowid or the table has none.
         never_null = place and (without_rowid or (kind.upper() == "INTEGER" and len(keyed) == 1))
         columns.append(StoredColumn(column, kind, bool(is_required or never_null), default))
     key = tuple(each for _, each in keyed)
@@ -122,7 +122,7 @@ def _definition(connection: sqlite3.Connection, table: str, *, without_rowid: bo
     for index in connection.execute(f"PRAGMA main.index_list({name(table)})").fetchall():
         if index[2] and index[3] != "pk":
             parts = connection.execute(f"PRAGMA main.index_info({name(index[1])})").fetchall()
-            # An index of expressions has no names.
+            # The columns of an index on expressions have no names.
             if all(part[2] is not None for part in parts):
                 unique.append(tuple(str(part[2]) for part in parts))
     order = key if without_rowid else (_rowid({each.name.lower() for each in columns}, table),)
@@ -140,9 +140,9 @@ def _rowid(columns: set[str], table: str) -> str:
 
 
 def select(definition: Definition, after: Key | None) -> tuple[str, list[KeyValue]]:
-    """Return the query for the rows after a key in their order, and its parameters.
+    """Return a query for the rows after a key, in the order of the key, and its parameters.
 
-    The columns of the order come first, then those of the table.
+    Its first columns are those that the rows are ordered by, then come those of the table.
     """
     order, values = definition.order, list[KeyValue]()
     by = ", ".join(order if order != definition.key else map(name, order))

@@ -1,14 +1,15 @@
-"""The triggers that record a table's changes, as SQL.
+"""The SQL of the triggers that record a table's changes.
 
-How this works: each change is a row of the table of changes: when, which version of which table,
-what was done, and the values of the row. These columns have no type, so every value stays as it is:
-``c0, c1, …`` the row (before a deletion, after everything else), and then the row before an update.
-The triggers run in the programs that write, so they use only what every version of SQLite has.
+How this works: each change is a row of the table changes: its time, which version of which table,
+what was done, and the values of the row. The columns for values (``c0, c1, …``) have no type, so
+that values stay as they are. They have the row after the change (of a deletion, before it), and
+then, for an update, the row before. The triggers run in the programs that write, so they use only
+what every version of SQLite has.
 
-A REPLACE deletes the rows that conflict with the new one, and fires no trigger for them. The one
-with the same key is replaced in the events, too. For the others, in tables with unique indexes, a
-trigger before the change collects the rows that may conflict, and one after it records the deletion
-of those that are gone.
+A REPLACE deletes rows that conflict with the new one, and SQLite fires no delete triggers for them.
+If a deleted row has the new row's key, nothing is needed: to consumers the new row replaces it. In
+tables with further unique indexes, a trigger before the change collects the other rows that may
+conflict, and one after it records the deletion of those that are gone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 
 
 class Names:
-    """The names of what one connector keeps in the database."""
+    """The names of the tables and triggers of one connector."""
 
     def __init__(self, connector: str) -> None:
         self.changes = f"_mainstem_changes_{connector}"
@@ -30,18 +31,18 @@ class Names:
         self.triggers = f"_mainstem:{connector}:"
 
     def trigger(self, table: str, kind: str) -> str:
-        """Return the name of a trigger."""
+        """Return the name of a table's trigger of one kind."""
         return f"{self.triggers}{table}:{kind}"
 
 
 def insert_into(names: Names, count: int) -> str:
-    """Return the beginning of the statement that records ``count`` values."""
+    """Return the start of an INSERT statement that records a change with ``count`` values."""
     places = "".join(f", c{place}" for place in range(count))
     return f"INSERT INTO {name(names.changes)}(at, version, op{places})"
 
 
 def recording(names: Names, it: Definition, version: int) -> Mapping[str, str]:
-    """Return the triggers that record inserts, updates and deletes, by name."""
+    """Return the triggers that record inserts, updates and deletes: name → SQL."""
     columns = [each.name for each in it.columns]
     new, old = _values("new", columns), _values("old", columns)
     gone = f"DELETE FROM {name(names.replaced)}; " if it.unique else ""
@@ -60,7 +61,7 @@ def recording(names: Names, it: Definition, version: int) -> Mapping[str, str]:
 
 
 def replacing(names: Names, it: Definition, version: int) -> Mapping[str, str]:
-    """Return the triggers that find rows which a REPLACE has deleted, by name."""
+    """Return the triggers that record rows deleted by a REPLACE: name → SQL."""
     if not it.unique:
         return {}
     identity = [*it.key] or [*it.order]

@@ -1,4 +1,4 @@
-"""SQLite's types and values: schemas by affinity, and keys as text."""
+"""SQLite's types and values: schemas by affinity, and key values as text."""
 
 from collections.abc import Mapping
 
@@ -23,15 +23,15 @@ _SCHEMAS = (
 
 
 def schema_of_type(declared: str) -> Mapping[str, object]:
-    """Return the schema of a column by its declared type, with SQLite's rules of affinity."""
+    """Return the schema for a column's declared type, by SQLite's rules of affinity."""
     text = declared.upper()
     found = next((kind for part, kind in _SCHEMAS if part in text), "double")
-    # A column without a type may hold anything.
+    # A column without a declared type may hold values of any type.
     return {"type": found if text else "string"}
 
 
 def fitted(value: object, kind: str) -> object:
-    """Return a value that a schema of this type allows; raises ValueError."""
+    """Return the value as one that a schema of type ``kind`` allows; raises ValueError."""
     if value is None:
         return None
     if kind == "double" and isinstance(value, int):
@@ -47,7 +47,7 @@ _NAMES: Mapping[type, str] = {int: "INTEGER", float: "REAL", str: "TEXT", bytes:
 
 
 def key_to_text(value: object) -> str:
-    """Return a value of a key as text that says its type."""
+    """Return a key's value as text that includes its type."""
     if isinstance(value, bytes):
         return f"b{value.hex()}"
     if isinstance(value, float):
@@ -58,7 +58,7 @@ def key_to_text(value: object) -> str:
 
 
 def key_from_text(text: str) -> KeyValue:
-    """Return the value of a text."""
+    """Return the value that ``key_to_text`` made a text of."""
     kind, rest = text[0], text[1:]
     if kind == "n":
         return None
