@@ -1,9 +1,9 @@
 """The IP addresses that requests may go to: public ones, and those that a setting allows.
 
-How this works: the check is made for the address that a connection is about to use, so it does not
-matter how its URL was written, or what its name resolved to before (DNS rebinding). An IPv6 address
-that stands for an IPv4 address (mapped, NAT64, 6to4, Teredo) is refused even if that address is
-public, as the network decides where it leads; a setting can allow its range.
+How this works: the address is checked when a connection to it is made, so it does not matter how
+the URL was written, or what its name resolved to before (DNS rebinding). An IPv6 address that
+contains an IPv4 address (mapped, NAT64, 6to4, Teredo) is refused even if that address is public, as
+the network decides where it leads; a setting can allow its range.
 """
 
 import ipaddress
@@ -42,7 +42,7 @@ class AllowedAddresses:
         self._allowed = tuple(allowed)
 
     def refusal(self, address: str) -> str:
-        """Return why no request may go to an address; empty if it may."""
+        """Return why requests may not go to this address; empty if they may."""
         try:
             found = ipaddress.ip_address(address)
         except ValueError:
@@ -53,7 +53,7 @@ class AllowedAddresses:
 
 
 def parse_networks(text: str) -> tuple[Network, ...]:
-    """Return the networks of a list separated by commas; raises InvalidSetting."""
+    """Parse networks separated by commas, such as ``10.0.0.0/8``; raises InvalidSetting."""
     found: list[Network] = []
     for each in filter(None, (part.strip() for part in text.split(","))):
         try:

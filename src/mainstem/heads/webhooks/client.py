@@ -1,8 +1,8 @@
 """Sends HTTP requests to endpoints, with aiohttp: here and in ``resolver.py`` are all sockets.
 
 How this works: each request is a task of the event loop. It follows no redirect, uses no proxy and
-keeps no cookie. Whatever a name was resolved to, the address is checked when the socket for it is
-made: there is no time between this check and the connection in which a name could change.
+keeps no cookie. The address is checked when the socket for it is made, after the name was resolved,
+so the name cannot resolve to another address between the check and the connection.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ Done = Callable[[Answer], None]
 
 
 class AddressRefused(OSError):
-    """A connection would go to an address that is not allowed."""
+    """The address of a connection is not allowed."""
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One POST request to an endpoint."""
+    """One HTTP POST request to an endpoint."""
 
     url: URL
     headers: dict[str, str]
@@ -46,7 +46,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Client:
-    """Sends requests and reports their answers; used in the thread of the event loop."""
+    """Sends requests and reports their answers; only the event loop may call it."""
 
     def __init__(self, allowed: AllowedAddresses, now_ms: Callable[[], int]) -> None:
         self._allowed = allowed
@@ -71,17 +71,17 @@ class Client:
         )
 
     def __len__(self) -> int:
-        """Return the number of requests that are under way."""
+        """Return the number of requests in flight."""
         return len(self._tasks)
 
     def send(self, request: Request, done: Done) -> None:
-        """Send a request; ``done`` is called with its answer, unless the client closes before."""
+        """Send a request; ``done`` is called with the answer, unless the client is closed."""
         task = asyncio.create_task(self._send(request, done))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def idle(self, within_s: float, hurry: asyncio.Event) -> None:
-        """Wait until all requests are answered, but not beyond ``within_s`` or ``hurry``."""
+        """Wait until all requests are answered, ``within_s`` is over, or ``hurry`` is set."""
         if not self._tasks:
             return
         hurried = asyncio.create_task(hurry.wait())
@@ -93,7 +93,7 @@ class Client:
         await asyncio.wait(both)
 
     async def close(self) -> None:
-        """Break off all requests, and close all connections."""
+        """Abort all requests, and close all connections."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -140,12 +140,12 @@ class Client:
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """Return how certificates are checked; reading those of the system takes a while."""
+    """Return the TLS context with the system's certificates, which are slow to read."""
     return ssl.create_default_context()
 
 
 def _reason(error: BaseException) -> str:
-    """Return what went wrong, without the URL, which may have a token in its path."""
+    """Return an error text for a failed request, without the URL, which may contain a token."""
     refused = error
     while refused is not None and not isinstance(refused, AddressRefused):
         refused = refused.__cause__ or refused.__context__  # type: ignore[assignment]

@@ -43,7 +43,7 @@ class Order(StrEnum):
 
 
 class Payload(StrEnum):
-    """What the body of a request has."""
+    """What the body of a request contains."""
 
     VALUE = "value"
     """The event's value as it is."""
@@ -67,7 +67,7 @@ class SigningSecret(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Status(StrEnum):
-    """Whether an endpoint is delivered to."""
+    """Whether events are delivered to an endpoint."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -77,7 +77,7 @@ class Status(StrEnum):
 
 
 class EndpointState(msgspec.Struct, frozen=True, tag_field="kind", tag="endpoint-state/1"):
-    """The status of an endpoint; changes by itself, so it is stored apart from the definition."""
+    """The status of an endpoint; the head changes it, so it is stored apart from the definition."""
 
     status: Status = Status.ACTIVE
     reason: str = ""
@@ -123,7 +123,7 @@ class Endpoint(
     created_ms: int = 0
 
     def check(self) -> None:
-        """Raise InvalidSetting for values and combinations that are not valid."""
+        """Raise InvalidSetting for invalid values and combinations of values."""
         check_name(self.name)
         check_url(self.url)
         if not is_pattern(self.topics):
@@ -147,8 +147,8 @@ class Endpoint(
     def matches(self, topic: str) -> bool:
         """Tell whether events of a topic go to the endpoint.
 
-        A pattern matches neither dead letters nor internal topics, as its own failures would come
-        back to it.
+        A pattern does not match dead letters or internal topics: the endpoint's own failures would
+        be delivered to it.
         """
         if not is_pattern(self.topics):
             return topic == self.topics
@@ -176,7 +176,7 @@ class Endpoint(
 
 
 def check_name(name: str) -> None:
-    """Raise InvalidSetting unless an endpoint or source may have this name."""
+    """Raise InvalidSetting if this is no valid name of an endpoint or source."""
     letters = name.replace("-", "").replace("_", "").replace(".", "")
     if not (letters.isascii() and letters.isalnum()) or len(name) > MAX_NAME:
         raise InvalidSetting(

@@ -1,9 +1,9 @@
 """Filters of endpoints: conditions on key, headers and JSON value, all of which must hold.
 
 A condition is ``key=PATTERN``, ``header.NAME=PATTERN`` or ``value.PATH=PATTERN``, or the same with
-``!=``. In a pattern ``*`` stands for any characters and ``?`` for one. A path goes into objects by
-name, separated by dots; numbers, true, false and null are compared as JSON writes them. Something
-absent equals nothing.
+``!=``. In a pattern ``*`` stands for any characters and ``?`` for one. A path is the names of
+nested JSON members, separated by dots; numbers, true, false and null are compared as JSON text. An
+absent key, header or member matches no pattern.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ class Filter:
     """The filter of one endpoint, which gets the events for which all conditions hold."""
 
     def __init__(self, conditions: Sequence[str]) -> None:
-        """Raise InvalidSetting if a condition cannot be understood."""
+        """Parse the conditions; raises InvalidSetting for invalid ones."""
         if len(conditions) > MAX_CONDITIONS:
             raise InvalidSetting(f"a filter has at most {MAX_CONDITIONS} conditions")
         self._conditions = [_parsed(each) for each in conditions]
@@ -39,23 +39,23 @@ class Filter:
 
 
 class _Fields:
-    """What conditions compare of an event; its value is decoded once, if at all."""
+    """The fields of an event that conditions compare; the value is decoded on first use."""
 
     def __init__(self, event: Event) -> None:
         self._event = event
         self._json: object = msgspec.UNSET
 
     def key(self) -> str | None:
-        """Return the key as text."""
+        """Return the key as text; None if there is no key, or it is not UTF-8."""
         return _text(self._event.key)
 
     def header(self, name: str) -> str | None:
-        """Return the last header of a name as text."""
+        """Return the last header of this name (in lower case) as text, None if there is none."""
         found = [value for each, value in self._event.headers if each.lower() == name]
         return _text(found[-1]) if found else None
 
     def member(self, path: Sequence[str]) -> str | None:
-        """Return a member of the JSON value as text."""
+        """Return the member of the JSON value at a path as text, None if there is none."""
         if self._json is msgspec.UNSET:
             try:
                 self._json = self._event.json()

@@ -1,4 +1,4 @@
-"""The operations of the admin port on endpoints and sources: names, arguments and answers.
+"""The operations of the admin port on endpoints and sources: names, arguments and results.
 
 Separate from the code that carries them out, because the command line imports only this module.
 """
@@ -75,7 +75,7 @@ class RotateSecret(Arguments, frozen=True):
 
 
 class ReplayEvents(Arguments, frozen=True):
-    """Arguments for delivering events again: those of an id, or of a range of one partition."""
+    """Arguments for delivering events again: a message id, or a range of a partition's offsets."""
 
     name: str
     id: str = ""
@@ -128,14 +128,14 @@ class EndpointInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Secured(msgspec.Struct, frozen=True):
-    """An endpoint that has got a secret; ``secret`` is empty unless it was generated just now."""
+    """An endpoint; ``secret`` is set only if the operation has generated a new secret."""
 
     endpoint: EndpointInfo
     secret: str
 
 
 class Tested(msgspec.Struct, frozen=True):
-    """The answer of a receiver to a test message."""
+    """The receiver's answer to a test message."""
 
     id: str
     status: int | None
@@ -144,7 +144,7 @@ class Tested(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """A replay that has begun."""
+    """A replay that was started."""
 
     id: str
     offsets: int
@@ -192,7 +192,7 @@ class SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceAdded(msgspec.Struct, frozen=True):
-    """A source; ``secret`` is empty unless it was generated just now."""
+    """A source; ``secret`` is set only if the operation has generated one."""
 
     source: SourceInfo
     secret: str

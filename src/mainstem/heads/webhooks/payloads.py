@@ -1,4 +1,4 @@
-"""The body and headers of a request: the events of a delivery as receivers see them.
+"""Makes the body and headers of a request from the events that it delivers.
 
 The id of a message is made of the topic's id and the event's position, so it is the same in every
 attempt and replay, and unique among all topics.
@@ -32,7 +32,7 @@ _decoder = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What is sent in one request, without the signature."""
+    """The content of one request: its body and headers, without the signature."""
 
     id: str
     content_type: str
@@ -41,7 +41,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event as the payload ``envelope`` shows it."""
+    """An event in the JSON of the payload ``envelope``."""
 
     id: str
     topic: str
@@ -62,12 +62,12 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def message_id(topic_id: str, position: Position) -> str:
-    """Return the id of the message about one event."""
+    """Return the message id of one event."""
     return f"{_PREFIX}{topic_id}_{position.partition}_{position.offset}"
 
 
 def parse_message_id(text: str) -> tuple[str, Position] | None:
-    """Return the topic id and position in the id of a message; None if it has none."""
+    """Return the topic id and position that a message id contains; None if it is malformed."""
     parts = text.removeprefix(_PREFIX).split("_")
     if not text.startswith(_PREFIX) or len(parts) != 3 or not all(map(str.isdecimal, parts[1:])):
         return None
@@ -82,7 +82,7 @@ def message(
     batch: bool,
     template: Template | None = None,
 ) -> Message:
-    """Return the message about the events of one request; ``batch``: as a list, even of one."""
+    """Make the message for the events of one request; ``batch``: as a JSON array, even for one."""
     ids = [message_id(topic_id, each.position) for each in events]
     if batch:
         whole = ids[0] if len(ids) == 1 else _PREFIX + _digest(ids)
@@ -157,7 +157,7 @@ def _by_template(template: Template, message_id: str, event: Event) -> object:
             return found
         if isinstance(told.value, msgspec.Raw):
             return member(msgspec.json.decode(told.value), rest) if rest else told.value
-        # Neither text nor bytes have members.
+        # Only JSON values have members, text and bytes have none.
         return None if rest else told.base64 if told.text is None else told.text
 
     return template.filled(find)
@@ -174,7 +174,7 @@ def _cloudevent(message_id: str, event: Event) -> dict[str, object]:
 
 
 def _attributes(message_id: str, event: Event) -> dict[str, str]:
-    """Return a CloudEvent's attributes: those it came with, else those of its position."""
+    """Return the attributes of an event as a CloudEvent: those in its headers, and defaults."""
     came = {
         name.removeprefix(_CE): value.decode("utf-8", "replace")
         for name, value in event.headers
@@ -208,7 +208,7 @@ def _json_text_or_base64(
 
 
 def _content_type(event: Event) -> str:
-    """Return the content type that the event came with, else JSON if its value looks like it."""
+    """Return the content type in an event's headers, or else guess it from the value."""
     for name, value in reversed(event.headers):
         if name.lower() in _CONTENT_TYPES and value:
             text = value.decode("utf-8", "replace")

@@ -1,8 +1,8 @@
 """Resolves the names of endpoints, so that a name server that hangs delays no other name.
 
 How this works: each name is looked up in a thread of its own, as ``getaddrinfo`` blocks and cannot
-be stopped; requests that want the same name meanwhile share the lookup. A request that times out
-leaves the lookup to its thread. The threads are daemons, so they do not hold up the end of the
+be stopped; requests that need the same name meanwhile share the lookup. When a request times out,
+its lookup continues in the thread. The threads are daemons, so they do not delay the end of the
 process. Nothing is cached: the address of each connection is checked when its socket is made.
 """
 
@@ -23,20 +23,20 @@ LookUp = Callable[[str, int, int, int], _Found]
 
 
 class Resolver(AbstractResolver):
-    """Resolves names for aiohttp; used in the event loop's thread."""
+    """Resolves names for aiohttp; only the event loop may call it."""
 
     def __init__(self, look_up: LookUp | None = None) -> None:
-        """``look_up``: instead of the system's resolver."""
+        """``look_up``: called instead of the system's resolver."""
         self._look_up = look_up
         self._lookups: dict[_Name, asyncio.Future[_Found]] = {}
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Return the addresses of a name; raises OSError."""
+        """Return the addresses of a host name; raises OSError."""
         name = (host, port, family)
         lookup = self._lookups.get(name) or self._begin(name)
-        # One request that gives up ends the lookup for no other.
+        # A request that is cancelled must not cancel the lookup for others.
         found = await asyncio.shield(lookup)
         return [
             ResolveResult(
@@ -51,7 +51,7 @@ class Resolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Forget all lookups; those that hang end with their threads."""
+        """Cancel all lookups; threads that hang are left to end by themselves."""
         for lookup in self._lookups.values():
             lookup.cancel()
         self._lookups.clear()

@@ -1,4 +1,4 @@
-"""What the answer of a receiver leads to: delivered, retried later, given up, or disabled."""
+"""Decides, from a receiver's answer, whether an event is delivered, retried, or a dead letter."""
 
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
@@ -16,7 +16,7 @@ _HOLDS = (429, 503)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """How a request ended: a status, or an error without one."""
+    """The result of a request: an HTTP status, or an error if there was none."""
 
     status: int | None = None
     error: str = ""
@@ -29,17 +29,17 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def hold_ms(self) -> int:
-        """How long the receiver wants no request at all."""
+        """For how many ms the receiver has asked for no requests at all."""
         return (self.retry_after_ms or 0) if self.status in _HOLDS else 0
 
     @property
     def text(self) -> str:
-        """The status or error in words."""
+        """The status or error as text."""
         return self.error or f"status {self.status}"
 
 
 class Verdict(StrEnum):
-    """What becomes of an event after an attempt."""
+    """What is done with an event after an attempt."""
 
     DELIVERED = "delivered"
     RETRY = "retry"
@@ -50,7 +50,7 @@ class Verdict(StrEnum):
 
 
 class Decision(NamedTuple):
-    """What becomes of an event after an attempt; for a retry, also the delay."""
+    """What is done with an event after an attempt; for a retry, with the delay."""
 
     verdict: Verdict
     delay_ms: int = 0
@@ -59,7 +59,7 @@ class Decision(NamedTuple):
 def decide(
     endpoint: Endpoint, answer: Answer, attempt: int, chance: Callable[[], float]
 ) -> Decision:
-    """Decide on an event after its ``attempt``-th attempt, counted from 1.
+    """Decide what is done with an event after attempt number ``attempt`` (the first is 1).
 
     ``chance``: returns a random number from 0 to 1, for the jitter.
     """
@@ -70,15 +70,15 @@ def decide(
     if attempt > len(endpoint.retries_ms):
         return Decision(Verdict.DEAD)
     delay_ms = endpoint.retries_ms[attempt - 1]
-    # Only longer, never earlier than the schedule or the receiver says.
+    # The jitter only adds to the delay: a retry is never earlier than schedule and receiver say.
     delay_ms = max(delay_ms, answer.retry_after_ms or 0)
     return Decision(Verdict.RETRY, delay_ms + int(delay_ms * endpoint.jitter * chance()))
 
 
 def retry_after_ms(header: str | None, now_ms: int) -> int | None:
-    """Return the delay that a Retry-After header says, as seconds or a date; None if it is neither.
+    """Return the delay in a Retry-After header, which has seconds or a date; None if it is invalid.
 
-    A longer one than a week counts as a week.
+    At most a week.
     """
     text = (header or "").strip()
     if text.isascii() and text.isdigit():

@@ -1,8 +1,8 @@
 """Secrets by reference: ``file:NAME`` in the directory of secrets, ``env:NAME`` in the environment.
 
 A reference names only files directly in that directory, and variables that begin with
-``WEBHOOK_SECRET``, so that nobody who defines an endpoint can use other secrets of the server. A
-server in memory keeps generated secrets in memory, as everything else.
+``WEBHOOK_SECRET``, so that a user who defines an endpoint cannot use other secrets of the server. A
+server without a data directory keeps generated secrets in memory.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ _VARIABLE = re.compile(VARIABLE_PREFIX + r"[A-Z0-9_]*", re.ASCII)
 
 
 class SecretStore:
-    """Reads secrets, and stores generated ones; may be used from any thread."""
+    """Reads secrets, and stores generated ones; may be called from any thread."""
 
     def __init__(self, directory: Path | None, environ: Mapping[str, str] = os.environ) -> None:
         self._directory, self._environ = directory, environ
         self._in_memory: dict[str, str] = {}
 
     def read(self, reference: str) -> str:
-        """Return a secret; raises InvalidSetting if the reference leads nowhere."""
+        """Return the secret of a reference; raises InvalidSetting if there is none."""
         kind, _, name = reference.partition(":")
         if f"{kind}:" == ENVIRONMENT and _VARIABLE.fullmatch(name):
             if not (found := self._environ.get(name, "").strip()):
@@ -48,7 +48,7 @@ class SecretStore:
         )
 
     def generate(self, label: str, prefix: str) -> tuple[str, str]:
-        """Store a new secret; return its reference and the secret, to be shown once."""
+        """Generate and store a secret; return its reference and the secret, shown once."""
         secret = new_secret(prefix, secrets.token_bytes(SEED_BYTES))
         name = f"{label}-{secrets.token_hex(4)}"
         if self._directory is None:
@@ -58,13 +58,13 @@ class SecretStore:
         return FILE + name, secret
 
     def delete(self, reference: str, label: str) -> None:
-        """Delete a secret that ``generate`` stored under a label; no other."""
+        """Delete a secret that ``generate`` stored with this label; ignore any other reference."""
         name = reference.removeprefix(FILE)
         if not re.fullmatch(re.escape(label) + r"-[0-9a-f]{8}", name):
             return
         self._in_memory.pop(name, None)
         if self._directory is not None:
-            # A file that cannot be deleted harms nobody: nothing refers to it.
+            # A file that cannot be deleted does no harm: nothing refers to it.
             with contextlib.suppress(OSError):
                 (self._directory / name).unlink(missing_ok=True)
 

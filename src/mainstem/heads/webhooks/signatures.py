@@ -1,7 +1,7 @@
 """Signatures of Standard Webhooks: HMAC-SHA256 (``whsec_``, v1) and ed25519 (``whsk_``, v1a).
 
-What is signed is ``ID.TIMESTAMP.BODY``. While a secret is being replaced, the header has two
-signatures, of the old and of the new one, separated by a blank.
+The signed text is ``ID.TIMESTAMP.BODY``. While a secret is being replaced, the header has two
+signatures, of the old and of the new secret, separated by a space.
 """
 
 import base64
@@ -23,7 +23,7 @@ class Signer(Protocol):
     """Signs content with one secret."""
 
     def sign(self, content: bytes) -> str:
-        """Return the signature with its version, as it is in the header."""
+        """Return the signature with its version, such as ``v1,…``."""
 
 
 class HmacSigner:
@@ -67,7 +67,7 @@ class Ed25519Signer:
 
 
 def signer_of(secret: str) -> HmacSigner | Ed25519Signer:
-    """Return the signer for a secret; raises InvalidSetting, which does not quote the secret."""
+    """Return the signer for a secret; raises InvalidSetting, whose text omits the secret."""
     if secret.startswith(SYMMETRIC):
         key = _decoded(secret.removeprefix(SYMMETRIC))
         if not MIN_BYTES <= len(key) <= MAX_BYTES:
@@ -77,7 +77,7 @@ def signer_of(secret: str) -> HmacSigner | Ed25519Signer:
         return HmacSigner(key)
     if secret.startswith(PRIVATE):
         seed = _decoded(secret.removeprefix(PRIVATE))
-        # Some tools write the public key behind the seed.
+        # Some tools append the public key to the seed.
         if len(seed) not in (SEED_BYTES, 2 * SEED_BYTES):
             raise InvalidSetting(
                 f"a {PRIVATE} secret must have {SEED_BYTES} bytes, not {len(seed)}"
@@ -95,7 +95,7 @@ def new_secret(prefix: str, random: bytes) -> str:
 
 
 def signed_content(message_id: str, timestamp_s: int, body: bytes) -> bytes:
-    """Return what a signature signs."""
+    """Return the bytes that a signature signs."""
     return b"%s.%d.%s" % (message_id.encode(), timestamp_s, body)
 
 

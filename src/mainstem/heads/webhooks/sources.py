@@ -1,4 +1,4 @@
-"""The definition of a source: a URL at which webhooks are received, and how they are verified."""
+"""The definition of a source: a client whose webhooks are received, and how they are verified."""
 
 from enum import StrEnum
 
@@ -45,7 +45,7 @@ class Source(
     tag_field="kind",
     tag="source/1",
 ):
-    """A source of webhooks, and the topic that they are appended to."""
+    """A source of webhooks, and the topic to which they are appended."""
 
     name: str
     topic: str
@@ -69,7 +69,7 @@ class Source(
         return self.header.lower() or default
 
     def check(self) -> None:
-        """Raise InvalidSetting for values that are not valid."""
+        """Raise InvalidSetting for invalid values."""
         check_name(self.name)
         check_topic(self.topic)
         if self.topic.startswith(OWN_TOPICS):

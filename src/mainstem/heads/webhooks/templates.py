@@ -1,11 +1,10 @@
 """Templates of payloads: a JSON document in which ``{{FIELD}}`` stands for a field of the event.
 
 A field is ``id``, ``topic``, ``partition``, ``offset``, ``timestamp``, ``key``, ``header.NAME``,
-``value`` or ``value.PATH``, where a path goes into objects by name, separated by dots. A text that
-is nothing but one field becomes that field with its JSON type, null if it is absent; in a longer
-text a field is inserted as text. There are neither conditions nor loops.
-
-The document is parsed before the fields are inserted, so no event can change its structure.
+``value`` or ``value.PATH``; a path is the names of nested JSON members, separated by dots. A text
+that is only one field is replaced by that field with its JSON type, or null if it is absent; in a
+longer text a field is inserted as text. There are neither conditions nor loops. The document is
+parsed before the fields are inserted, so no event can change its structure.
 """
 
 import re
@@ -29,7 +28,7 @@ class Template:
     """A parsed template."""
 
     def __init__(self, text: str) -> None:
-        """Raise InvalidSetting if the text is no template."""
+        """Parse a template; raises InvalidSetting."""
         if len(text.encode()) > MAX_TEMPLATE:
             raise InvalidSetting(f"a template has at most {MAX_TEMPLATE} bytes")
         try:
@@ -48,12 +47,12 @@ class Template:
                 )
 
     def filled(self, find: Find) -> object:
-        """Return the document with its fields."""
+        """Return the document with all fields inserted; ``find`` returns the value of a field."""
         return _filled(self._document, find)
 
 
 def member(value: object, path: str) -> object:
-    """Return what a path of names leads to in a JSON value; None if there is nothing."""
+    """Return the member of a JSON value at a path of names; None if there is none."""
     for name in path.split("."):
         if not isinstance(value, Mapping) or name not in value:
             return None

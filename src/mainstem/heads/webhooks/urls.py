@@ -13,9 +13,9 @@ _CONTROL = re.compile(r"[\x00-\x20\x7f\\]")
 
 
 def check_url(url: str) -> None:
-    """Raise InvalidSetting unless an endpoint may have this URL.
+    """Raise InvalidSetting if an endpoint must not have this URL.
 
-    The address that its host resolves to is checked when a connection is made.
+    The address that its host resolves to is checked later, when a connection is made.
     """
     reason = _refusal(url)
     if reason:
@@ -25,7 +25,7 @@ def check_url(url: str) -> None:
 
 
 def address_in(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the IP address that a host is written as, None if it is a name."""
+    """Return the IP address if a host is written as one, None if it is a name."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:

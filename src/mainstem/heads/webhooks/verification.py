@@ -1,7 +1,7 @@
 """Verifies received webhooks: signature, timestamp and token, by the scheme of their source.
 
-A refusal has one of a few fixed reasons, which is counted and returned; none reveals a secret.
-Everything secret is compared in constant time.
+A refusal has one of a few fixed reasons, which is counted and returned; none reveals a secret. All
+secrets are compared in constant time.
 """
 
 import base64
@@ -37,7 +37,7 @@ class Reason(StrEnum):
 
 
 class NotVerified(Exception):
-    """A request is not from its source, as far as can be told."""
+    """A request cannot be proved to come from its source."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -45,7 +45,7 @@ class NotVerified(Exception):
 
 
 class Received(msgspec.Struct, frozen=True):
-    """A verified request: the id of its message, and what to answer if it is only a question."""
+    """A verified request: the id of its message, or the challenge that must be answered."""
 
     id: str = ""
     """Empty if the message has none, so that duplicates cannot be found."""
@@ -53,7 +53,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class _Named(msgspec.Struct):
-    """What is read of the JSON body of some schemes."""
+    """The members of a JSON body that some schemes use."""
 
     id: str = ""
     event_id: str = ""
@@ -69,7 +69,7 @@ Verify = Callable[[Source, Sequence[str], Headers, bytes, int], Received]
 def verify(
     source: Source, secrets: Sequence[str], headers: Headers, body: bytes, now_ms: int
 ) -> Received:
-    """Return what a request is about; raises NotVerified. ``headers``: by name in lower case."""
+    """Verify a request, and return its id; raises NotVerified. ``headers``: names in lower case."""
     found = _SCHEMES[source.scheme](source, secrets, headers, body, now_ms)
     if len(found.id) > MAX_ID or not found.id.isprintable():
         raise NotVerified(Reason.MALFORMED)
@@ -77,7 +77,7 @@ def verify(
 
 
 def check_secret(scheme: Scheme, secret: str) -> None:
-    """Raise InvalidSetting if a secret cannot be one of this scheme."""
+    """Raise InvalidSetting if a secret is malformed for this scheme."""
     if scheme is not Scheme.STANDARD:
         if len(secret) < 8:
             raise InvalidSetting("a secret must have at least 8 characters")
@@ -211,7 +211,7 @@ _SCHEMES: Mapping[Scheme, Verify] = {
 
 
 def _checked_time(source: Source, text: str, now_ms: int) -> int:
-    """Return the seconds of a timestamp; raises NotVerified if it is far from now."""
+    """Return a timestamp in seconds; raises NotVerified if it is invalid or not close to now."""
     if not text:
         raise NotVerified(Reason.NO_TIMESTAMP)
     if not _TIME.fullmatch(text):
@@ -225,7 +225,7 @@ def _checked_time(source: Source, text: str, now_ms: int) -> int:
 
 
 def _any(matches: Sequence[Callable[[str], bool]], given: Sequence[str]) -> None:
-    """Raise NotVerified unless one of the given signatures matches."""
+    """Raise NotVerified unless one of the signatures matches."""
     signatures = [each for each in given if each]
     if not signatures:
         raise NotVerified(Reason.NO_SIGNATURE)

@@ -1,4 +1,4 @@
-"""The attempt log: one event for each event in each request, in the topic ``webhooks.attempts``."""
+"""The attempt log: an event per attempt to deliver one, in the topic ``webhooks.attempts``."""
 
 from collections import deque
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ SEGMENT_BYTES = 16 * 1024 * 1024
 
 
 class Attempt(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One event in one request to an endpoint."""
+    """One attempt to deliver an event to an endpoint, and its result."""
 
     endpoint: str
     id: str
@@ -46,12 +46,12 @@ _decode = msgspec.json.Decoder(Attempt).decode
 
 
 def event_of(attempt: Attempt) -> Event:
-    """Return an attempt as an event of the log."""
+    """Convert an attempt to an event of the attempt log."""
     return Event(_encode(attempt), attempt.endpoint.encode(), timestamp_ms=attempt.at_ms)
 
 
 def create_attempt_log(context: "HeadContext", settings: "WebhooksSettings") -> None:
-    """Create the topic of the attempt log, or set its bounds as the settings say."""
+    """Create the topic of the attempt log, or update its retention to the settings."""
     bounds: dict[str, object] = {
         "retention_ms": settings.attempts_retention_ms,
         "retention_bytes": settings.attempts_retention_bytes,
@@ -66,7 +66,10 @@ def create_attempt_log(context: "HeadContext", settings: "WebhooksSettings") -> 
 
 
 def last_attempts(door: "Door", endpoint: str, limit: int, message_id: str = "") -> list[Attempt]:
-    """Return the last attempts of an endpoint, or those of one message, the newest last."""
+    """Return the last attempts of an endpoint, only those of one message if ``message_id`` is set.
+
+    The newest is last. Only the last LOOK_BACK attempts of all endpoints are searched.
+    """
     found: deque[Attempt] = deque(maxlen=limit)
     try:
         bounds = door.bounds(TOPIC, 0)

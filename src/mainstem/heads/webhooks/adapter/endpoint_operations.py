@@ -1,8 +1,8 @@
 """Operations of the admin port on endpoints.
 
 Permissions: changes need ALTER on the cluster, as an endpoint sends events out of it, and READ on
-the endpoint's topics; the others need DESCRIBE on the cluster. A secret is shown only when it was
-generated just now.
+the endpoint's topics; the others need DESCRIBE on the cluster. A secret is returned only by the
+operation that generates it.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,10 @@ _KINDS = {"hmac": SYMMETRIC, "ed25519": PRIVATE}
 
 
 class EndpointOperations:
-    """The admin port's operations on endpoints; called in any thread except the event loop's."""
+    """The admin port's operations on endpoints.
+
+    Must not be called in the event loop: the operations wait for it.
+    """
 
     def __init__(self, service: "Service", endpoints: Endpoints) -> None:
         self._service, self._endpoints = service, endpoints
@@ -188,7 +191,7 @@ class EndpointOperations:
 
     @operation(REPLAY, "POST webhooks/{name}/replay")
     def replay(self, peer: Peer, asked: ReplayEvents) -> Replayed:
-        """Deliver events again: those of an id, or of a range of one partition."""
+        """Deliver events again: one by its message id, or a range of offsets of a partition."""
         self._authorize(peer, Action.ALTER)
         endpoint = self._context.from_thread(lambda: self._endpoints.get(asked.name))
         topic, partition, first, end = self._range(asked)
@@ -205,7 +208,7 @@ class EndpointOperations:
         return Replayed(replay.id, end - first)
 
     def _range(self, asked: ReplayEvents) -> tuple[str, int, int, int]:
-        """Return topic, partition, first offset and end of a replay; raises InvalidSetting."""
+        """Return topic, partition, first offset and end (exclusive); raises InvalidSetting."""
         broker = self._context.broker
         topic, partition, first, last = asked.topic, asked.partition, asked.first, asked.last
         if asked.id:
@@ -237,7 +240,10 @@ class EndpointOperations:
         return self._context.from_thread(find)
 
     def _secret(self, name: str, reference: str, algorithm: str) -> tuple[str, str]:
-        """Return the reference of a given secret, or of a new one with the secret itself."""
+        """Return a secret's reference, and the secret if a new one was generated to be shown.
+
+        ``reference``: empty to generate a secret.
+        """
         if reference:
             return reference, ""
         if algorithm not in _KINDS:
@@ -261,7 +267,7 @@ class EndpointOperations:
             signing = Signing(endpoint, self._service.secrets, self._context.now_ms())
             public_keys = signing.public_keys
         except MainstemError:
-            # The status says why.
+            # The endpoint's status has the reason.
             public_keys = []
         return EndpointInfo(
             name=endpoint.name,

@@ -1,10 +1,10 @@
 """All endpoints: their definitions, their queues, and the senders of those that are active.
 
-How this works: a definition and the status of an endpoint are stored apart, as the status changes
-by itself. Each endpoint has one queue on each of its topics, also while it is paused, so that
-events wait for it. A topic that a pattern matches later gets its queue from its first event on.
-Everything here happens in the thread of the event loop, without waiting: callers wait for the
-returned ``Durable``.
+How this works: the definition and the status of an endpoint are stored apart, as the head changes
+the status. Each endpoint has one queue on each of its topics, also while it is paused, so that
+events wait for it. If its topics are a pattern, a topic that is created later gets a queue that
+begins with the topic's first event. Only the event loop calls this module, which never blocks:
+callers wait for the returned ``Durable``.
 """
 
 import logging
@@ -39,12 +39,12 @@ _ACTIVE = EndpointState()
 
 
 def queue_of(endpoint: str) -> str:
-    """Return the name of an endpoint's queues."""
+    """Return the name that an endpoint's queues have on all its topics."""
     return f"webhook.{endpoint}"
 
 
 class UnknownEndpoint(OperationFailed):
-    """There is no endpoint of this name."""
+    """No endpoint has this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -54,7 +54,7 @@ class UnknownEndpoint(OperationFailed):
 
 
 class Endpoints:
-    """The endpoints of a node; used in the thread of the event loop."""
+    """The endpoints of a node; only the event loop may call it."""
 
     def __init__(self, service: "Service") -> None:
         self._service = service
@@ -89,7 +89,7 @@ class Endpoints:
         self._count()
 
     def close(self) -> None:
-        """Stop all senders; what they have sent may still be answered."""
+        """Stop all senders; answers to requests that were sent before are still handled."""
         self._is_closed = True
         self._unwatch()
         for sender in self._senders.values():
@@ -97,12 +97,12 @@ class Endpoints:
         self._service.outcomes.flush()
 
     def leave(self) -> None:
-        """Give back what requests that were broken off have not delivered."""
+        """Return unsettled deliveries of aborted requests to their queues."""
         self._service.outcomes.flush()
         for name, sender in self._senders.items():
             sender.leave([*self.queues(self._endpoints[name]), *self.replays.queues(name)])
 
-    # What there is
+    # Lookup
 
     def __iter__(self) -> Iterator[Endpoint]:
         return iter(sorted(self._endpoints.values(), key=lambda each: each.name))
@@ -114,12 +114,12 @@ class Endpoints:
         return found
 
     def state(self, name: str) -> EndpointState:
-        """Return the status of an endpoint, and since when it fails."""
+        """Return the status of an endpoint, and the time since which all its attempts fail."""
         state = self._states.get(name, _ACTIVE)
         return msgspec.structs.replace(state, failing_since_ms=self._failing.get(name))
 
     def queues(self, endpoint: Endpoint) -> list[Queue]:
-        """Return the queues of an endpoint that exist."""
+        """Return the queues of an endpoint, as topic and name, except those not created yet."""
         name = queue_of(endpoint.name)
         return [
             (topic, name)
@@ -130,7 +130,10 @@ class Endpoints:
     # Changes
 
     def add(self, endpoint: Endpoint, *, from_start: bool) -> Durable:
-        """Add an endpoint, or replace the definition of one; raises with nothing changed."""
+        """Add an endpoint, or replace the definition of one; changes nothing if it raises.
+
+        ``from_start``: new queues begin with the first events of their topics, not at the end.
+        """
         endpoint.check()
         known = self._endpoints.get(endpoint.name)
         limit = self._service.settings.max_endpoints
@@ -138,7 +141,7 @@ class Endpoints:
             raise InvalidSetting(
                 f"there are {limit} endpoints already, the limit of webhooks.max_endpoints"
             )
-        # Before anything is stored, so that a secret that cannot be read is an error here.
+        # Read before anything is stored, so that a bad secret changes nothing.
         Signing(endpoint, self._service.secrets, self._service.context.now_ms())
         if not is_pattern(endpoint.topics):
             self._broker.topic(endpoint.topics)
@@ -166,11 +169,11 @@ class Endpoints:
         return durable
 
     def pause(self, name: str, reason: str) -> Durable:
-        """Stop delivering to an endpoint; its events wait."""
+        """Stop delivering to an endpoint; its events stay in its queues."""
         return self._set_status(name, Status.PAUSED, reason)
 
     def resume(self, name: str) -> Durable:
-        """Deliver to a paused or disabled endpoint again."""
+        """Deliver again to an endpoint that is paused or disabled."""
         self.get(name)
         self._failing.pop(name, None)
         return self._set_status(name, Status.ACTIVE, "")
@@ -227,13 +230,13 @@ class Endpoints:
         if (sender := self._senders.pop(name, None)) is not None:
             sender.close()
             if self._endpoints[name].order is EndpointOrder.ENDPOINT:
-                # What it had goes back to the queue before the next sender takes a later event.
+                # Its events go back to the queue before the next sender can take later ones.
                 self._service.outcomes.flush()
                 if sender.when_idle(partial(self._left, name)):
                     self._leaving.add(name)
 
     def _left(self, name: str) -> None:
-        """Start the next sender of an endpoint after the last request of the one before."""
+        """Start an endpoint's new sender, because the last request of its old one has ended."""
         self._leaving.discard(name)
         self._service.outcomes.flush()
         if name in self._endpoints and name not in self._senders:
@@ -246,7 +249,7 @@ class Endpoints:
             sender.consume(replay.queue, replay.has, settled)
 
     def _answered(self, endpoint: Endpoint, answer: Answer) -> None:
-        """Note whether an endpoint works; stop it if it is gone, or has failed for long."""
+        """Record whether an endpoint works; stop it after 410 Gone or too long a failure."""
         name = endpoint.name
         if name not in self._endpoints or self._endpoints[name].url != endpoint.url:
             return
@@ -283,9 +286,9 @@ class Endpoints:
         self._store(name, status, reason)
 
     def _store(self, name: str, status: Status, reason: str = "") -> None:
-        """Set a status that no caller waits for."""
+        """Set a status without waiting until it is durable."""
         try:
-            # Handed over, so that a crash does not make a disabled endpoint active again.
+            # Written to the page cache: a disabled endpoint must not be active again after kill -9.
             self._set_status(name, status, reason).hand_over()
         except MainstemError as error:
             # The disk is full: the status is stored at the next change.
@@ -332,7 +335,7 @@ class Endpoints:
         self._unwatch = self._broker.watch_topics(lambda: context.on_loop(self._topics_changed))
 
     def _topics_changed(self) -> None:
-        """Give endpoints the topics that have appeared."""
+        """Create the queues of endpoints on new topics, and deliver from them."""
         if self._is_closed:
             return
         self._watch_topics()
@@ -355,7 +358,10 @@ class Endpoints:
 
 
 def queue_settings(endpoint: Endpoint) -> QueueSettings:
-    """Return the settings of an endpoint's queues; its schedule decides about dead letters."""
+    """Return the settings of an endpoint's queues.
+
+    They have no delivery limit, because the endpoint's schedule decides about dead letters.
+    """
     keyed = endpoint.order is EndpointOrder.KEY
     return QueueSettings(max_deliveries=None, order=Order.KEY if keyed else Order.NONE)
 
@@ -366,4 +372,4 @@ def _hours(duration_ms: int) -> str:
 
 
 def _nothing() -> None:
-    """Do nothing; stands for the cancellation of a watch that is not set."""
+    """Do nothing: the placeholder until a watch is set that can be cancelled."""

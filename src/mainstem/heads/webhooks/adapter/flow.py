@@ -1,9 +1,9 @@
-"""How many requests an endpoint may get now: in flight, per second, and after failures.
+"""Limits the requests to an endpoint: in flight, per second, and after failures.
 
-How this works: an endpoint gets one request at a time until one succeeds; every success doubles
-that, up to its limit. A failure of the endpoint itself (no answer, 429, 5xx) sets it back to one,
-so an endpoint that hangs occupies one connection. A receiver that says Retry-After with 429 or 503
-gets nothing before.
+How this works: at first an endpoint may have one request in flight; every success doubles that
+number, up to its limit. A failure of the endpoint itself (no answer, 429, 5xx) sets the number back
+to one, so that an endpoint that hangs occupies one connection. A receiver that answers 429 or 503
+with Retry-After gets no request until then.
 """
 
 from mainstem.heads.webhooks.endpoints import Endpoint, Order
@@ -14,7 +14,7 @@ _BURST_MS = 100
 
 
 class Flow:
-    """The limits on the requests of one endpoint; the time is an argument."""
+    """The limits on the requests of one endpoint; all times are arguments (monotonic ms)."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._most = 1 if endpoint.order is Order.ENDPOINT else endpoint.max_in_flight
@@ -38,7 +38,7 @@ class Flow:
         return min(room, int(self._tokens))
 
     def wait_ms(self, now_ms: int) -> int | None:
-        """Return when time alone brings room; None if requests must end first."""
+        """Return in how many ms a request may be sent; None if one in flight must end before."""
         if self.busy >= self._allowed:
             return None
         if now_ms < self._held_until_ms:
@@ -48,13 +48,13 @@ class Flow:
         return int((1 - self._tokens) / self._per_ms) + 1
 
     def sent(self) -> None:
-        """Note a request that is sent."""
+        """Record that a request was sent."""
         self.busy += 1
         if self._per_ms is not None:
             self._tokens -= 1
 
     def answered(self, answer: Answer, now_ms: int) -> None:
-        """Note the answer to a request."""
+        """Record the answer to a request."""
         self.busy -= 1
         status = answer.status
         if answer.is_success:

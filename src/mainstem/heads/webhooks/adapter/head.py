@@ -30,7 +30,7 @@ SECRETS = "webhook-secrets"
 
 
 class WebhooksHead:
-    """The running head."""
+    """The webhooks head while it runs."""
 
     def __init__(
         self, server: WebServer, client: "Client", endpoints: "Endpoints", service: "Service"
@@ -40,7 +40,7 @@ class WebhooksHead:
         self.address, self.traffic = server.address, server.traffic
 
     def connections(self) -> list[ConnectionInfo]:
-        """Return the peers that send webhooks."""
+        """Return the connections of clients that send webhooks to this server."""
         return self._server.connections()
 
     def samples(self) -> Iterable[tuple[Metric, Sample]]:
@@ -48,7 +48,7 @@ class WebhooksHead:
         return self._service.counts.samples()
 
     async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
-        """Send and receive nothing new; wait for the answers to what was sent before."""
+        """Send and accept no more requests; wait for the answers to those that were sent."""
         self._endpoints.close()
         began = time.monotonic()
         await self._server.drain(within_s, hurry)
@@ -56,7 +56,7 @@ class WebhooksHead:
         self._service.outcomes.flush()
 
     async def close(self) -> None:
-        """Break off what is still under way; its events are delivered at the next start."""
+        """Abort all requests; their events are delivered again after the next start."""
         self._endpoints.close()
         await self._client.close()
         self._endpoints.leave()
@@ -73,7 +73,7 @@ async def start(
         raise Unsupported(
             f"--webhooks needs the package {error.name}: pip install 'mainstem[webhooks]'"
         ) from None
-    # They need the client's packages, too.
+    # Imported here, because these modules need aiohttp, too.
     from mainstem.heads.webhooks.adapter.attempts import create_attempt_log  # noqa: PLC0415
     from mainstem.heads.webhooks.adapter.endpoint_operations import (  # noqa: PLC0415
         EndpointOperations,

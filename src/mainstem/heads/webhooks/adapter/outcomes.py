@@ -1,8 +1,8 @@
 """Settles deliveries and logs their attempts, those of all endpoints together in one append.
 
-How this works: what becomes of deliveries is collected for a millisecond, and then appended with
-their attempts, all or nothing: after a crash, an event that is settled has its attempt in the log.
-If the append is lost, the event is delivered again. While the disk is full, the append is retried.
+How this works: settlements and attempts are collected for a millisecond, and then appended
+together, all or nothing: after a crash, each settled event has its attempt in the log. If the
+append is lost, the event is delivered again. While the disk is full, the append is retried.
 """
 
 import logging
@@ -31,7 +31,7 @@ _From = tuple[tuple[str, str], str]
 
 
 class Outcomes:
-    """Collects what becomes of deliveries; used in the thread of the event loop."""
+    """Collects settlements and attempts; only the event loop may call it."""
 
     def __init__(self, context: "HeadContext", counts: "Counts") -> None:
         self._context, self._counts = context, counts
@@ -51,7 +51,7 @@ class Outcomes:
         attempts: Sequence[Attempt] = (),
         then: Call | None = None,
     ) -> None:
-        """Add settlements and their attempts; ``then`` is called after they were appended."""
+        """Add settlements and attempts to the next append; ``then`` is called after it."""
         self._settlements.setdefault((queue, owner), []).extend(settlements)
         self._attempts += map(event_of, attempts)
         if then is not None:
@@ -64,13 +64,13 @@ class Outcomes:
             self._context.after(DELAY_MS, self._when_due)
 
     def flush_soon(self) -> None:
-        """Append at the end of this iteration of the loop, as deliveries depend on it."""
+        """Append at the end of this iteration of the loop, as later deliveries depend on it."""
         if not self._is_soon:
             self._is_soon = True
             self._context.on_loop(self._when_soon)
 
     def flush(self) -> None:
-        """Append all that was collected."""
+        """Append everything that was collected."""
         if not self._settlements and not self._attempts:
             return
         settled = [
@@ -86,7 +86,7 @@ class Outcomes:
                 self._context.after(RETRY_MS, self._when_due)
             return
         except MainstemError as error:
-            # Such as a queue that was just deleted: what can be settled still is.
+            # For example a queue was just deleted: the other settlements are appended without it.
             self._apart(settled, attempts, error)
         self._settlements, self._attempts, self._count = {}, [], 0
         calls, self._then = self._then, []
@@ -110,7 +110,7 @@ class Outcomes:
         try:
             self._context.broker.queues.settle_all(settled, lazy=True)
         except MainstemError as refused:
-            # The events are delivered again.
+            # Unsettled events are delivered again.
             _logger.warning("%d queues of endpoints are not settled: %s", len(settled), refused)
         try:
             self._context.broker.publish_all(attempts)

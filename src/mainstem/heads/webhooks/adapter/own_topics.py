@@ -1,4 +1,4 @@
-"""Reading the topics that this head keeps: the attempt log, and the ids of received webhooks."""
+"""Reads the topics that only this head writes: attempts, and the ids of received webhooks."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def events_since(door: "Door", topic: str, offset: int) -> Iterator[Event]:
-    """Return the events of the only partition from an offset on, up to its tail."""
+    """Yield the events of a topic's only partition from an offset on, up to its tail."""
     feed = door.follow(topic, 0, offset)
     while True:
         try:

@@ -1,8 +1,8 @@
-"""The ids of received webhooks, to find duplicates: a fold of the topic ``webhooks.received``.
+"""The ids of received webhooks, to find duplicates; they are read from ``webhooks.received``.
 
 How this works: an id is appended together with its event, all or nothing. At start the ids of the
-longest window are read again. Until an append is durable, a duplicate waits for it, too, as its
-sender must not be told of an event that a power cut could take back.
+longest possible window are read again. A duplicate is answered only when the first append is
+durable, too: otherwise its sender would not repeat an event that a power cut could still lose.
 """
 
 import logging
@@ -26,7 +26,7 @@ SEGMENT_BYTES = 16 * 1024 * 1024
 
 
 class ReceivedIds:
-    """The ids of all sources; used in the thread of the event loop."""
+    """The ids of received webhooks of all sources; only the event loop may call it."""
 
     def __init__(self, service: "Service") -> None:
         self._service = service
@@ -34,7 +34,7 @@ class ReceivedIds:
         """When each message came, the oldest first, and when its event is durable."""
 
     def start(self) -> None:
-        """Create the topic, and read the ids that may still be needed."""
+        """Create the topic of ids, or read the ids that are not too old from it."""
         context = self._service.context
         broker = context.broker
         try:
@@ -54,19 +54,19 @@ class ReceivedIds:
         return len(self._ids)
 
     def find(self, source: str, message_id: str, window_ms: int) -> Durable | None:
-        """Return when a message that came before is durable; None if none came in the window."""
+        """Return the ``Durable`` of an earlier event with this id, None if it is new."""
         found = self._ids.get((source, message_id))
         if found is None or self._service.context.now_ms() - found[0] > window_ms:
             return None
         return found[1]
 
     def entry(self, source: str, message_id: str) -> TopicEvents:
-        """Return what to append together with the event of a message."""
+        """Return the entry with a message's id, to append together with the message's event."""
         at_ms = self._service.context.now_ms()
         return TopicEvents(TOPIC, [Event(message_id.encode(), source.encode(), (), at_ms)], 0)
 
     def add(self, source: str, message_id: str, durable: Durable) -> None:
-        """Remember a message whose event was appended."""
+        """Remember the id of a message whose event was appended."""
         key = (source, message_id)
         self._remember(key, self._service.context.now_ms(), durable)
 
@@ -83,6 +83,6 @@ class ReceivedIds:
             self._ids.popitem(last=False)
 
     def _forget(self, key: tuple[str, str], durable: Durable) -> None:
-        """Forget a message whose append failed, so that its sender may try again."""
+        """Forget an id whose append failed, so that its sender may try again."""
         if key in self._ids and self._ids[key][1] is durable:
             del self._ids[key]

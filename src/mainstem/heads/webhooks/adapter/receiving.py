@@ -16,7 +16,7 @@ UNKNOWN = "unknown source"
 
 
 def app_of(service: Service, sources: Sources) -> Router:
-    """Return the app that receives webhooks."""
+    """Return the ASGI app that receives webhooks."""
 
     async def receive(request: Request) -> Response:
         body = await read_body(request.scope, request.receive, service.settings.max_body_bytes)

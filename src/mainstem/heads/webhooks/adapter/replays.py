@@ -1,9 +1,9 @@
-"""Replays: events of a range that are delivered to one endpoint again.
+"""Replays: deliver the events of a range to one endpoint again.
 
-How this works: a replay is a definition, and a queue of its own on the topic, which begins at the
-range. The endpoint's sender delivers its events like others, with the same ids, schedule and
-signatures; an order holds within the replay. When all events of the range are settled, the queue
-and the definition are deleted. So a replay survives a crash.
+How this works: a replay is a definition and a queue, which begins at the range. The endpoint's
+sender delivers the queue's events like others, with the same ids, schedule and signatures; order
+``key`` or ``endpoint`` holds within the replay. When all events of the range are settled, the queue
+and the definition are deleted. Both are stored, so a replay continues after a crash.
 """
 
 import logging
@@ -27,7 +27,7 @@ REPLAY = "replay"
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="replay/1"):
-    """A replay: an endpoint, and a range of offsets in partitions of a topic."""
+    """A replay: its endpoint, and its range of offsets in each partition of a topic."""
 
     id: str
     endpoint: str
@@ -38,25 +38,25 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="r
 
     @property
     def key(self) -> str:
-        """The key of the definition."""
+        """The key under which the definition is stored."""
         return f"{self.endpoint}/{self.id}"
 
     @property
     def queue(self) -> tuple[str, str]:
-        """Topic and name of the replay's queue."""
+        """Topic and name of the queue of this replay."""
         return self.topic, f"webhook.{self.endpoint}.replay.{self.id}"
 
     def has(self, event: Event) -> bool:
-        """Tell whether an event is in the range."""
+        """Tell whether an event is in the range of this replay."""
         first, end = self.ranges.get(event.partition, (0, 0))
         return first <= event.offset < end
 
 
 class Replays:
-    """All replays; used in the thread of the event loop."""
+    """All replays that are not finished; only the event loop may call it."""
 
     def __init__(self, service: "Service", start: Callable[[Replay], None]) -> None:
-        """``start``: begins to deliver a replay, if its endpoint is active."""
+        """``start``: called with a new replay to deliver it, if its endpoint is active."""
         self._service, self._start = service, start
         self._broker = service.context.broker
         self._replays: dict[str, Replay] = {}
@@ -64,16 +64,16 @@ class Replays:
         for key, value in service.definitions.items(REPLAY).items():
             replay = self._replays[key] = decode(value)
             if self._broker.queues.settings(*replay.queue) is None:
-                # Its topic was deleted, or a crash came between the two steps of its end.
+                # The topic was deleted, or a crash came after the queue was deleted (``_end``).
                 self._forget(replay)
 
     def of(self, endpoint: str) -> list[Replay]:
-        """Return the replays to an endpoint that are not finished, the oldest first."""
+        """Return the unfinished replays to an endpoint, the oldest first."""
         found = [each for each in self._replays.values() if each.endpoint == endpoint]
         return sorted(found, key=lambda each: each.created_ms)
 
     def queues(self, endpoint: str) -> list[tuple[str, str]]:
-        """Return the queues of the replays to an endpoint."""
+        """Return the queues of the unfinished replays to an endpoint."""
         return [each.queue for each in self.of(endpoint)]
 
     def add(
@@ -83,7 +83,7 @@ class Replays:
         ranges: Mapping[int, tuple[int, int]],
         settings: "QueueSettings",
     ) -> tuple[Replay, Durable]:
-        """Begin a replay."""
+        """Store a replay and start to deliver it; return it and its ``Durable``."""
         now_ms = self._service.context.now_ms()
         number = 1 + max((int(each.id) for each in self.of(endpoint)), default=0)
         replay = Replay(
@@ -109,7 +109,7 @@ class Replays:
             self._end(replay)
 
     def settled(self, replay: Replay, drop: Callable[[tuple[str, str]], None]) -> None:
-        """End a replay if all events of its range are settled."""
+        """End a replay if all its events are settled; ``drop`` stops deliveries of its queue."""
         try:
             windows = self._broker.queues.show(*replay.queue).windows
         except MainstemError:

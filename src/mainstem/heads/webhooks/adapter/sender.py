@@ -1,10 +1,12 @@
-"""Sends the events of one endpoint's queues, and settles them by its answers.
+"""Sends the events of one endpoint's queues, and settles them by the receiver's answers.
 
-How this works: the dispatcher calls ``_take`` when a queue has events. As many are acquired as
-``Flow`` has room for; the others stay in the queue. What becomes of them goes to ``Outcomes``. With
-order ``endpoint`` an event that fails is kept, and retried from here, so that no later one
-overtakes it; after a restart its attempts are counted anew. A sender that is closed sends nothing
-more: answers that still come are settled, and what is not delivered goes back to the queue.
+How this works: the dispatcher calls ``_take`` when a queue has events. It acquires as many as
+``Flow`` has room for; the others stay in the queue. Settlements go to ``Outcomes``. With order
+``endpoint`` an event that fails is not returned to the queue but kept here until its retry, so that
+no later one overtakes it; after a restart its attempts are counted from 1 again.
+
+A sender that is closed sends nothing more: answers to earlier requests are still handled, and
+events that were not delivered go back to the queue.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -47,7 +49,7 @@ _ACTIONS = {
 
 
 class Sender:
-    """The running deliveries of one endpoint; used in the thread of the event loop."""
+    """Delivers the events of one endpoint; only the event loop may call it."""
 
     def __init__(
         self,
@@ -79,8 +81,8 @@ class Sender:
     ) -> None:
         """Deliver the events of a queue.
 
-        ``wanted``: tells which events are sent, as the endpoint's filter does if it is None; others
-        are only settled. ``settled``: called after each settlement.
+        ``wanted``: tells which events are sent, by default those that pass the endpoint's filter;
+        others are acknowledged. ``settled``: called after each append of settlements.
         """
         if self.is_closed or queue in self._consumers:
             return
@@ -91,12 +93,12 @@ class Sender:
         )
 
     def drop(self, queue: Queue) -> None:
-        """Deliver no more events of a queue."""
+        """Stop delivering events of a queue."""
         if (consumer := self._consumers.pop(queue, None)) is not None:
             consumer.close()
 
     def close(self) -> None:
-        """Send nothing more; what the requests under way do not deliver stays in the queues."""
+        """Send nothing more; events of failed or waiting requests go back to the queues."""
         self.is_closed = True
         for consumer in self._consumers.values():
             consumer.close()
@@ -106,14 +108,14 @@ class Sender:
             release()
 
     def when_idle(self, call: Call) -> bool:
-        """Call a function after the last request under way; return False if there is none."""
+        """Call ``call`` after the last request in flight; return False if there is none."""
         if not self._under_way:
             return False
         self._when_idle = call
         return True
 
     def leave(self, queues: Iterable[Queue]) -> None:
-        """Give back what requests that were broken off have not delivered."""
+        """Return the deliveries of aborted requests to these queues."""
         for topic, name in queues:
             with suppress(MainstemError):
                 self._service.context.broker.queues.leave(topic, name, self._owner)
@@ -155,7 +157,7 @@ class Sender:
         service = self._service
         room = self._flow.room(service.clock_ms())
         most = service.settings.max_requests - service.counts.in_flight
-        # An endpoint may always have one request, so that others cannot stop it.
+        # An endpoint may always have one request in flight, so that others cannot block it.
         return min(room, max(most, 1 - self._flow.busy))
 
     def _send(
@@ -166,7 +168,7 @@ class Sender:
         settled: Call | None,
         attempt: int | None = None,
     ) -> None:
-        """Send a request; ``attempt``: its number if the deliveries do not count it."""
+        """Send events in a request; ``attempt``: its number, None for the deliveries' count."""
         service, endpoint = self._service, self._endpoint
         made = message(
             endpoint.payload,
@@ -202,7 +204,7 @@ class Sender:
         answer: Answer,
         took_ms: int,
     ) -> None:
-        """Decide on each event of a request that has ended."""
+        """Settle or keep each event of a request that has ended, and log the attempts."""
         service, now_ms = self._service, self._service.clock_ms()
         counts = [attempt or each.count for each in deliveries]
         decisions = [decide(self._endpoint, answer, each, service.chance) for each in counts]
@@ -228,9 +230,9 @@ class Sender:
             ]
             service.outcomes.add(queue, self._owner, found, attempts, settled)
             if self._endpoint.order is not Order.PARALLEL:
-                # The next event is there only after this one is settled.
+                # The queue has no next event of the order before this one is settled.
                 service.outcomes.flush_soon()
-        # A receiver that is gone is gone, also if the endpoint was paused meanwhile.
+        # 410 Gone disables the endpoint even if it was paused meanwhile.
         if not self.is_closed or answer.status == GONE:
             self._answered(answer)
         if not self.is_closed:
@@ -300,11 +302,11 @@ class Sender:
     # Waiting
 
     def _pause(self) -> None:
-        """Pause the consumers until a limit ends with time, or else until the next answer."""
+        """Pause the consumers until ``Flow`` allows a request, or a request in flight ends."""
         for consumer in self._consumers.values():
             consumer.pause()
         wait_ms = self._flow.wait_ms(self._service.clock_ms())
-        # If it is not for time, requests are under way, and their answers wake it.
+        # Without a time, requests are in flight, and their answers wake the consumers.
         if wait_ms and not self._is_waking:
             self._is_waking = True
             self._service.context.after(wait_ms, self._wake_by_time)
@@ -321,7 +323,7 @@ class Sender:
 def signed_request(
     service: "Service", endpoint: Endpoint, url: URL, signing: "Signing", made: Message
 ) -> Request:
-    """Return the request that sends a message, signed with the present secrets."""
+    """Return the HTTP request for a message, signed with the secrets that are valid now."""
     now_ms = service.context.now_ms()
     headers = dict(made.headers)
     headers["Content-Type"] = made.content_type

@@ -1,4 +1,4 @@
-"""What all endpoints and sources share."""
+"""What all endpoints and sources of the webhooks head share."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -16,14 +16,14 @@ HEAD = "webhooks"
 
 
 class Sends(Protocol):
-    """Sends requests to endpoints."""
+    """Sends HTTP requests to endpoints."""
 
     def send(self, request: Request, done: Callable[[Answer], None]) -> None:
         """Send a request; ``done`` is called later with its answer."""
 
 
 class Service:
-    """The context, settings, client and counters of the head."""
+    """The state that all endpoints and sources share."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The signers of one endpoint: its current secret, and those that it still replaces."""
+"""The signers of one endpoint: of its current secret, and of replaced secrets still in use."""
 
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class Signing:
-    """The signers of an endpoint, read once."""
+    """The signers of an endpoint; its secrets are read once."""
 
     def __init__(self, endpoint: Endpoint, store: "SecretStore", now_ms: int) -> None:
-        """Raise InvalidSetting if a secret that is still used cannot be read, or is not one."""
+        """Raise InvalidSetting if a secret that is still used cannot be read or is malformed."""
         self._signers: list[tuple[int | None, Signer]] = []
         self.public_keys: list[str] = []
         """The public keys of ed25519 secrets, the newest first."""
@@ -26,5 +26,5 @@ class Signing:
                 self.public_keys.append(signer.public_key)
 
     def signers(self, now_ms: int) -> list[Signer]:
-        """Return the signers to use now."""
+        """Return the signers for a request at this time."""
         return [it for until, it in self._signers if until is None or now_ms < until]

@@ -1,7 +1,7 @@
 """Operations of the admin port on sources of webhooks.
 
 Permissions: changes need ALTER on the cluster and WRITE on the source's topic; the others need
-DESCRIBE on the cluster. A secret is shown only when it was generated just now.
+DESCRIBE on the cluster. A secret is returned only by the operation that generates it.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 class SourceOperations:
-    """The admin port's operations on sources; called in any thread except the event loop's."""
+    """The admin port's operations on sources.
+
+    Must not be called in the event loop: the operations wait for it.
+    """
 
     def __init__(self, service: "Service", sources: Sources) -> None:
         self._service, self._sources = service, sources

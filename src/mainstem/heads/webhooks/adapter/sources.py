@@ -1,4 +1,4 @@
-"""All sources: their definitions, their secrets, and what they send."""
+"""All sources: their definitions and secrets; verifies and appends the webhooks that they send."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ _CLOUDEVENT = "ce-"
 
 
 class UnknownSource(OperationFailed):
-    """There is no source of this name."""
+    """No source has this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -46,7 +46,7 @@ class UnknownSource(OperationFailed):
 
 
 class Sources:
-    """The sources of a node; used in the thread of the event loop."""
+    """The sources of a node; only the event loop may call it."""
 
     def __init__(self, service: "Service") -> None:
         self._service = service
@@ -56,7 +56,7 @@ class Sources:
         self._secrets: dict[str, list[tuple[int | None, str]]] = {}
 
     def start(self) -> None:
-        """Read the definitions, and the ids of what was received."""
+        """Read the stored sources, and the ids of received webhooks."""
         decode = msgspec.json.Decoder(Source).decode
         for name, value in self._definitions.items(SOURCE).items():
             self._sources[name] = decode(value)
@@ -97,7 +97,8 @@ class Sources:
     ) -> Received:
         """Verify a request and append its event; return once it is durable.
 
-        Raises NotVerified, and the errors of the broker; then nothing was appended.
+        Raises NotVerified, and the errors of the broker; then nothing was appended. A duplicate is
+        not appended either.
         """
         source = self.get(name)
         received = self._counted(source, headers, body)
@@ -126,7 +127,7 @@ class Sources:
     ) -> Durable:
         service = self._service
         context, counts = service.context, service.counts
-        # The ids are this head's own, so the peer needs only the right to write to the topic.
+        # The topic of ids is the head's own, so the peer needs only WRITE on the source's topic.
         topic = Resource(ResourceKind.TOPIC, source.topic)
         context.auth.authorize(peer.principal, Action.WRITE, topic)
         held: HeldPublish | None = None
