@@ -117,7 +117,7 @@ class Appender:
         wakes: list[Wake],
         lazy: bool = False,
     ) -> tuple[list[int], Durable]:
-        """Append batches to one segment in one write; adds watches that are due to ``wakes``."""
+        """Append batches to one segment in one write; adds the watches to call to ``wakes``."""
         if isinstance(partition, MemoryPartition):
             self._check_memory(sum(map(len, batches)))
             waits = partition.tail < partition.end

@@ -156,7 +156,7 @@ class DiskPartition:
         return active
 
     def seal(self, but: int = 0) -> None:
-        """Seal all segments except the last few."""
+        """Mark all segments except the last ``but`` as sealed: nothing is appended to them."""
         for segment in self.segments[: len(self.segments) - but]:
             segment.sealed = True
 
@@ -193,7 +193,7 @@ class DiskPartition:
         return batches
 
     def accept(self, segment: Segment, batches: Iterable[WritableBatch | bytes]) -> None:
-        """Add batches to the log that are written, or have reserved space; not visible yet."""
+        """Add batches that are written, or whose space is reserved; they are not visible yet."""
         for batch in batches:
             segment.accept(batch, self.end)
             self.end = segment.next_offset
@@ -220,8 +220,8 @@ class DiskPartition:
     def note_written(self, first: int, segment: Segment) -> list[Wake]:
         """Note that the batches from ``first`` to the end are in ``segment``, but not yet visible.
 
-        Returns the watches to call. Batches behind an atomic one do not count: that one is written
-        by its commit.
+        Returns the watches to call. Does nothing if an atomic append before them is pending, which
+        is written to its segment only by its commit.
         """
         if self.written != first:
             return []
@@ -234,7 +234,8 @@ class DiskPartition:
     def readable(self, offset: int, *, written: bool = False) -> list[tuple[Segment, int]]:
         """Return the next segments that may hold ``offset``, each with its readable length.
 
-        ``written``: up to ``written`` instead of the tail.
+        ``written``: also batches that are written but not durable yet, up to ``self.written``
+        instead of the tail.
         """
         tail, tail_segment, tail_position = self.tail, self.tail_segment, self.tail_position
         if written:
@@ -274,7 +275,10 @@ class DiskPartition:
         return found
 
     def check_offset(self, offset: int, tail: int | None = None) -> None:
-        """Raise OffsetOutOfRange unless the offset is readable; ``tail``: up to another tail."""
+        """Raise OffsetOutOfRange unless the offset is from ``start`` to ``tail``.
+
+        ``tail``: by default the partition's tail.
+        """
         tail = self.tail if tail is None else tail
         if not self.start <= offset <= tail:
             raise OffsetOutOfRange(self.place, offset, self.start, tail)

@@ -79,7 +79,10 @@ class MemoryPartition:
         return base
 
     def advance(self, tail: int) -> list[Wake]:
-        """Make batches before ``tail`` visible, apply size limits; return the watches to call."""
+        """Make batches before ``tail`` visible; return the watches to call.
+
+        Also deletes the oldest batches above the topic's size limit, and compacts if that is due.
+        """
         self.tail = max(self.tail, tail)
         limit = self.settings.expire_bytes
         if limit is not None and self.size_bytes > limit:

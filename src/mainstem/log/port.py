@@ -148,7 +148,7 @@ class Log(Protocol):
     def append(self, batches: Batches, *, together: bool = True, lazy: bool = False) -> Appended:
         """Append checked batches, all or nothing, and make them visible together.
 
-        Base offset and leader epoch are written into the given buffers. If all batches are for
+        Base offset and leader epoch are written into the caller's buffers. If all batches are for
         ``disk`` topics, they are durable on return, unless an earlier append still waits for its
         commit. Raises StorageFull with nothing changed.
 

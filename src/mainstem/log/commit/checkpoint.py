@@ -29,7 +29,7 @@ _QUIET_STEPS = 4
 
 
 class _Mark(NamedTuple):
-    """A position in the write-ahead log, noted at some time."""
+    """A position in the write-ahead log, and the time at which it was noted."""
 
     number: int
     used: int
@@ -90,7 +90,7 @@ class Checkpoints:
         )
 
     def is_oversized(self, now_ms: int) -> bool:
-        """Tell whether the write-ahead log reserves much space that it has not used for long."""
+        """Tell whether the write-ahead log reserves much space that it has not needed lately."""
         step = self._options.wal_step_bytes
         with self._lock:
             log = self._committer.wal
@@ -104,8 +104,8 @@ class Checkpoints:
     def make(self, *, shrink: bool = False) -> None:
         """Make a checkpoint: update the manifest, and remove the older write-ahead files.
 
-        ``shrink``: frees disk space: the next write-ahead file begins empty, and no old file is
-        kept for reuse.
+        ``shrink``: free disk space: the next write-ahead file begins empty, and no old file is kept
+        for reuse.
         """
         with self.in_progress:
             number = self._committer.wal.number + 1
@@ -204,10 +204,10 @@ class Checkpoints:
         return record
 
     def sync_segments(self, segments: list[tuple[Segment, int]]) -> None:
-        """Make segments durable up to sizes whose bytes are known to be written.
+        """Make each segment durable up to a size; the bytes up to there must have been written.
 
-        Beyond these sizes there may be space that is only reserved, for atomic appends whose commit
-        has not written them yet.
+        Behind them there may be space that is only reserved, for atomic appends whose commit has
+        not written them yet.
         """
         for segment, size in segments:
             if size > segment.synced_size:
@@ -236,7 +236,10 @@ class Checkpoints:
                 partition.names_synced = max(made, partition.names_synced)
 
     def _remove_wal_before(self, number: int, *, keep_one: bool) -> None:
-        """Remove older write-ahead files; ``keep_one``: except one that is reused."""
+        """Remove the write-ahead files before ``number``.
+
+        ``keep_one``: keep one of them for reuse.
+        """
         for place in wal.listed(self._files):
             if place.number < number:
                 if keep_one and self._spare is None:

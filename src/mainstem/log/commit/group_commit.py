@@ -178,7 +178,10 @@ class Committer:
             self._work.notify()
 
     def note(self, kind: Kind, change: object, what: str) -> None:
-        """Add a change of ``what`` (topics, segments) to the write-ahead log; under the lock."""
+        """Add a change to the write-ahead log; under the lock.
+
+        ``what``: the things that change (such as "segments"), for the text of an error.
+        """
         payload = msgspec.msgpack.encode(change)
         try:
             self.wal.reserve(len(payload))

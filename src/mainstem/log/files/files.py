@@ -324,7 +324,7 @@ def _forget_in_children(files: RealFiles) -> None:
 
 
 def in_use(root: str, holder: bytes) -> str:
-    """Return a message: which process holds the directory, by the lock file, and what to do."""
+    """Return a message: which process holds the directory, by its lock file, and what to do."""
     try:
         about = json.loads(holder)
         pid, listens = int(about["pid"]), about["listens"]

@@ -2,7 +2,8 @@
 
 A data directory may come from somebody else. If its ``lock`` were a symlink, opening it would
 truncate any file that this user can write. So no file or directory inside may be a symlink; the
-data directory itself may. A ``lock`` file is overwritten only if it looks like one of ours.
+data directory itself may. A ``lock`` file is overwritten only if its contents look like those of a
+mainstem lock file.
 """
 
 import errno

@@ -104,7 +104,7 @@ class TailRecovery:
     def _accept_window(self, segment: Segment, window: bytes) -> str:
         """Accept the batches of a part of the segment.
 
-        Return why the next one is refused, if it is.
+        Return why the next batch is refused; an empty string if none is.
         """
         partition = self.partition
         view = memoryview(window)

@@ -1,10 +1,11 @@
 """The key-to-latest-offset map of compaction: decides what is kept of a batch.
 
 How this works: the keys of batches are added in log order, then ``kept`` is called for each batch
-in the same order. Long keys are represented by a digest. Transactional events are all kept and
-outdate nothing, since the log does not know which were aborted. So a tombstone for a key that a
-transaction wrote is kept however old it is; otherwise the transaction's event would reappear.
-Batches whose records cannot be parsed (a topic may skip validation) stay as they are.
+in the same order. Long keys are represented by a digest. Transactional events are all kept, and do
+not make earlier events of their key outdated, since the log does not know which were aborted. So a
+tombstone for a key that a transaction wrote is kept however old it is; otherwise the transaction's
+event would reappear. Batches whose records cannot be parsed (a topic may skip validation) stay as
+they are.
 """
 
 from hashlib import blake2b

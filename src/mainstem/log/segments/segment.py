@@ -131,7 +131,7 @@ class Segment:
         return self.dense and (self.size == 0 or self.size + size <= limit)
 
     def write(self, batch: WritableBatch | bytes) -> None:
-        """Write a batch after the end of the segment, of which ``accept`` makes it a part."""
+        """Write a batch after the segment's end; ``accept`` then makes it part of the segment."""
         file = self._file_cache.opened.get(self.path) if self._ready else None
         (file or self._ready_file()).pwrite(batch, self.size)
 

@@ -40,7 +40,7 @@ def old_enough(sealed: Sequence[Segment], settings: TopicSettings, now_ms: int) 
 
 
 def worth_compacting(sealed: Sequence[Segment], settings: TopicSettings, now_ms: int) -> bool:
-    """Tell whether so much data in closed segments is uncompacted, or so old, that it pays."""
+    """Tell whether enough data of closed segments is uncompacted, or some for too long."""
     total = sum(segment.size for segment in sealed)
     dense = [segment for segment in sealed if segment.dense]
     dirty = sum(segment.size for segment in dense)
@@ -70,7 +70,7 @@ def compact(
 
 
 class _Survey(NamedTuple):
-    """What reading segments that are to be compacted together has found."""
+    """What was found by reading the segments that are compacted together."""
 
     last_batches: set[int]
     """The base offset of the last batch of each idempotent producer."""

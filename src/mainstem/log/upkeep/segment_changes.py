@@ -50,7 +50,10 @@ class SegmentChanges:
         self._checkpoints.changed(partition)
 
     def cut_end(self, partition: DiskPartition, end: int) -> None:
-        """Truncate a partition without pending appends, and begin a new epoch; under the lock."""
+        """Truncate a partition and begin a new epoch; under the lock.
+
+        The partition must have no pending appends.
+        """
         partition.check_offset(end)
         removed = [each for each in partition.segments if each.next_offset > end]
         generation = partition.generation + 1
@@ -88,7 +91,10 @@ class SegmentChanges:
         *,
         gaps: bool,
     ) -> None:
-        """Replace a segment by a new one with these batches; nothing else may use the log then."""
+        """Replace a segment by a new one with these batches.
+
+        Nothing else may use the log meanwhile.
+        """
         partition.generation += 1
         added = partition.empty_segment(segment.base, segment.created_ms, partition.generation)
         added.dense = segment.dense and not gaps

@@ -43,7 +43,8 @@ class SegmentSwap:
     ) -> None:
         """Replace segments by those that ``write`` creates.
 
-        ``is_wanted`` is called under the lock, right before the swap.
+        ``is_wanted`` is called under the lock, right before the swap; if it returns False, the new
+        segments are deleted instead.
         """
         added: list[Segment] = []
         with self._lock:

@@ -1,10 +1,10 @@
 """Thinning: frees the disk space of unneeded events, even if earlier ones are still needed.
 
 How this works: ``Log.thin`` says which events of a partition are needed
-(``segments/needed_offsets.py``). Closed segments without any of them are dropped, those with few of
-them are rewritten with these alone; so a segment is read about twice at most, in whatever order its
-events are settled. The last segment is closed early if it is large enough and few of its events are
-needed. Offsets never change.
+(``segments/needed_offsets.py``). Closed segments without needed events are dropped; those with few
+are rewritten with only these, so reading for this amounts to about twice the size of a segment at
+most, in whatever order its events are settled. The last segment is closed early if it is large
+enough and few of its events are needed. Offsets never change.
 """
 
 import threading
