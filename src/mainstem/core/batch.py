@@ -207,7 +207,7 @@ def read_whole(buffer: Buffer) -> BatchHeader:
 def check_header(
     buffer: Buffer, *, max_bytes: int | None = None, topic: str = "", stored: bool = False
 ) -> BatchHeader:
-    """Check everything that a batch's header can show, and return the header.
+    """Check a batch as far as possible without its records, and return its header.
 
     A batch from a producer must be a single batch of events with consecutive offsets. A ``stored``
     one may also be a control batch, have LogAppendTime, or have gaps from compaction. Raises

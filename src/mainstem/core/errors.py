@@ -183,7 +183,7 @@ class OffsetOutOfRange(MainstemError):
 
 
 class MessagesLost(MainstemError):
-    """Messages of a feed did not arrive, and requests for them were not answered."""
+    """Messages of a feed (multicast, ZeroMQ, nng) are lost: requests for them were not answered."""
 
     failure = Failure.NOT_FOUND
 

@@ -37,7 +37,7 @@ _cached_murmur2 = lru_cache(maxsize=16_384)(murmur2)
 
 
 class Turns:
-    """Chooses partitions for events without a key, round-robin: ``run`` events for each."""
+    """Chooses partitions round-robin for events without a key, ``run`` events for each in turn."""
 
     def __init__(self, start: int = 0, run: int = 1) -> None:
         self.run = run

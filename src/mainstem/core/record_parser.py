@@ -11,7 +11,7 @@ So the result is either records or CorruptBatch, in no more memory than the unco
 
 The loop is long because it is on the hot path: varints of one and two bytes, the most common ones,
 are decoded without a call. Equal short headers, as events of one producer often have, are parsed
-only one time.
+only once.
 """
 
 from collections.abc import Iterator

@@ -138,18 +138,21 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def close_ms(self) -> int | None:
-        """The age at which a segment is closed; None for no such age."""
+        """The age in ms at which a segment is closed; None if age does not matter."""
         ages = (self.segment_ms, self.compact_within_ms if self.compact else None)
         return min((age for age in ages if age is not None), default=None)
 
     @property
     def expire_ms(self) -> int | None:
-        """The age at which segments are deleted; None for no such age."""
+        """The age in ms at which segments are deleted; None if age does not matter."""
         return self.retention_ms if self.expire else None
 
     @property
     def expire_bytes(self) -> int | None:
-        """The partition size above which segments are deleted; None for no such size."""
+        """The partition size in bytes above which segments are deleted.
+
+        None if there is no limit.
+        """
         return self.retention_bytes if self.expire else None
 
     @property

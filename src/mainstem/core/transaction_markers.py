@@ -1,8 +1,8 @@
 """Transaction markers: the control batches that end a transaction in a partition.
 
-A marker is a batch of one record with the producer's id and epoch in the header. Its key says
-which it is (version int16, type int16: 0 abort, 1 commit), its value who wrote it (version int16,
-coordinator epoch int32).
+A marker is a batch of one record with the producer's id and epoch in the header. The record's key
+says whether the transaction commits or aborts (version int16, type int16: 0 abort, 1 commit), its
+value which coordinator wrote it (version int16, coordinator epoch int32).
 """
 
 from struct import Struct

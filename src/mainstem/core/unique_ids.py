@@ -1,7 +1,8 @@
 """Unique ids that sort by time: UUIDv7 [RFC 9562, 5.7], made for many per millisecond.
 
 How this works: an id is the time, a count of the ids in that millisecond, and 62 random bits that
-are the same for all ids of a process. After 4,096 ids in a millisecond, the next one is used.
+are the same for all ids of a process. After 4,096 ids in a millisecond, ids use the next
+millisecond.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ class UniqueIds:
     """Makes ids, each greater than the one before; not thread-safe."""
 
     def __init__(self, now_ms: Callable[[], int], random: int) -> None:
-        """``random``: RANDOM_BITS random bits, others in every process."""
+        """``random``: a number of RANDOM_BITS random bits, different in every process."""
         self._now_ms = now_ms
         text = f"{0x2 << RANDOM_BITS | random:016x}"
         self._end = f"-{text[:4]}-{text[4:]}"

@@ -4,7 +4,7 @@ from typing import Protocol
 
 
 class ProtocolError(Exception):
-    """A protocol violation: the peer gets ``farewell``, and is then disconnected."""
+    """A protocol violation: the peer is sent the bytes ``farewell``, and then disconnected."""
 
     def __init__(self, message: str, farewell: bytes = b"") -> None:
         super().__init__(message)
