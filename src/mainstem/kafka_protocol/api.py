@@ -31,7 +31,10 @@ class Api(msgspec.Struct, frozen=True):
 def api(
     key: int, request: type[Wire], response: type[Wire], versions: str, flexible: str = "none"
 ) -> Api:
-    """Define an API as Kafka's schemas do: ``versions`` is such as "0-13", ``flexible`` as "9+"."""
+    """Define an API.
+
+    ``versions`` and ``flexible`` are as in Kafka's schemas, like "0-13" and "9+".
+    """
     first, _, last = versions.partition("-")
     since = NEVER if flexible == "none" else int(flexible.removesuffix("+"))
     return Api(key, request, response, int(first), int(last or first), since)

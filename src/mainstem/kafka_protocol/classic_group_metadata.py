@@ -44,7 +44,7 @@ def decode_beginning(
 
 
 def encode_blob(version: int, body: Wire) -> bytes:
-    """Encode a subscription or assignment, as ``decode_blob`` decodes it."""
+    """Encode a subscription or assignment; the reverse of ``decode_blob``."""
     frame: list[Piece] = []
     encode_body(type(body), version, False, body, frame)
     return _INT16.pack(version) + as_bytes(frame[0])

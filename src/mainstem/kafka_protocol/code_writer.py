@@ -31,7 +31,7 @@ class Source:
         return f"v{self._variables}"
 
     def constant(self, value: object) -> str:
-        """Return the name in the source of a constant with this value."""
+        """Define a constant with this value; return its name in the source."""
         name = f"c{len(self.constants)}"
         self.constants[name] = value
         return name
@@ -41,7 +41,7 @@ class Source:
         return "\n".join([f"def {name}({parameters}):", *self._lines, ""])
 
     def compile(self, name: str, parameters: str) -> object:
-        """Compile the source and return the function; the caller must know its type."""
+        """Compile the source and return the function, cast to the type that the caller expects."""
         code = compile(self.text(name, parameters), f"<{name}>", "exec")
         exec(code, self.constants)
         return self.constants[name]

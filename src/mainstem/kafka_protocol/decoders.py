@@ -105,7 +105,10 @@ class _Writer:
         return target
 
     def length(self, shape: Shape, what: str) -> None:
-        """Generate the decoding of a length into ``n``; in flexible versions, plus one."""
+        """Generate the decoding of a length into ``n``.
+
+        In flexible versions ``n`` is the length plus one.
+        """
         if self.flexible:
             self.read("B", 1, "n")
             self.flush()

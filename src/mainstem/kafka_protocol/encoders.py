@@ -1,10 +1,10 @@
 """Generates the Python source of an encoder for one message in one version.
 
 How this works. As in decoders.py, nested structs are encoded inline, and adjacent fixed-size values
-are one pack. In the source, ``a`` adds bytes to the list ``parts``, which is joined into a buffer
-of the ``frame`` at the end, or before records: these are a separate buffer, which need not be
-copied, nor even be in memory. ``n`` is the length about to be written, in wire form: plus one if
-flexible.
+are one pack. In the source, ``a`` adds bytes to the list ``parts``. At the end, and before each
+field of records, the parts are joined into one buffer of the ``frame``. Records are a buffer of
+their own: they are not copied, and may be a range of a file. ``n`` is the length about to be
+written, in wire form: plus one if flexible.
 """
 
 from collections.abc import Callable
@@ -82,7 +82,10 @@ class _Writer:
             self.source.add(f"if {self.differs(field, value)}: raise ValueError({what!r})")
 
     def differs(self, field: Field, value: str) -> str:
-        """Return the condition that a field is not its default; () equals any empty sequence."""
+        """Return the condition that a field differs from its default.
+
+        With the default (), no empty sequence differs.
+        """
         if field.default == ():
             return value
         default = self.source.constant(field.default)

@@ -42,7 +42,7 @@ class Until(msgspec.Struct, frozen=True):
 
 
 class NullSince(msgspec.Struct, frozen=True):
-    """Annotation: the first version in which the field may be null; others refuse null."""
+    """Annotation: the first version in which the field may be null; earlier ones refuse null."""
 
     version: int
 

@@ -14,7 +14,10 @@ NO_TAGS = b"\0"
 
 
 def pass_tags(frame: memoryview, at: int, room: int) -> tuple[int, int]:
-    """Skip the tagged fields of a header; return the position after them and the remaining room."""
+    """Skip the tagged fields of a header; return the position after them and the room left.
+
+    ``room``: the number of elements that the frame may still hold.
+    """
     return skip_tags(frame, at, room) if frame[at] else (at + 1, room)
 
 
@@ -35,7 +38,7 @@ def encode_body(
 
 
 def as_bytes(piece: Piece) -> bytes:
-    """Return a buffer as ``bytes``, which the caller knows it to be."""
+    """Return a buffer that must be ``bytes``; only narrows the type."""
     assert isinstance(piece, bytes)
     return piece
 

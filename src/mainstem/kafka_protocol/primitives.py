@@ -84,7 +84,10 @@ def read_tags(view: memoryview, at: int, room: int) -> Iterator[tuple[int, int, 
 
 
 def skip_tags(view: memoryview, at: int, room: int) -> tuple[int, int]:
-    """Skip tagged fields that are all unknown; return the position after them and the room left."""
+    """Skip tagged fields that are all unknown; return the position after them and the room left.
+
+    ``room``: the number of elements that the frame may still hold.
+    """
     for _, _, end in read_tags(view, at, room):
         at = end
         room -= 1

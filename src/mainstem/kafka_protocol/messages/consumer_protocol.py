@@ -17,7 +17,7 @@ class ConsumerPartitions(Wire, frozen=True):
 
 
 class SubscribedTopics(Wire, frozen=True):
-    """The topics of a subscription, with which every version of it begins."""
+    """The topics of a subscription: the first field of every version."""
 
     topics: Array[String] = ()
 

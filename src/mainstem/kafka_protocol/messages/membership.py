@@ -49,7 +49,7 @@ class JoinProtocol(Wire, frozen=True):
 
 
 class JoinGroupRequest(Wire, frozen=True):
-    """Join a group, also again in a rebalance, with the assignors that the member supports."""
+    """Join a group, or join it again in a rebalance; ``protocols``: the supported assignors."""
 
     group_id: String = ""
     session_timeout_ms: Int32 = 0

@@ -24,7 +24,7 @@ class CreateConfig(Wire, frozen=True):
 
 
 class CreateTopic(Wire, frozen=True):
-    """A topic to create; -1 uses the broker's default."""
+    """A topic to create; -1 partitions or replicas: the broker's default."""
 
     name: String = ""
     num_partitions: Int32 = 0

@@ -93,7 +93,7 @@ ADD_PARTITIONS_TO_TXN = api(24, AddPartitionsToTxnRequest, AddPartitionsToTxnRes
 
 
 class AddOffsetsToTxnRequest(OwnTransaction, frozen=True):
-    """Add a consumer group to a transaction, so that this can commit the group's offsets."""
+    """Add a group to a transaction, so that the transaction can commit the group's offsets."""
 
     group_id: String = ""
 
