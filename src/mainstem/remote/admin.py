@@ -165,7 +165,10 @@ class Admin:
     # Changing
 
     def create(self, topic: str, names: Mapping[str, object], settings: TopicSettings) -> None:
-        """Create a topic with the settings in ``names``; the server chooses the others."""
+        """Create a topic with those of the settings that ``names`` lists.
+
+        The server chooses the others.
+        """
         config = to_kafka(settings, names)
         partitions = settings.partitions if "partitions" in names else -1
         new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=config)
@@ -177,7 +180,10 @@ class Admin:
         self._until(lambda: topic in self.describe([topic]))
 
     def alter(self, topic: str, names: Mapping[str, object], settings: TopicSettings) -> None:
-        """Change the settings of a topic that are in ``names``, except the number of partitions."""
+        """Change those settings of a topic that ``names`` lists.
+
+        The number of partitions is left unchanged; see ``grow``.
+        """
         config = to_kafka(settings, names)
         if not config:
             return
@@ -198,7 +204,7 @@ class Admin:
     def set_configs(
         self, kind: ResourceType, name: str, configs: Mapping[str, str]
     ) -> "Future[None]":
-        """Request to set configs of a topic or group; the others keep their values."""
+        """Set some configs of a topic or group without waiting; the others keep their values."""
         entries = [
             ConfigEntry(config, value, incremental_operation=AlterConfigOpType.SET)
             for config, value in configs.items()

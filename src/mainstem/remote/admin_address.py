@@ -19,7 +19,10 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class AdminPort(msgspec.Struct, frozen=True):
-    """A server's admin HTTP address, and the run id that the server there must have."""
+    """A server's admin HTTP address, and the id of the server's current run.
+
+    A server with another run id at this address is another one.
+    """
 
     host: str
     port: int

@@ -42,7 +42,7 @@ class Cluster:
                 raise InvalidSetting(f"{name} cannot be set here: {_OURS[name]}")
 
     def config(self, **settings: Setting) -> dict[str, Setting]:
-        """Return a librdkafka configuration; the caller's settings override ours."""
+        """Return a librdkafka configuration; settings given by the caller override the defaults."""
         timeout_ms = max(1000, int(self.timeout_s * 1000))
         return {
             "bootstrap.servers": self.address,
@@ -83,7 +83,10 @@ class Cluster:
     def result(
         self, future: "Future[T]", *, topic: str = "", partition: int = -1, group: str = ""
     ) -> T:
-        """Return a future's result; raises its error as a core error with the given names."""
+        """Return a future's result.
+
+        Raises its error as a core error that names the topic or group.
+        """
         try:
             return future.result(self.timeout_s + _SPARE_S)
         except KafkaException as error:
@@ -105,7 +108,7 @@ class Cluster:
     def refusal(
         self, error: KafkaException, *, topic: str = "", partition: int = -1, group: str = ""
     ) -> MainstemError:
-        """Return librdkafka's error as a core error with the given names."""
+        """Return librdkafka's error as a core error that names the topic or group."""
         return core_error(
             kafka_error(error), self.address, topic=topic, partition=partition, group=group
         )

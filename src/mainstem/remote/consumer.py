@@ -85,7 +85,10 @@ class RemoteConsumer:
     # Assignment
 
     def join(self, topics: list[str]) -> None:
-        """Subscribe as a member of the group; a leading ``^`` makes a regular expression."""
+        """Subscribe as a member of the group.
+
+        A topic with a leading ``^`` is a regular expression.
+        """
         self._consumer.subscribe(
             topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
@@ -259,9 +262,10 @@ class RemoteConsumer:
     # Cursors
 
     def commit(self, *, finished: bool, wait: bool, before: Iterable[Event] = ()) -> None:
-        """Commit offsets up to the finished events, or without ``finished`` the returned ones.
+        """Commit the position after the finished events.
 
-        Does not go past any event of ``before``: they are buffered, not yet passed to the program.
+        Without ``finished``, after the returned ones. ``before``: returned events that are still
+        buffered, not yet passed to the program; no offset after one of them is committed.
         """
         lost, self._lost = self._lost, False
         if lost and wait:
@@ -345,7 +349,10 @@ class RemoteConsumer:
         self._take_up([(at.topic, at.partition) for at in given])
 
     def _take_up(self, places: list[Place]) -> None:
-        """Start reading assigned partitions; an error is raised by a later call, and retried."""
+        """Start reading assigned partitions.
+
+        If that fails, a later call raises the error and retries.
+        """
         self._owed = places
         given = [TopicPartition(*place) for place in places]
         try:

@@ -183,7 +183,7 @@ class DeliveryReport:
     ) -> None:
         """Send an event.
 
-        ``told`` is called in another thread once ``wait`` would return without waiting.
+        ``told`` is called, in another thread, when the event is acknowledged or refused.
         """
         self._told = told
         self._learn = producing.learn

@@ -58,13 +58,13 @@ class Shared(msgspec.Struct, frozen=True):
 
 
 class NotOut(Fenced):
-    """Raised when this member has no longer acquired the events."""
+    """Raised when events are no longer acquired by this member."""
 
 
 class Unanswered:
-    """Acknowledgements sent without waiting that have no response: the last offset by partition.
+    """Acknowledgements without a response so far: the last acknowledged offset by partition.
 
-    They are sent in ascending order, so all have a response when the last one has.
+    Those of a partition are sent in ascending order, so all have a response when the last one has.
     """
 
     def __init__(self) -> None:

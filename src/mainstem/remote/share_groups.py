@@ -94,7 +94,10 @@ class ShareGroups:
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def set(self, group: str, wanted: Mapping[str, str], now: Mapping[str, str]) -> None:
-        """Set the configs ``wanted`` of a group, except those that are the same in ``now``."""
+        """Set the configs ``wanted`` of a group.
+
+        ``now``: the present configs; those with the wanted value are not set.
+        """
         changes = {name: value for name, value in wanted.items() if now.get(name) != value}
         if not changes:
             return

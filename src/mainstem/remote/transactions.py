@@ -10,7 +10,8 @@ require an existing topic; the group has no lag there.
 Two bugs elsewhere determine how refusals are handled. confluent-kafka never frees an error that it
 raises, nor the exception that was being handled at that moment, its frames, and their producer: so
 no producer is called while an error is handled. And librdkafka frees a text twice, which ends the
-process, if a fenced producer is freed while it awaits responses: so it awaits none by then.
+process, if a fenced producer is freed while it awaits responses: so a producer is freed only when
+it awaits none (``give_up``).
 """
 
 import time
@@ -244,7 +245,10 @@ def give_up(producer: Producer, timeout_s: float) -> None:
 
 
 def _told(error: KafkaException | SystemError) -> KafkaError:
-    """Return the KafkaError behind an exception; after a fatal error that is a SystemError."""
+    """Return the KafkaError behind an exception.
+
+    After a fatal error, librdkafka's calls raise a SystemError that was caused by it.
+    """
     found: BaseException | None = error
     while isinstance(found, SystemError):
         found = found.__cause__

@@ -64,7 +64,10 @@ def _batches(
 
 
 def _position_told(error: KafkaError, message: Message, cluster: Cluster, wanted: Range) -> int:
-    """Return the position in an end-of-partition message; raises errors that are not transient."""
+    """Return the position in an end-of-partition message; -1 for a transient error.
+
+    Other errors are raised.
+    """
     if error.code() == KafkaError._PARTITION_EOF:
         return message.offset() or 0
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):

@@ -1,8 +1,8 @@
 """Reads the committed events of an offset range of one partition, as Arrow record batches.
 
-Reading ends when the fetch position is at or past the end, not when the event before the end
-was seen: there may be none, as transaction markers take offsets, aborted events are skipped, and
-compaction removes events.
+Reading ends when the fetch position is at or past the end, and does not wait for an event at the
+last offset before it: there may be none, as transaction markers take offsets, aborted events are
+skipped, and compaction removes events.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def fetch_range(cluster: Cluster, wanted: Range, batch_rows: int) -> Iterator[pa
 def read_columns(
     cluster: Cluster, wanted: Range, columns: frozenset[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Read some columns of an offset range, in batches as large as they come."""
+    """Read some columns of an offset range, in batches of any size."""
     if not cluster.is_plain:
         names = [name for name in ARROW.names if name in columns]
         for found in consume(cluster, wanted, _LIBRDKAFKA_ROWS):
