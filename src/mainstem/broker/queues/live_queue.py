@@ -112,7 +112,7 @@ class LiveQueue:
             self._readers[at.number] = self._reader(at.number, window.next)
 
     def be_unsure(self) -> None:
-        """Note that a crashed process may have delivered events: these count as redelivered."""
+        """Note that a crashed process may have delivered events; they then count as redelivered."""
         for number, window in self.windows.items():
             most = window.next + self.settings.max_unsettled
             window.unsure = min(self.bounds(number).end, most)
