@@ -14,7 +14,7 @@ from tests.in_process_server import server
 from tests.processes import wait_until
 
 from mainstem.broker.broker import Broker
-from mainstem.connectors.runtime import Connectors, ConnectorState
+from mainstem.connectors.running.runtime import Connectors, ConnectorState
 from mainstem.connectors.secrets import Secrets
 from mainstem.connectors.settings import ConnectorSettings
 from mainstem.node.node import time_of_day_ms

@@ -21,13 +21,13 @@ from tests.processes import wait_until
 from mainstem.broker.broker import Broker
 from mainstem.broker.door import TopicEvents
 from mainstem.connectors.errors import ConnectorTaken, LeaseEnded, SourceFailed
-from mainstem.connectors.lease_messages import Status, Taken, TargetTopic
-from mainstem.connectors.leases import Leases
-from mainstem.connectors.own_process import LeasedTarget
-from mainstem.connectors.progress import PROGRESS
-from mainstem.connectors.progress import Progress as Stored
-from mainstem.connectors.target import DoorTarget
-from mainstem.connectors.worker import Task, Worker
+from mainstem.connectors.running.lease_messages import Status, Taken, TargetTopic
+from mainstem.connectors.running.leases import Leases
+from mainstem.connectors.running.own_process import LeasedTarget
+from mainstem.connectors.running.progress import PROGRESS
+from mainstem.connectors.running.progress import Progress as Stored
+from mainstem.connectors.running.target import DoorTarget
+from mainstem.connectors.running.worker import Task, Worker
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import TopicSettings
 

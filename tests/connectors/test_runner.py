@@ -10,9 +10,8 @@ import pytest
 from tests.broker.brokers import LateLog, new_broker, read_all
 
 from mainstem.broker.broker import Broker
-from mainstem.connectors.envelope import Common
 from mainstem.connectors.errors import SourceFailed, SourceRefused
-from mainstem.connectors.output import Stopped
+from mainstem.connectors.events.envelope import Common
 from mainstem.connectors.port import (
     Begin,
     Change,
@@ -30,12 +29,13 @@ from mainstem.connectors.port import (
     Table,
     Watch,
 )
-from mainstem.connectors.progress import PendingTable
-from mainstem.connectors.progress import Progress as Stored
-from mainstem.connectors.report import Report
-from mainstem.connectors.runner import Runner
+from mainstem.connectors.running.output import Stopped
+from mainstem.connectors.running.progress import PendingTable
+from mainstem.connectors.running.progress import Progress as Stored
+from mainstem.connectors.running.report import Report
+from mainstem.connectors.running.runner import Runner
+from mainstem.connectors.running.target import DoorTarget
 from mainstem.connectors.settings import ConnectorSettings, Format, SnapshotMode
-from mainstem.connectors.target import DoorTarget
 from mainstem.core.event import Event
 
 NUMBER = {"type": "int32"}

@@ -6,8 +6,8 @@ import msgspec
 
 from mainstem.cli.admin_port import ServerAdmin
 from mainstem.connectors.errors import ConnectorTaken, LeaseEnded
-from mainstem.connectors.lease_messages import Status, Taken, TargetTopic
-from mainstem.connectors.own_process import TargetBusy
+from mainstem.connectors.running.lease_messages import Status, Taken, TargetTopic
+from mainstem.connectors.running.own_process import TargetBusy
 from mainstem.core.errors import Failure
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.admin_operations import OperationFailed

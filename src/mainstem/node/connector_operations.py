@@ -15,8 +15,8 @@ import msgspec
 
 from mainstem import __version__
 from mainstem.auth import CLUSTER, Action, Peer
-from mainstem.connectors.lease_messages import Status, Taken, TargetTopic
-from mainstem.connectors.progress import CONFIG, HEAD
+from mainstem.connectors.running.lease_messages import Status, Taken, TargetTopic
+from mainstem.connectors.running.progress import CONFIG, HEAD
 from mainstem.connectors.settings import ConnectorSettings
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.context import HeadContext
@@ -25,7 +25,7 @@ from mainstem.node import metrics
 from mainstem.node.config import Config
 
 if TYPE_CHECKING:
-    from mainstem.connectors.runtime import Connectors, ConnectorState
+    from mainstem.connectors.running.runtime import Connectors, ConnectorState
 
 LIST, SHOW, ADD, REMOVE = "connectors", "connectors/show", "connectors/add", "connectors/remove"
 PAUSE, RESUME, RESTART = "connectors/pause", "connectors/resume", "connectors/restart"
@@ -193,7 +193,7 @@ class NodeConnectors:
     @property
     def runtime(self) -> "Connectors":
         """The runtime of connectors."""
-        from mainstem.connectors.runtime import Connectors  # noqa: PLC0415 - seldom needed
+        from mainstem.connectors.running.runtime import Connectors  # noqa: PLC0415 - seldom needed
         from mainstem.connectors.secrets import Secrets  # noqa: PLC0415
 
         with self._lock:

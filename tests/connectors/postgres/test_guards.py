@@ -21,12 +21,12 @@ from mainstem.core.errors import MainstemError
 from mainstem.node.connector_operations import ADD, SHOW, AddConnector, Added, ConnectorInfo
 
 SMALL_PARTS = """
-from mainstem.connectors import runner
+from mainstem.connectors.running import runner
 runner._MOST_BYTES = 20_000
 """
 DIES_IN_TRANSACTION = """
 import os, signal
-from mainstem.connectors.output import Output
+from mainstem.connectors.running.output import Output
 inner = Output.flush
 
 def flush(self, progress, more):
@@ -39,7 +39,7 @@ Output.flush = flush
 """
 DIES_BEFORE_APPEND = """
 import os, signal
-from mainstem.connectors.output import Output
+from mainstem.connectors.running.output import Output
 inner = Output.flush
 
 def flush(self, progress, more):
@@ -52,7 +52,7 @@ Output.flush = flush
 """The database has sent a transaction, and nothing of it is in the log."""
 
 PROGRESS_APART = """
-from mainstem.connectors.output import Output
+from mainstem.connectors.running.output import Output
 together = Output.flush
 
 def later(self, progress, more):
@@ -63,7 +63,7 @@ Output.flush = later
 """
 """The position is stored by the append after that of the events."""
 PROGRESS_FIRST = """
-from mainstem.connectors.output import Output
+from mainstem.connectors.running.output import Output
 together = Output.flush
 
 def earlier(self, progress, more):
@@ -75,14 +75,14 @@ Output.flush = earlier
 """
 """The events are appended after the position."""
 NOT_SKIPPED = """
-from mainstem.connectors import runner
+from mainstem.connectors.running import runner
 begin = runner._Transaction.__init__
 runner._Transaction.__init__ = lambda self, skip, settings: begin(self, 0, settings)
 """
 """What was published of a transaction is published again."""
 CONFIRMED_EARLY = """
 from mainstem.connectors.port import Commit
-from mainstem.connectors.runner import Runner
+from mainstem.connectors.running.runner import Runner
 moved = Runner._moved
 
 def confirmed(self, at, item):

@@ -16,7 +16,7 @@ from tests.processes import wait_until
 
 from mainstem.broker.broker import Broker
 from mainstem.connectors.errors import SourceRefused, UnknownConnector
-from mainstem.connectors.runtime import Connectors, ConnectorState
+from mainstem.connectors.running.runtime import Connectors, ConnectorState
 from mainstem.connectors.secrets import Secrets
 from mainstem.connectors.settings import ConnectorSettings, Decimals, Format, SnapshotMode
 from mainstem.core.errors import InvalidSetting

@@ -14,7 +14,7 @@ from tests.processes import wait_until
 
 from mainstem import pipelines as p
 from mainstem.connectors import complete
-from mainstem.connectors.runtime import Connectors
+from mainstem.connectors.running.runtime import Connectors
 from mainstem.connectors.secrets import Secrets
 from mainstem.connectors.settings import ConnectorSettings
 from mainstem.node.node import time_of_day_ms

@@ -205,9 +205,9 @@ def run(name: str, secrets_dir: str, at: str | None) -> None:
     """
     # Only this command runs a connector itself.
     from mainstem.cli.connector_process import AdminServer  # noqa: PLC0415
-    from mainstem.connectors.own_process import OwnProcess  # noqa: PLC0415
+    from mainstem.connectors.running.own_process import OwnProcess  # noqa: PLC0415
+    from mainstem.connectors.running.worker import task_of  # noqa: PLC0415
     from mainstem.connectors.secrets import Secrets  # noqa: PLC0415
-    from mainstem.connectors.worker import task_of  # noqa: PLC0415
     from mainstem.node.config import load_config  # noqa: PLC0415
 
     start_logging("text")

@@ -18,7 +18,7 @@ import msgspec
 
 from mainstem.broker.door import AT_ONCE, Durable, Duty, HeldPublish, TopicEvents
 from mainstem.connectors.errors import ConnectorTaken, LeaseEnded, SourceFailed
-from mainstem.connectors.lease_messages import (
+from mainstem.connectors.running.lease_messages import (
     Append,
     Entry,
     PlainEvent,
@@ -27,11 +27,11 @@ from mainstem.connectors.lease_messages import (
     Taken,
     TargetTopic,
 )
-from mainstem.connectors.progress import REQUEST
-from mainstem.connectors.report import Report
+from mainstem.connectors.running.progress import REQUEST
+from mainstem.connectors.running.report import Report
+from mainstem.connectors.running.target import Changes, Target
+from mainstem.connectors.running.worker import Task, Worker
 from mainstem.connectors.settings import ConnectorSettings
-from mainstem.connectors.target import Changes, Target
-from mainstem.connectors.worker import Task, Worker
 from mainstem.core.errors import Failure, MainstemError, TopicExists, UnknownTopic, Unreachable
 from mainstem.core.topic_settings import TopicSettings
 

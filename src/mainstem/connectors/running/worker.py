@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 from mainstem.broker.door import Duties
 from mainstem.connectors import kind_of
-from mainstem.connectors.envelope import Common
 from mainstem.connectors.errors import SourceFailed, SourceRefused
-from mainstem.connectors.output import Stopped
+from mainstem.connectors.events.envelope import Common
 from mainstem.connectors.port import Source
-from mainstem.connectors.report import Report, watch_every_s
-from mainstem.connectors.runner import Runner
+from mainstem.connectors.running.output import Stopped
+from mainstem.connectors.running.report import Report, watch_every_s
+from mainstem.connectors.running.runner import Runner
+from mainstem.connectors.running.target import Target
 from mainstem.connectors.secrets import Secrets
 from mainstem.connectors.settings import ConnectorSettings
-from mainstem.connectors.target import Target
 from mainstem.core.errors import MainstemError
 
 _logger = logging.getLogger("mainstem.connectors")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mainstem.connectors.envelope import Common
+from mainstem.connectors.events.envelope import Common
 from mainstem.connectors.port import Table
 from mainstem.core.event import Event
 

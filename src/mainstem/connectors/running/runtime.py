@@ -12,18 +12,18 @@ import msgspec
 
 from mainstem.broker.door import Door
 from mainstem.connectors import complete, kind_of
-from mainstem.connectors.envelope import check_topics
 from mainstem.connectors.errors import (
     ConnectorExists,
     SourceFailed,
     SourceRefused,
     UnknownConnector,
 )
-from mainstem.connectors.lease_messages import Taken
-from mainstem.connectors.leases import Leases
-from mainstem.connectors.outbox import OutboxRouter, is_outbox
+from mainstem.connectors.events.envelope import check_topics
+from mainstem.connectors.events.outbox import OutboxRouter, is_outbox
 from mainstem.connectors.port import Source, Table
-from mainstem.connectors.progress import (
+from mainstem.connectors.running.lease_messages import Taken
+from mainstem.connectors.running.leases import Leases
+from mainstem.connectors.running.progress import (
     CONFIG,
     HEAD,
     PAUSED,
@@ -33,12 +33,12 @@ from mainstem.connectors.progress import (
     Progress,
     decode_progress,
 )
-from mainstem.connectors.report import Report
+from mainstem.connectors.running.report import Report
+from mainstem.connectors.running.target import DoorTarget
+from mainstem.connectors.running.worker import Worker, task_of
 from mainstem.connectors.secrets import Secrets
 from mainstem.connectors.selection import Selection
 from mainstem.connectors.settings import ConnectorSettings
-from mainstem.connectors.target import DoorTarget
-from mainstem.connectors.worker import Worker, task_of
 from mainstem.core.errors import InvalidSetting
 
 NOT_RUNNING = "not running"

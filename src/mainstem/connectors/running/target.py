@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from mainstem.broker.door import Door, Durable, HeadChanges, HeldPublish, TopicEvents
-from mainstem.connectors.lease_messages import TargetTopic
-from mainstem.connectors.progress import HEAD
+from mainstem.connectors.running.lease_messages import TargetTopic
+from mainstem.connectors.running.progress import HEAD
 from mainstem.core.topic_settings import TopicSettings
 
 Changes = Mapping[tuple[str, str], bytes | None]

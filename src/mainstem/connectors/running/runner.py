@@ -24,10 +24,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainstem.connectors.envelope import Common, Origin, TableEncoder, check_topics, topic_of
 from mainstem.connectors.errors import SourceRefused
-from mainstem.connectors.outbox import OutboxRouter, is_outbox
-from mainstem.connectors.output import Output, Stopped
+from mainstem.connectors.events.envelope import Common, Origin, TableEncoder, check_topics, topic_of
+from mainstem.connectors.events.outbox import OutboxRouter, is_outbox
+from mainstem.connectors.events.schema_changes import schema_change, schema_of
+from mainstem.connectors.events.transactions import TransactionOrder, topic_of_transactions
 from mainstem.connectors.port import (
     Begin,
     Change,
@@ -40,7 +41,8 @@ from mainstem.connectors.port import (
     Table,
 )
 from mainstem.connectors.port import Progress as Moved
-from mainstem.connectors.progress import (
+from mainstem.connectors.running.output import Output, Stopped
+from mainstem.connectors.running.progress import (
     PROGRESS,
     REQUEST,
     SCHEMA,
@@ -48,12 +50,10 @@ from mainstem.connectors.progress import (
     Progress,
     decode_progress,
 )
-from mainstem.connectors.report import Report, watch_every_s
-from mainstem.connectors.schema_changes import schema_change, schema_of
+from mainstem.connectors.running.report import Report, watch_every_s
+from mainstem.connectors.running.target import Target
 from mainstem.connectors.selection import Reduce, Selection
 from mainstem.connectors.settings import ConnectorSettings, Format, SnapshotMode
-from mainstem.connectors.target import Target
-from mainstem.connectors.transactions import TransactionOrder, topic_of_transactions
 from mainstem.core.names import is_pattern
 from mainstem.core.topic_settings import TopicSettings
 

@@ -22,7 +22,7 @@ import msgspec
 
 from mainstem.broker.door import Door, Duty, HeldPublish, TopicEvents
 from mainstem.connectors.errors import ConnectorTaken, LeaseEnded
-from mainstem.connectors.lease_messages import (
+from mainstem.connectors.running.lease_messages import (
     Append,
     Entry,
     Status,
@@ -30,10 +30,10 @@ from mainstem.connectors.lease_messages import (
     Taken,
     TargetTopic,
 )
-from mainstem.connectors.progress import CONFIG, HEAD, PAUSED, PROGRESS, REQUEST, SCHEMA
-from mainstem.connectors.report import Report
+from mainstem.connectors.running.progress import CONFIG, HEAD, PAUSED, PROGRESS, REQUEST, SCHEMA
+from mainstem.connectors.running.report import Report
+from mainstem.connectors.running.target import DoorTarget
 from mainstem.connectors.settings import ConnectorSettings
-from mainstem.connectors.target import DoorTarget
 from mainstem.core.errors import EventTooLarge, TopicExists, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import TopicSettings

@@ -16,8 +16,8 @@ import msgspec
 from mainstem.broker.door import Durable, HeldPublish, TopicEvents
 from mainstem.connectors.errors import SourceRefused
 from mainstem.connectors.port import Position
-from mainstem.connectors.progress import PROGRESS, SCHEMA, Progress
-from mainstem.connectors.target import Changes, Target
+from mainstem.connectors.running.progress import PROGRESS, SCHEMA, Progress
+from mainstem.connectors.running.target import Changes, Target
 from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Durability, TopicSettings

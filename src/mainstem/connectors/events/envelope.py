@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainstem.connectors.cloudevents import cloud_event
 from mainstem.connectors.errors import SourceRefused
+from mainstem.connectors.events.cloudevents import cloud_event
+from mainstem.connectors.events.transactions import TransactionOrder
 from mainstem.connectors.port import Change, Column, Op, Row, SourceBlock, Table
 from mainstem.connectors.settings import ConnectorSettings, Format
-from mainstem.connectors.transactions import TransactionOrder
 from mainstem.core.event import Event
 
 _encode = msgspec.json.Encoder().encode

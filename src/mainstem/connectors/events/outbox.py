@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from mainstem.connectors.envelope import Origin
 from mainstem.connectors.errors import SourceRefused
+from mainstem.connectors.events.envelope import Origin
 from mainstem.connectors.port import Change, Op, Row, Table
 from mainstem.connectors.settings import ROUTED, ConnectorSettings
 from mainstem.core.errors import InvalidName
