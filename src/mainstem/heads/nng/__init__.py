@@ -1,4 +1,4 @@
-"""nng: topics through PUB, with replays from the log; queues through PUSH; SUB and PULL collect."""
+"""nng: topics through PUB, with replays from the log; queues through PUSH; SUB, PULL collect."""
 
 from mainstem.heads.brokerless.start import starts_with
 from mainstem.heads.head import Head

@@ -1,6 +1,6 @@
 """Maps nng to the broker.
 
-| theirs | ours |
+| nng | the broker |
 |---|---|
 | a message of PUB | an event of a topic of ``nng.topics``, which begins with its subject |
 | a request to REP | a read of the log |
@@ -61,7 +61,7 @@ REQUEST_BYTES = 4096
 
 
 class NngHead:
-    """The running nng head."""
+    """The nng head while it runs."""
 
     def __init__(
         self, context: HeadContext, settings: NngSettings, listener: "socket.socket"
@@ -100,7 +100,7 @@ class NngHead:
             tells_sender=True,
         )
         self._answers = Answers(self._context, self._replies)
-        # nng opens its sockets itself.
+        # nng must listen itself; the bound socket is closed, so that the port is free for it.
         self._listener.close()
         self._replies.listen(self.address, "nng.listen")
         outlet = self._outlet = Publisher(self._context, self._publisher, asked.queue_length)
@@ -236,7 +236,7 @@ class NngHead:
 
     @property
     def traffic(self) -> Traffic:
-        """Counters of all sockets of the head."""
+        """The counters of all sockets of the head, in total."""
         return total([self._traffic, *(each.server.traffic for each in self._subscribers)])
 
     def samples(self) -> Iterator[tuple[Metric, Sample]]:
@@ -257,14 +257,14 @@ class NngHead:
             yield from subscriber.samples()
 
     async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
-        """Answer what was asked, then stop."""
+        """Answer the requests that have arrived, then stop."""
         await quiet(self._traffic, within_s, hurry)
         for each in self._subscribers:
             await each.server.drain(within_s, hurry)
         self._end()
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all sockets at once."""
         self._end()
         for each in self._subscribers:
             await each.server.close()
@@ -282,7 +282,7 @@ class NngHead:
 
 
 class _Pusher:
-    """A PUSH socket."""
+    """Sends events to a PUSH socket, which gives each to one of its peers."""
 
     def __init__(self, opened: NngSocket) -> None:
         self._socket = opened
@@ -290,9 +290,9 @@ class _Pusher:
 
     @property
     def is_writable(self) -> bool:
-        """Whether a peer may have room."""
+        """Whether a connected peer may have room."""
         return self._socket.is_writable
 
     def hand_over(self, event: Event) -> bool:
-        """Send an event's value; False if no peer has room for it."""
+        """Send an event's value; return False if no peer has room for it."""
         return self._socket.send(event.value or b"")

@@ -1,9 +1,9 @@
-"""The answers of REP: sent when nng takes them.
+"""Sends the answers of a REP socket when nng can take them.
 
 How this works: nng drops an answer while the one before, to the same peer, is being written, and a
-peer may be so fast that it asks again before nng knows that it is written. So requests wait a
-moment until nng takes the answer. A peer that does not read its answers makes them wait only once,
-until it reads again.
+peer may be so fast that it asks again before nng knows that it is written. So the socket is not
+read for a moment, until nng takes the answer. A peer that does not read its answers delays the
+others in this way only once, until it reads again.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Answers:
         """The connections that did not take an answer in time."""
 
     def send(self, data: bytes, done: Callable[[bool], None]) -> None:
-        """Answer the last request; ``done`` is told whether nng has taken the answer."""
+        """Answer the last request; ``done`` is called with whether nng has taken the answer."""
         opened = self._socket
         if opened.takes() or opened.sender in self._slow:
             self._send(data, done)
@@ -45,7 +45,7 @@ class Answers:
         self._context.after(RETRY_MS, again)
 
     def _send(self, data: bytes, done: Callable[[bool], None]) -> None:
-        # nng forgets who has asked even if it does not take the answer.
+        # After this call nng has forgotten who asked, even if it has not taken the answer.
         is_sent, sender = self._socket.send(data), self._socket.sender
         if is_sent:
             self._slow.discard(sender)

@@ -1,8 +1,8 @@
-"""Limits how many events are sent per second, because sub0 drops what its buffer cannot hold."""
+"""Limits how many events are sent per second: a sub0 socket drops what its buffer cannot hold."""
 
 
 class Pace:
-    """Grants what may be sent: a burst at first, then so many events per second."""
+    """Tells how many events may be sent: first a burst, then ``rate`` per second."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
@@ -14,15 +14,15 @@ class Pace:
 
     @property
     def is_spent(self) -> bool:
-        """Whether less than a whole burst may be sent now."""
+        """Whether some events were sent that ``granted`` has not replaced yet."""
         return self._spent > 0
 
     def spend(self, count: int) -> None:
-        """Note that so many events were sent."""
+        """Record that ``count`` events were sent."""
         self._spent += count
 
     def granted(self, now_ms: int) -> int:
-        """Return how many more events may be sent than at the call before."""
+        """Return how many more events may be sent than at the last call; ``now_ms``: monotonic."""
         if not self._spent:
             self._since_ms = None
             return 0
@@ -32,7 +32,7 @@ class Pace:
         self._earned += self._rate * (now_ms - self._since_ms) / 1000
         self._since_ms = now_ms
         found = min(self._spent, int(self._earned))
-        # What is not needed now is not saved up: there is never more than one burst.
+        # Unused permissions are not saved: there is never more than one burst.
         self._earned = self._earned - found if found < self._spent else 0.0
         self._spent -= found
         return found

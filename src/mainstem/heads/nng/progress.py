@@ -1,8 +1,8 @@
-"""How far a subscriber has got, although it acknowledges nothing.
+"""Where a subscriber's cursor is, although a subscriber acknowledges nothing.
 
 How this works: the kernel tells how many sent bytes the peer's TCP has not acknowledged. Events
-before these have reached the peer's host, but the last ones may be in the buffer of its socket,
-and are lost if its process ends. So the cursor stays ``repeat`` events behind what TCP has
+before these have reached the peer's host, but the last ones may be in the buffer of its socket, and
+are lost if its process ends. So the cursor stays ``repeat`` events behind what TCP has
 acknowledged, and a subscriber that connects again gets these events again.
 """
 
@@ -10,7 +10,7 @@ from collections import deque
 
 
 class Progress:
-    """The cursor of one connection of a subscriber."""
+    """Computes the cursors of one connection of a subscriber."""
 
     def __init__(self, repeat: int) -> None:
         self._repeat = repeat
@@ -23,20 +23,20 @@ class Progress:
 
     @property
     def is_open(self) -> bool:
-        """Whether an event is not acknowledged, or a cursor not taken."""
+        """Whether events are unacknowledged, or ``take`` would return a cursor."""
         return bool(self._sent or self._moved)
 
     def sent_header(self, size: int) -> None:
-        """Note bytes that belong to no event."""
+        """Record that bytes were sent that belong to no event."""
         self._bytes += size
 
     def sent(self, partition: int, offset: int, size: int) -> None:
-        """Note that an event was sent, as ``size`` bytes."""
+        """Record that an event was sent, as ``size`` bytes."""
         self._bytes += size
         self._sent.append((self._bytes, partition, offset + 1))
 
     def acknowledged(self, unacknowledged: int) -> None:
-        """Note how many of the bytes that were sent are not acknowledged."""
+        """Record how many of the sent bytes TCP has not acknowledged."""
         until = self._bytes - unacknowledged
         while self._sent and self._sent[0][0] <= until:
             _, partition, behind = self._sent.popleft()
@@ -46,6 +46,6 @@ class Progress:
                 self._moved[partition] = behind
 
     def take(self) -> dict[int, int]:
-        """Return the cursors, by partition, that have moved since the call before."""
+        """Return the cursors, by partition, that have moved since the last call."""
         moved, self._moved = self._moved, {}
         return moved

@@ -1,9 +1,9 @@
-"""The PUB socket: what a subscriber cannot take, nng drops without a word.
+"""Publishes through a PUB socket, and estimates how many messages nng drops without a report.
 
-How this works: nng counts what TCP has taken for each connection. What was published meanwhile is
-either that, or waits in the connection's queue, or is dropped. The queue's length is known, not how
-many wait in it; so as many as fit into it are taken to wait. What was dropped for a connection
-since the last look before it ended is not counted either.
+How this works: nng counts the messages that TCP has taken for each connection. Each of the others
+waits in the connection's queue, or was dropped. The queue's length is known, but not how many wait
+in it; so it is assumed to be full, and drops are underestimated. Drops for a connection since the
+last look before it ended are not counted either.
 """
 
 from mainstem.core.event import Event
@@ -15,11 +15,11 @@ LOOK_MS = 500
 
 
 class Publisher:
-    """Publishes through a PUB socket, and counts what nng drops."""
+    """Publishes through a PUB socket, and counts dropped messages."""
 
     def __init__(self, context: HeadContext, opened: NngSocket, queue_length: int) -> None:
         self._context, self._socket = context, opened
-        # One more is being written to TCP.
+        # One more than the queue holds: a message that is being written to TCP.
         self._may_wait = queue_length + 1
         self._is_due = False
         self._ended = 0
@@ -28,11 +28,11 @@ class Publisher:
 
     @property
     def dropped(self) -> int:
-        """How many messages were dropped at least, each once for every connection."""
+        """The least number of messages that were dropped, summed over connections."""
         return self._ended + sum(self._dropped.copy().values())
 
     def publish(self, event: Event, after: int) -> bool:
-        """Publish an event."""
+        """Publish an event; return True, because nng drops it for subscribers without room."""
         self._socket.send(encode_whole(event, after))
         if not self._is_due and self._socket.peers:
             self._is_due = True
@@ -40,7 +40,7 @@ class Publisher:
         return True
 
     def publish_anyway(self, event: Event, after: int) -> None:
-        """Publish an event."""
+        """Publish an event, as ``publish`` does."""
         self.publish(event, after)
 
     def _look(self) -> None:

@@ -1,6 +1,7 @@
-"""nng's wire over TCP: a header of each side, then messages, each after its length.
+"""nng's protocol over TCP: each side sends a header, then messages, each preceded by its length.
 
-The header is ``00 53 50 00``, the number of the sender's protocol (2, big-endian), and two zeros.
+The header is ``00 53 50 00``, the number of the sender's protocol (2 bytes, big-endian), and two
+zeros.
 """
 
 import struct
@@ -15,17 +16,17 @@ _LENGTH = struct.Struct(">Q")
 
 
 def header(protocol: int) -> bytes:
-    """Return the header of a socket that speaks a protocol."""
+    """Return the header of a socket of this protocol, such as PUB."""
     return _HEADER.pack(_MAGIC, protocol, 0)
 
 
 def is_header(begin: bytes) -> bool:
-    """Return whether these bytes can be the beginning of a header."""
+    """Tell whether these bytes can be the beginning of a header."""
     return begin[: len(_MAGIC)] == _MAGIC[: len(begin)]
 
 
 def check_peer(said: bytes, expected: int) -> None:
-    """Check a peer's header; raises ProtocolError."""
+    """Raise ProtocolError unless a peer's header names the protocol ``expected``."""
     magic, protocol, reserved = _HEADER.unpack(said)
     if magic != _MAGIC or reserved:
         raise ProtocolError("it does not speak nng's protocol")
@@ -34,5 +35,5 @@ def check_peer(said: bytes, expected: int) -> None:
 
 
 def framed(message: bytes) -> bytes:
-    """Return a message after its length."""
+    """Return a message preceded by its length."""
     return _LENGTH.pack(len(message)) + message

@@ -1,9 +1,10 @@
 """PUB for one named subscriber: the events of a topic, from the subscriber's cursor on.
 
-How this works: a PUB socket of nng drops what a peer cannot take, and does not tell. So this one
-speaks nng's protocol over the transport: while TCP takes no more, the topic is not read on. The
-cursor is that of the group with the subscriber's name; it follows what TCP has acknowledged
-(``progress.py``). Where sub0 itself drops messages, nobody can know: ``pace.py`` avoids that.
+How this works: a PUB socket of nng drops messages for which a peer has no room, and does not report
+it. So this module speaks nng's protocol itself: while TCP takes no more, the topic is not read on.
+The cursor is that of the group with the subscriber's name; it follows what TCP has acknowledged
+(``progress.py``). Messages that the peer's sub0 socket drops cannot be detected: ``pace.py`` sends
+slowly enough to avoid that.
 """
 
 import logging
@@ -39,10 +40,10 @@ _logger = logging.getLogger("mainstem.heads.nng")
 
 
 class Subscriber:
-    """A named subscriber's address, and its cursor."""
+    """A named subscriber: its address, its cursor, and its connections."""
 
     def __init__(self, context: HeadContext, place: "Place", settings: "NngSettings") -> None:
-        """Listen; raises InvalidSetting, UnknownTopic."""
+        """Listen on the subscriber's address; raises InvalidSetting, UnknownTopic."""
         self.topic, self.name = place.topic, place.name
         self.rate, self.repeat = settings.subscriber_rate, settings.subscriber_repeat
         self.context = context
@@ -56,7 +57,7 @@ class Subscriber:
             raise InvalidSetting(
                 f"nng.subscribers: cannot listen on {place.address}: {error.strerror}"
             ) from None
-        # The second one would get what the first one lacks.
+        # One connection only: two would share the cursor, and each would lack events.
         self.server: Server = serve(listener, self._converse, max_connections=1)
 
     def samples(self) -> Iterator[tuple[Metric, Sample]]:
@@ -67,24 +68,24 @@ class Subscriber:
         yield metrics.SUBSCRIBER_MISSED, (labels, missed)
 
     def look(self) -> None:
-        """Publish partitions that were added, too."""
+        """Also publish partitions that were added to the topic."""
         for each in self._publications:
             each.look()
 
     def check(self, peer: str) -> None:
-        """Check that a peer may read the topic, as this group; raises Denied, Unauthenticated."""
+        """Raise Denied or Unauthenticated unless a peer may READ the topic and the group."""
         auth = self.context.auth
         principal = auth.peer(peer).principal
         auth.authorize(principal, Action.READ, Resource(ResourceKind.TOPIC, self.topic))
         auth.authorize(principal, Action.READ, Resource(ResourceKind.GROUP, self.name))
 
     def cursor(self, partition: int) -> int | None:
-        """Return where the subscriber goes on."""
+        """Return the offset from which the subscriber reads on, None if it has no cursor."""
         found = self.context.broker.cursor(self.name, self.topic, partition)
         return None if found is None else found.offset
 
     def commit(self, cursors: dict[int, int]) -> None:
-        """Store cursors; if that fails, their events are sent again some day."""
+        """Store cursors; if that fails, their events may be sent again after a restart."""
         offsets = {(self.topic, partition): offset for partition, offset in cursors.items()}
         try:
             self.context.broker.commit(self.name, offsets).then(self._stored)
@@ -92,7 +93,7 @@ class Subscriber:
             self._stored(error)
 
     def refresh(self) -> None:
-        """Store the cursors again, so that they do not expire."""
+        """Store the cursors again, so that retention of cursors does not delete them."""
         broker = self.context.broker
         found = (
             (each, self.cursor(each)) for each in range(len(broker.topic(self.topic).partitions))
@@ -100,7 +101,7 @@ class Subscriber:
         self.commit({partition: offset for partition, offset in found if offset is not None})
 
     def ended(self, publication: "_Publication") -> None:
-        """Forget a connection."""
+        """Remove a connection that has ended."""
         self._publications.remove(publication)
         self.missed += publication.missed
 
@@ -118,7 +119,7 @@ class Subscriber:
 
 
 def check_names(subscribers: "Sequence[Place]") -> None:
-    """Check that none has two addresses; raises InvalidSetting."""
+    """Raise InvalidSetting if a subscriber has two addresses."""
     named = [(each.topic, each.name) for each in subscribers]
     for topic, name in named:
         if named.count((topic, name)) > 1:
@@ -126,7 +127,7 @@ def check_names(subscribers: "Sequence[Place]") -> None:
 
 
 class _Publication:
-    """A connection of the subscriber."""
+    """One connection of the subscriber."""
 
     def __init__(self, subscriber: Subscriber, outbox: AcknowledgedOutbox) -> None:
         self._subscriber, self._outbox = subscriber, outbox
@@ -145,7 +146,7 @@ class _Publication:
         return 0 if self._consumer is None else self._consumer.missed
 
     def look(self) -> None:
-        """Publish partitions that were added, too."""
+        """Also publish partitions that were added to the topic."""
         if self._consumer is not None:
             self._consumer.look()
 
@@ -158,7 +159,7 @@ class _Publication:
         return sp.HEADER_BYTES
 
     def handle(self, frame: memoryview) -> Answer:
-        """Check the peer's header, and begin."""
+        """Check the peer's header and permissions, and begin to publish."""
         sp.check_peer(bytes(frame), sp.SUB)
         subscriber = self._subscriber
         try:
@@ -180,11 +181,11 @@ class _Publication:
         return ()
 
     def deadline(self) -> int:
-        """Return when the next thing is due."""
+        """Return when ``tick`` must be called next (monotonic ms)."""
         return self._due_ms
 
     def tick(self, now_ms: int) -> Answer:
-        """Allow more to be sent, and move the cursor."""
+        """Allow more events to be sent, and commit the cursor if it has moved."""
         if self._consumer is None:
             raise ProtocolError(f"it has not said within {HANDSHAKE_MS} ms what it speaks")
         self._consumer.add_credit(self._pace.granted(now_ms))
@@ -203,7 +204,7 @@ class _Publication:
         return ()
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop publishing, and commit the cursor."""
         if self._consumer is not None:
             self._consumer.close()
             self._move()
@@ -224,11 +225,11 @@ class _Publication:
         self._outbox.send(frames)
 
     def _begin(self, partition: int, first: int) -> int:
-        """Return the offset from which on nothing is before the event at ``first``."""
+        """Return the ``after`` to send with the event at ``first``: no event is between them."""
         expected = self._after.get(partition)
         if expected is None:
             expected = self._subscriber.cursor(partition) or 0
-        # What retention has deleted must show.
+        # Never before the log's start, so that the peer notices what retention has deleted.
         broker = self._subscriber.context.broker
         start = broker.bounds(self._subscriber.topic, partition).start
         return min(max(expected, start), first)

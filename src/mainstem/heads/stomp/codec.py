@@ -4,9 +4,9 @@ Reference: https://stomp.github.io/stomp-specification-1.2.html (sections in bra
 the specifications of 1.1 and 1.0 where they differ.
 
 How this works: the size of a frame is known once its headers are complete (content-length), or once
-its NUL has arrived. ``FrameScanner`` is called again as more of a frame arrives, remembers how far
-it has searched, and refuses a frame over a limit before it is complete. Line ends and NULs between
-frames are frames of their own: heart-beats.
+its NUL has arrived. ``FrameScanner`` is called again as more of a frame arrives, remembers up to
+where it has searched, and refuses a frame over a limit before it is complete. A line end or a NUL
+between frames is treated as a frame by itself: a heart-beat.
 """
 
 import re
@@ -51,7 +51,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 class FrameScanner:
     """Finds the end of a frame.
 
-    ``size`` is called again when more bytes have arrived, with all bytes of the frame so far.
+    ``size`` is called again when more bytes have arrived, each time with the whole frame so far.
     """
 
     def __init__(self, limits: StompSettings) -> None:
@@ -59,7 +59,7 @@ class FrameScanner:
         self.forget()
 
     def forget(self) -> None:
-        """Forget the current frame, because the next one begins."""
+        """Forget the last frame, because another one begins."""
         self.looked = 0
         self._head_end = 0
         self._size = 0
@@ -107,10 +107,10 @@ class FrameScanner:
 
 
 def decode(frame: memoryview, limits: StompSettings, version: Version | None) -> Frame | None:
-    """Decode a frame; None if it is a heart-beat. Raises ProtocolError.
+    """Decode a frame; return None for a heart-beat. Raises ProtocolError.
 
-    Headers are not escaped while no version is negotiated (None), nor ever in CONNECT [Value
-    Encoding].
+    Escapes in headers are decoded from version 1.1 on, but not in CONNECT [Value Encoding]. None:
+    no version is negotiated yet.
     """
     data = bytes(frame)
     end = _HEAD_END.search(data)
@@ -148,7 +148,7 @@ def encode(
     body: bytes = b"",
     version: Version | None = None,
 ) -> bytes:
-    """Encode a frame; ``version`` is None for CONNECTED, and while none is negotiated."""
+    """Encode a frame; ``version`` is None for CONNECTED, and before one is negotiated."""
     escape = _ESCAPE[version or Version.V1_0]
     lines = [command]
     for name, value in headers:
@@ -169,7 +169,7 @@ _ESCAPE = {
 
 
 def _check_command(view: memoryview) -> None:
-    """Refuse bytes that are no STOMP command as early as possible, as of another protocol."""
+    """Raise ProtocolError as early as possible for bytes that are not a STOMP command."""
     end = _COMMAND_END.search(view, 0, MAX_COMMAND_BYTES)
     command = bytes(view[: MAX_COMMAND_BYTES if end is None else end.start()]).removesuffix(b"\r")
     if (command and not _COMMAND.match(command)) or (end is None and len(view) > MAX_COMMAND_BYTES):

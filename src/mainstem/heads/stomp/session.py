@@ -1,9 +1,9 @@
 """One STOMP session: which frame may come when, and the frames that answer it.
 
-How this works: ``receive`` takes a frame and returns its request, or None if there is nothing to do
-yet: a heart-beat, or a frame of a transaction, which is kept until COMMIT. A violation of the
-protocol raises ``Refused``: its ERROR frame is the farewell that ends the session, as every ERROR
-does [ERROR]. The time is an argument, in monotonic milliseconds.
+How this works: ``receive`` takes a frame and returns its request. It returns None if there is
+nothing to do yet, for a heart-beat or a frame of a transaction, which is kept until COMMIT. A
+violation of the protocol raises ``Refused``; its ERROR frame ends the session, as every ERROR does
+[ERROR]. The time is an argument, in monotonic milliseconds.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ _MOST_BEAT_MS = 86_400_000
 
 
 class Refused(ProtocolError):
-    """The session ends with an ERROR frame, which says why."""
+    """Ends the session with an ERROR frame."""
 
     def __init__(self, summary: str, detail: str, farewell: bytes) -> None:
         super().__init__(f"{summary}: {detail.strip()}", farewell)
@@ -88,7 +88,7 @@ class Unsubscribe(msgspec.Struct, frozen=True):
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """ACK or NACK: acknowledge or refuse a message."""
+    """ACK or NACK: acknowledge or reject messages."""
 
     message_id: str
     accepted: bool
@@ -168,7 +168,7 @@ class Session:
             raise self.refused("Malformed frame", f"{error}\n") from None
 
     def receive(self, data: memoryview) -> Request | None:
-        """Return the request in a frame, None if there is nothing to do yet."""
+        """Decode a frame to its request; return None if there is nothing to do yet."""
         self._receipt = None
         self._scanner.forget()
         try:
@@ -207,7 +207,7 @@ class Session:
         return encode("MESSAGE", headers, body, self.version)
 
     def refused(self, summary: str, detail: str, receipt: str | None = None) -> Refused:
-        """Return the ERROR for the last received frame, or for the frame with this ``receipt``."""
+        """Return the error for the last received frame, or for the frame with this receipt."""
         headers = [("message", summary), ("content-type", "text/plain"), ("version", VERSIONS)]
         if (receipt := receipt or self._receipt) is not None:
             headers.append(("receipt-id", receipt))
@@ -372,7 +372,7 @@ class Session:
         return Begin(self._receipt)
 
     def _kept(self, frame: Frame, request: Send | Settle) -> Send | Settle | None:
-        """Keep a request of a transaction until COMMIT and return None; return any other."""
+        """Return a request; but keep that of a transaction until COMMIT, and return None."""
         name = frame.headers.get("transaction")
         if name is None:
             return request
@@ -406,8 +406,8 @@ class Session:
 
 
 def _key(named: str | None, destination: str) -> str:
-    """Return the key of a subscription: its id, or, if it has none (1.0), its destination.
+    """Return the key of a subscription: made of its id, or in 1.0 perhaps of its destination.
 
-    Ids and destinations never give the same key.
+    An id and a destination never give the same key.
     """
     return f"destination {destination}" if named is None else f"id {named}"

@@ -1,4 +1,4 @@
-"""ZeroMQ: topics through PUB, with replay from the log; queues through PUSH; SUB and PULL."""
+"""ZeroMQ: topics through PUB, with replays from the log; queues through PUSH; SUB, PULL collect."""
 
 from mainstem.heads.brokerless.start import starts_with
 from mainstem.heads.head import Head

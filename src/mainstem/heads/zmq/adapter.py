@@ -1,6 +1,6 @@
 """Maps ZeroMQ to the broker.
 
-| theirs | ours |
+| ZeroMQ | the broker |
 |---|---|
 | a subscription of SUB | topics that are read at their tails, while anybody is subscribed |
 | a message of PUB | an event: subject (topic, ``/``, key), value, details; or all in one frame |
@@ -10,8 +10,8 @@
 | the high-water mark | the topic's policy for overload: see ``brokerless/live_tail.py`` |
 | PLAIN, CURVE | a login |
 
-libzmq drops messages that a subscriber cannot take. The subscriber notices that by the offsets, and
-requests the events.
+libzmq drops messages for which a subscriber has no room. The subscriber sees that by the offsets,
+and requests the events from ROUTER.
 """
 
 import logging
@@ -68,7 +68,7 @@ _MORE = zmq.DONTWAIT | zmq.SNDMORE
 
 
 class ZmqHead:
-    """The running ZeroMQ head."""
+    """The ZeroMQ head while it runs."""
 
     def __init__(
         self, context: HeadContext, settings: ZmqSettings, listener: "socket.socket"
@@ -107,7 +107,7 @@ class ZmqHead:
         pulled = list(places(asked.pull, "zmq.pull"))
         collected = list(sources(asked.collect, "zmq.collect"))
         pushed = list(places(asked.push, "zmq.push", named=True))
-        # libzmq asks it about every peer, so it is there first.
+        # Opened first, because libzmq sends a question about every peer to this socket.
         self._zap = self._transport.open(zmq.ROUTER, self._asked_for_login)
         self._zap.raw.bind(ADDRESS)
         self._publisher = self._open(
@@ -130,7 +130,7 @@ class ZmqHead:
                 zmq.MAXMSGSIZE: min(REQUEST_BYTES, asked.max_message_bytes),
             },
             identifies=True,
-            # Each reads the log; the loop does other things in between.
+            # Each request reads the log; between these, the event loop must serve others.
             per_turn=4,
         )
         self._transport.serve(self._router, self._listener)
@@ -159,7 +159,7 @@ class ZmqHead:
                 self._subscriptions.refused += 1
         if not self._is_due:
             self._is_due = True
-            # Not for each of the many that a peer may say at once.
+            # Once for all the subscriptions that a peer may send together.
             self._context.after(LOOK_MS, self._look)
 
     def _topics_changed(self) -> None:
@@ -172,7 +172,7 @@ class ZmqHead:
         self._follow()
 
     def _follow(self) -> None:
-        """Publish the topics that somebody has subscribed to, and no others."""
+        """Publish exactly the topics to which peers have subscribed."""
         wanted = self._subscriptions.wanted(each.name for each in self._context.broker.topics())
         for name in self._tails.keys() - wanted:
             self._stop(name)
@@ -210,7 +210,7 @@ class ZmqHead:
 
     def _requested(self, messages: list[Received]) -> None:
         for each in messages:
-            # The first frame is the peer's, as ROUTER tells it.
+            # ROUTER inserts the peer's id as the first frame.
             at = 1 + envelope_of(each.frames[1:])
             envelope, asked = each.frames[:at], each.frames[at:]
             try:
@@ -328,12 +328,12 @@ class ZmqHead:
             yield metrics.LOGINS, ((outcome,), count)
 
     async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
-        """Answer what was asked, then stop; what was sent may still leave for a moment."""
+        """Answer the requests that have arrived, then stop; messages get a moment to leave."""
         await quiet(self.traffic, within_s, hurry)
         await self._end(min(LINGER_MS, int(within_s * 1000)))
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all sockets at once."""
         await self._end(0)
 
     async def _end(self, linger_ms: int) -> None:
@@ -349,7 +349,7 @@ class ZmqHead:
 
 
 class _WholePublisher:
-    """The PUB socket, for events that have one frame."""
+    """Publishes events of one topic to PUB, each in one frame."""
 
     def __init__(self, opened: ZmqSocket, topic: str) -> None:
         self._socket = opened
@@ -357,7 +357,7 @@ class _WholePublisher:
         self._subject = f"{topic}/".encode()
 
     def publish(self, event: Event, after: int) -> bool:
-        """Publish an event; False if a subscriber that wants it can take no more."""
+        """Publish an event; False if a subscriber to it has no room, so that nobody gets it."""
         data = encode_after(self._subject, event, after)
         try:
             self._send(data, zmq.DONTWAIT)
@@ -369,21 +369,21 @@ class _WholePublisher:
         return True
 
     def publish_anyway(self, event: Event, after: int) -> None:
-        """Publish an event to the subscribers that can take it."""
+        """Publish an event to the subscribers that have room, and drop it for the others."""
         _drop_for_slow_ones(self._socket, lambda: self.publish(event, after))
 
 
 class _Publisher:
-    """The PUB socket, for one topic."""
+    """Publishes events of one topic to PUB, each in several frames."""
 
     def __init__(self, opened: ZmqSocket, topic: str) -> None:
         self._socket = opened
-        # Without what pyzmq adds in Python, which takes half the time.
+        # The C method: what pyzmq adds to it in Python would double the time.
         self._send = super(zmq.Socket, opened.raw).send
         self._keyless = f"{topic}/".encode()
 
     def publish(self, event: Event, after: int) -> bool:
-        """Publish an event; False if a subscriber that wants it can take no more."""
+        """Publish an event; False if a subscriber to it has no room, so that nobody gets it."""
         send, value, details = self._send, event.value or b"", details_of(event, after)
         try:
             send(subject_of(event) if event.key else self._keyless, _MORE)
@@ -397,7 +397,7 @@ class _Publisher:
         return True
 
     def publish_anyway(self, event: Event, after: int) -> None:
-        """Publish an event to the subscribers that can take it."""
+        """Publish an event to the subscribers that have room, and drop it for the others."""
         _drop_for_slow_ones(self._socket, lambda: self.publish(event, after))
 
 
@@ -408,7 +408,7 @@ def _drop_for_slow_ones(opened: ZmqSocket, publish: Callable[[], object]) -> Non
 
 
 class _Pusher:
-    """A PUSH socket, which sends each event to one of the connected peers."""
+    """Sends events to a PUSH socket, which gives each to one of its peers."""
 
     def __init__(self, opened: ZmqSocket) -> None:
         self._socket = opened
@@ -416,10 +416,10 @@ class _Pusher:
 
     @property
     def is_writable(self) -> bool:
-        """Whether a peer has room."""
+        """Whether a connected peer has room."""
         return self._socket.is_writable
 
     def hand_over(self, event: Event) -> bool:
-        """Send an event; False if no peer has room for it."""
+        """Send an event; return False if no peer has room for it."""
         frames = [event.value or b""] if event.key is None else [event.key, event.value or b""]
         return self._socket.send(frames)

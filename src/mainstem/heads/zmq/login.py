@@ -1,6 +1,7 @@
 """Decides who may connect: answers libzmq's questions about logins (ZAP, RFC 27).
 
-libzmq asks for every connection, also without a login. A curve client is its public key, in Z85.
+libzmq asks about every connection, also one without a login. The user name of a CURVE client is its
+public key, in Z85.
 """
 
 from collections import Counter
@@ -16,14 +17,14 @@ _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*
 
 
 class Logins:
-    """The answers to handshakes, and how many there were by outcome."""
+    """Answers ZAP requests, and counts the answers by outcome."""
 
     def __init__(self, auth: Auth) -> None:
         self._auth = auth
         self.outcomes: Counter[str] = Counter(accepted=0, refused=0)
 
     def answer(self, asked: Sequence[bytes], *, is_full: bool) -> list[bytes]:
-        """Return the answer to a ZAP request; ``is_full``: there are too many connections."""
+        """Return the answer to a ZAP request; ``is_full``: no more connections are allowed."""
         version, number, _domain, address, _identity, mechanism, *credentials = asked
         status, text, user = self._decide(
             mechanism, address.decode(errors="replace"), credentials, is_full=is_full
@@ -35,7 +36,7 @@ class Logins:
     ) -> tuple[bytes, str, str]:
         if is_full:
             self.outcomes["limited"] += 1
-            # Not 400, after which libzmq's clients do not try again.
+            # Not 400: libzmq's clients would not connect again.
             return _TRY_LATER, "too many connections", ""
         try:
             user = self._user(mechanism, host, credentials)
@@ -60,7 +61,7 @@ class Logins:
 
 
 def z85(data: bytes) -> str:
-    """Encode bytes, whose number is a multiple of four, as ZeroMQ writes keys (RFC 32)."""
+    """Encode bytes in Z85 (RFC 32), as ZeroMQ shows keys; their number must be a multiple of 4."""
     digits = []
     for at in range(0, len(data), 4):
         number = int.from_bytes(data[at : at + 4], "big")

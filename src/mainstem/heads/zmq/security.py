@@ -12,7 +12,7 @@ from mainstem.heads.zmq.settings import Security, ZmqSettings
 
 
 def options_of(settings: ZmqSettings) -> dict[int, int | bytes]:
-    """Return the options of a server's sockets; raises InvalidSetting."""
+    """Return the socket options of a server; raises InvalidSetting for bad keys and settings."""
     # With a domain, libzmq also asks about peers without a login.
     found: dict[int, int | bytes] = {zmq.ZAP_DOMAIN: DOMAIN}
     if settings.security is Security.PLAIN:

@@ -1,9 +1,9 @@
-"""What the peers of a PUB socket have subscribed to, and so which topics are published.
+"""The subscriptions of a PUB socket's peers, which decide what topics are published.
 
-How this works: libzmq tells each subscription of each peer, and applies it only if it is accepted.
-A subscription is a prefix of subjects (``topic/key``): with a ``/`` it concerns one topic, without
-one all topics that begin like it. A peer needs the permission to read the topic; where permissions
-are restricted, a subscription must name its topic up to the ``/``.
+How this works: libzmq reports each subscription of each peer, and applies it only if it is
+accepted. A subscription is a prefix of subjects (``topic/key``): one with a ``/`` selects one
+topic, one without all topics whose names begin with it. A peer needs the permission to READ the
+topic; with permissions in force, only subscriptions with a ``/`` are accepted.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ class Subscriptions:
         self.refused = 0
 
     def add(self, prefix: bytes, peer: Peer) -> bool:
-        """Return whether a peer's subscription is accepted."""
+        """Record a peer's subscription; return whether it is accepted."""
         self._counts[prefix] += 1
         self.count += 1
         if self.count > self._max or not self._may_read(prefix, peer):
@@ -47,7 +47,7 @@ class Subscriptions:
         return True
 
     def remove(self, prefix: bytes) -> None:
-        """Forget a subscription that a peer has ended."""
+        """Remove a subscription that a peer has ended."""
         self.count -= 1
         self._counts[prefix] -= 1
         if self._counts[prefix]:
@@ -62,11 +62,11 @@ class Subscriptions:
                 del self._topics[topic]
 
     def told(self, prefix: bytes) -> int:
-        """Return how many peers have subscribed to a prefix."""
+        """Return how many subscriptions of peers have this prefix, even if refused."""
         return self._counts[prefix]
 
     def wanted(self, topics: Iterable[str]) -> set[str]:
-        """Return those of the topics that somebody has subscribed to."""
+        """Return those of these topics to which peers have subscribed."""
         begun = tuple(self._begun)
         return {
             topic

@@ -1,6 +1,6 @@
 """Maps STOMP to the broker.
 
-| theirs | ours |
+| STOMP | the broker |
 |---|---|
 | SEND | an event; its headers are the event's headers, ``mainstem-key`` its key |
 | ``/queue/NAME`` | topic NAME with a queue called NAME |

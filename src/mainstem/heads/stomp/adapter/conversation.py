@@ -1,8 +1,8 @@
 """One STOMP client: carries out its requests on the broker, and answers them.
 
-How this works: ACKs that arrive together are appended together, at the end of the loop iteration; a
-COMMIT is one append. When a client disconnects, for whatever reason, its unsettled messages are
-released, to be redelivered.
+How this works: ACKs that arrive in one iteration of the event loop are appended together at its
+end; a COMMIT is one append. When a client disconnects, for whatever reason, its unsettled messages
+are released, to be redelivered.
 """
 
 import logging
@@ -63,7 +63,7 @@ MAX_PREFETCH = 100_000
 
 
 class StompConversation:
-    """The conversation with one STOMP client."""
+    """One client's connection."""
 
     def __init__(self, service: Service, outbox: Outbox) -> None:
         self._service = service
@@ -94,7 +94,7 @@ class StompConversation:
             raise self._refusal(error) from None
 
     def handle(self, frame: memoryview) -> Answer | Later:
-        """Carry out the request in a frame."""
+        """Carry out the request in a frame; return its answer, or a Later for it."""
         try:
             request = self._session.receive(frame)
             if request is None:
@@ -110,7 +110,7 @@ class StompConversation:
         return answer
 
     def deadline(self) -> int | None:
-        """Return when ``tick`` is due: for a heart-beat, a timeout, or the renewal of locks."""
+        """Return when ``tick`` is due next (monotonic ms), None if never."""
         self._session.heard_ms = self._outbox.heard_ms
         due_ms = self._session.deadline()
         if self._next_upkeep_ms is None and (every := self._every_subscription()):
@@ -123,7 +123,7 @@ class StompConversation:
         )
 
     def tick(self, now_ms: int) -> Answer:
-        """Send a heart-beat and renew locks, whichever is due."""
+        """Send a heart-beat, renew locks and look for new partitions, whichever is due."""
         self._session.heard_ms = self._outbox.heard_ms
         try:
             beat = self._session.tick(now_ms)
@@ -194,7 +194,7 @@ class StompConversation:
     def _confirm(
         self, receipts: Sequence[str | None], later: Later | None = None
     ) -> Answer | Later:
-        """Answer with RECEIPT frames once all appends so far are durable.
+        """Answer with RECEIPT frames for those given, once all appends so far are durable.
 
         ``later``: the request's pending answer, if it has one.
         """
@@ -292,7 +292,7 @@ class StompConversation:
         found = self._door.publish_all(now, settled, held, later_ones)
         if isinstance(found, HeldPublish):
             waits = later or Later()
-            # Later requests must not overtake it.
+            # Later requests must not overtake this one.
             waits.hold()
 
             def again(held: HeldPublish) -> None:
@@ -323,7 +323,7 @@ class StompConversation:
         return self._confirm([request.receipt])
 
     def _settlements(self, request: Settle) -> tuple[Subscription, list[Settlement]]:
-        """Return the settlements for an ACK or NACK; its messages are no longer unsettled."""
+        """Return the settlements of the messages of an ACK or NACK, and forget the messages."""
         found = self._messages.settle(request.message_id)
         if found is None:
             text = f"no message {request.message_id!r:.200} is to be acknowledged by this session\n"
@@ -341,7 +341,7 @@ class StompConversation:
         return Outcome.NACK if requeue else Outcome.REJECT
 
     def _append_acks(self) -> None:
-        """Append the ACKs collected since the last call, in one append per queue."""
+        """Append the collected ACKs, in one append per queue."""
         acks, self._acks = self._acks, {}
         for queue, settled in acks.items():
             found = queue.settle(settled)
@@ -425,7 +425,7 @@ class StompConversation:
     # Refusals
 
     def _refusal(self, error: Refused | BadDestination | MainstemError) -> Refused:
-        """Return an error as an ERROR frame, and count it."""
+        """Count an error, and convert it to one with an ERROR frame."""
         if isinstance(error, BadDestination):
             error = self._session.refused(error.summary, error.detail)
         elif isinstance(error, MainstemError):
@@ -434,7 +434,7 @@ class StompConversation:
         return error
 
     def _fail(self, error: MainstemError) -> None:
-        """End the session, because a request failed after the client may have taken it for done."""
+        """End the session: a request failed that the client may think has succeeded."""
         self._end(refusal(self._session, error))
 
     def _end(self, error: Refused) -> None:

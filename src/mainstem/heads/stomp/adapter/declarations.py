@@ -1,4 +1,4 @@
-"""Finds or creates the topics and queues for a client's destinations."""
+"""Finds or creates the topics and queues that a client's destinations name."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from mainstem.heads.stomp.adapter.destinations import (
 
 
 class Declarations:
-    """The topics and queues that one client uses."""
+    """Finds and creates topics and queues for one client; knows its temporary ones."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Declarations:
         """Topics of the client's temporary queues, by the destination that the client uses."""
 
     def to_send(self, destination: Destination) -> str:
-        """Return the topic to which a SEND publishes, created if needed."""
+        """Return the topic to which a SEND publishes; create it if needed."""
         if destination.kind is not Kind.TEMPORARY:
             self._declare(destination)
             return destination.topic
@@ -48,7 +48,7 @@ class Declarations:
         return self.temporary[destination.shown]
 
     def to_subscribe(self, destination: Destination, durable: str) -> Destination:
-        """Return the topic, or topic and queue, to subscribe to, created if needed.
+        """Return the destination with the topic (and queue) to consume; create them if needed.
 
         ``durable``: the queue of a durable subscription, "" if it is not durable.
         """
@@ -67,7 +67,7 @@ class Declarations:
         return found
 
     def reply_queue(self, name: str) -> str:
-        """Return the destination by which other clients send to a client's temporary queue."""
+        """Return the destination with which other clients send to this client's temporary queue."""
         return f"/{Kind.REPLY}/{self._temporary_topic(name).removeprefix(TEMPORARY)}"
 
     def delete_queue(self, destination: Destination) -> None:
@@ -104,7 +104,7 @@ class Declarations:
         if self._door.queues.created_with(topic, queue) is not None:
             return
         if destination.kind is Kind.EXISTING:
-            # This raises UnknownQueue.
+            # Raises UnknownQueue: this kind of destination does not create queues.
             self._door.queues.show(topic, queue)
         check_group(queue, "queue")
         starts = None

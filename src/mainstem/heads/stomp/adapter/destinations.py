@@ -38,7 +38,7 @@ class Destination(msgspec.Struct, frozen=True):
 
 
 class BadDestination(Exception):
-    """A destination is invalid or unsupported: a summary and a detail for the ERROR frame."""
+    """A destination is invalid or unsupported; has summary and detail for the ERROR frame."""
 
     def __init__(self, summary: str, detail: str) -> None:
         super().__init__(detail)
@@ -46,9 +46,9 @@ class BadDestination(Exception):
 
 
 def topic_name(name: str) -> str:
-    """Return a topic name for any text: characters that topics cannot have become ``_xHHHH_``.
+    """Convert any text to a topic name: characters that topics cannot have become ``_xHHHH_``.
 
-    This is the escape of Excel and SQL Server for XML names; ``plain_name`` reverses it.
+    Excel and SQL Server escape XML names in this way; ``plain_name`` reverses it.
     """
     escaped = _UNSAFE.sub(_escape, name)
     # These two names mean directories.
@@ -56,7 +56,7 @@ def topic_name(name: str) -> str:
 
 
 def plain_name(topic: str) -> str:
-    """Return the text of which ``topic_name`` made this topic name."""
+    """Convert a topic name that ``topic_name`` has made to the original text."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), topic)
 
 
@@ -111,7 +111,7 @@ def durable_name(headers: Mapping[str, str], named: str | None, client_id: str |
 
 
 def is_durable(headers: Mapping[str, str]) -> bool:
-    """Tell whether the headers are those of a durable subscription."""
+    """Tell whether a frame's headers are those of a durable subscription."""
     return (
         headers.get("durable", "").lower() == "true"
         or headers.get("persistent", "").lower() == "true"

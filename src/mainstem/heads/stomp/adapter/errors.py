@@ -1,4 +1,4 @@
-"""Maps broker errors to ERROR frames: their ``message`` header, by class of failure."""
+"""Maps broker errors to ERROR frames; their ``message`` header depends on the class of failure."""
 
 from mainstem.core.errors import Failure, MainstemError
 from mainstem.heads.stomp.session import Refused, Session
@@ -22,5 +22,5 @@ SUMMARIES = {
 
 
 def refusal(session: Session, error: MainstemError, receipt: str | None = None) -> Refused:
-    """Return the ERROR frame for a broker error."""
+    """Return the error that ends the session with an ERROR frame for a broker error."""
     return session.refused(SUMMARIES[error.failure], f"{error}\n", receipt)

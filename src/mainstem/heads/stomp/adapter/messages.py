@@ -93,7 +93,7 @@ def delay_of(send: Send) -> int:
 
 
 def carried(event: Event) -> Iterator[tuple[str, str]]:
-    """Yield the headers of a MESSAGE that come from its event."""
+    """Yield the headers of a MESSAGE that its event determines."""
     if event.key is not None:
         yield KEY, event.key.decode("utf-8", "replace")
     yield POSITION, f"{event.partition}:{event.offset}"
@@ -107,7 +107,7 @@ def carried(event: Event) -> Iterator[tuple[str, str]]:
 
 
 def unsupported(command: str, headers: Mapping[str, str]) -> str | None:
-    """Return a header that requests an unsupported feature, None if there is none."""
+    """Return the name of a header that requests an unsupported feature, None if there is none."""
     for name in _ON_SEND if command == "SEND" else _ON_SUBSCRIBE:
         if name in headers:
             return name

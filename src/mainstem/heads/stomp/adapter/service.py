@@ -1,4 +1,4 @@
-"""What all STOMP clients share."""
+"""What all STOMP connections share."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from mainstem.heads.stomp.settings import StompSettings
 
 
 class Service:
-    """The context, settings and counters of all STOMP conversations."""
+    """The state that all STOMP connections share: context, settings and counters."""
 
     def __init__(
         self, context: HeadContext, settings: StompSettings, clock_ms: Callable[[], int]

@@ -1,7 +1,7 @@
-"""Subscriptions: send the messages of a queue, or of a topic from its end on, to a client.
+"""Subscriptions: send a client the messages of a queue, or of a topic from its end on.
 
-How this works: ``Messages`` numbers the messages of a client, and remembers by that number the
-position of each unacknowledged message, but not the event, which stays in the log.
+How this works: ``Messages`` numbers the messages that are sent to a client. Under that number it
+remembers the position of each unacknowledged message, but not the event, which stays in the log.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +21,7 @@ from mainstem.heads.topic_consumer import TopicConsumer
 
 
 class Messages:
-    """Sends one client's MESSAGE frames, and remembers those that are not acknowledged."""
+    """Sends one client's MESSAGE frames, and remembers the unacknowledged ones."""
 
     def __init__(self, service: Service, outbox: Outbox, session: Session, session_id: str) -> None:
         self.service, self.outbox = service, outbox
@@ -32,7 +32,7 @@ class Messages:
     def send(
         self, subscription: "Subscription", batch: Iterable[tuple[Event, Settlement, bool]]
     ) -> None:
-        """Send events as messages, each with its settlement and whether it is a redelivery."""
+        """Send events as messages; each has its settlement, and whether it is a redelivery."""
         session, named, is_auto = self._session, subscription.request.id, subscription.is_auto
         has_ack = session.version is Version.V1_2 and not is_auto
         frames: list[bytes] = []
@@ -97,7 +97,7 @@ class Subscription:
         self.is_auto = request.ack is AckMode.AUTO
         self.unsettled: dict[int, Settlement] = {}
         self._messages = messages
-        # Without acknowledgements only the client's reading speed limits it.
+        # Without acknowledgements, sending is limited only by how fast the client reads.
         limit = None if self.is_auto else credit
         self.source: QueueConsumer | TopicConsumer
         if destination.queue:
@@ -128,18 +128,18 @@ class Subscription:
 
     @property
     def queue(self) -> QueueConsumer | None:
-        """The consumer of a queue; None for a topic, whose messages the broker does not settle."""
+        """The consumer of the queue; None if the subscription is to a topic."""
         return self.source if isinstance(self.source, QueueConsumer) else None
 
     def upkeep(self) -> None:
-        """Renew the locks of unsettled messages; for a topic, add its new partitions instead."""
+        """Renew the locks of a queue's unsettled messages; or read a topic's new partitions."""
         if isinstance(self.source, TopicConsumer):
             self.source.look()
         elif self.unsettled:
             self.source.renew(self.unsettled.values())
 
     def settle_followed(self, settled: Sequence[Settlement]) -> None:
-        """Send nacked messages of a topic again, unless retention has deleted them."""
+        """Settle messages of a topic: send nacked ones again, unless retention has deleted them."""
         assert isinstance(self.source, TopicConsumer)
         nacked = [each for each in settled if each.outcome is Outcome.NACK]
         found = [self.source.again(each.partition, each.offset) for each in nacked]
@@ -148,7 +148,7 @@ class Subscription:
         self.add_credit(len(settled) - len(events))
 
     def close(self) -> None:
-        """Send no more messages; the client may still acknowledge those sent."""
+        """Stop sending messages; the client may still acknowledge those that were sent."""
         if isinstance(self.source, TopicConsumer):
             self._messages.service.counts.missed += self.source.missed
         self.source.close()
