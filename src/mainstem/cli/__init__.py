@@ -1,4 +1,4 @@
-"""The command line, ``mainstem``; its commands use the Stem interface."""
+"""The command line, ``mainstem``; its commands use the Stem interface of ``client/stem.py``."""
 
 import gc
 import os
@@ -8,10 +8,10 @@ import sys
 
 def main() -> None:
     """Run the command line as a program; after a signal, exit by that signal, as shells expect."""
-    # Garbage collection while modules are imported would only cost time.
+    # Collecting garbage while modules are imported would find nothing and cost time.
     gc.disable()
-    # If a pipe's reader ends or Ctrl-C is pressed, close the log first, then exit by the signal
-    # itself, as other tools do.
+    # If the reader of our output ends, or Ctrl-C is pressed, close the log first, and then exit by
+    # that signal, as other tools do.
     from mainstem.cli.exit_codes import by_signal, one_line  # noqa: PLC0415
     from mainstem.cli.root import run  # noqa: PLC0415 - importing the package stays cheap
     from mainstem.cli.signals import stop_signals  # noqa: PLC0415
@@ -19,7 +19,7 @@ def main() -> None:
     gc.enable()
     _fill_closed_streams()
     sys.excepthook = one_line
-    # Python itself handles SIGINT.
+    # For SIGINT, Python raises KeyboardInterrupt.
     for number in stop_signals():
         if number != signal.SIGINT:
             signal.signal(number, by_signal)
@@ -28,7 +28,7 @@ def main() -> None:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     if code > 128:
-        # Buffered output has no reader.
+        # Discard buffered output, as nobody reads it any more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         signal.signal(code - 128, signal.SIG_DFL)
         os.kill(os.getpid(), code - 128)

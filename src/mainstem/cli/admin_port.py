@@ -1,4 +1,4 @@
-"""Calls the admin port of the server chosen by ``--at``, for operations that need a server."""
+"""Calls the admin port of the server that ``--at`` chooses, for operations only a server has."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,23 +22,23 @@ WEBHOOKS = "mainstem serve --webhooks 127.0.0.1:8090"
 
 
 class ServerAdmin:
-    """Calls admin operations of a server; converts their errors to those of the command line."""
+    """Calls operations of a server's admin port; raises errors with an exit code."""
 
     def __init__(self, at: str | None, *, needs: str = AMQP, timeout_s: float = _TIMEOUT_S) -> None:
-        """``needs``: how to start a server that has the operations, for messages."""
+        """``needs``: the command that starts a server with these operations, for error messages."""
         self._needs, self._timeout_s = needs, timeout_s
         self._address = _address_of(target_of(at), needs)
         self._port = _port_of(self._address)
 
     def read(self, operation: str, fields: Mapping[str, str], kind: type[T]) -> T:
-        """Call an operation that changes nothing; return its result."""
+        """Call an operation that changes nothing; return its result as ``kind``."""
         try:
             return read_at(self._port, self._timeout_s, operation, fields, kind)
         except (NotThere, OperationFailed) as error:
             raise self._refused(error) from None
 
     def change(self, operation: str, arguments: msgspec.Struct, kind: type[T]) -> T:
-        """Call an operation that changes something; return its result."""
+        """Call an operation that changes something; return its result as ``kind``."""
         try:
             return change_at(self._port, self._timeout_s, operation, arguments, kind)
         except (NotThere, OperationFailed) as error:
@@ -56,7 +56,7 @@ class ServerAdmin:
 
 
 def _address_of(target: str, needs: str) -> str:
-    """Return the server's address: the target, or that of the server that holds the directory."""
+    """Return ``target`` if it is an address, else that of the directory's server."""
     if is_address(target):
         return target
     if not Path(target).is_dir():

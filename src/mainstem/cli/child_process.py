@@ -1,7 +1,8 @@
 """Runs a ``mainstem`` command as a child process that stops when its stdin is closed.
 
-Usage: ``python -m mainstem.cli.child_process COMMAND ...``. Stdin is a pipe held open by the parent
-processes that need the command. When they all end, even by ``kill -9``, the command gets a SIGTERM.
+Usage: ``python -m mainstem.cli.child_process COMMAND ...``. Stdin is a pipe whose other end is open
+in the processes that need the command. When all of them have ended, even by ``kill -9``, the pipe
+closes and the command gets a SIGTERM.
 """
 
 import os
@@ -22,7 +23,7 @@ def _stop_at_end_of_stdin() -> None:
         pass
     stopper = threading.main_thread().ident
     assert stopper is not None
-    # The second signal stops without waiting for anything.
+    # A second signal makes the command stop without waiting for anything.
     for _ in range(2):
         signal.pthread_kill(stopper, signal.SIGTERM)
         time.sleep(_FINISH_S)

@@ -18,7 +18,7 @@ def yes_option(command: Decorated) -> Decorated:
 
 
 def confirm(what: str, *, yes: bool) -> None:
-    """Ask on a terminal; elsewhere ``--yes`` is required."""
+    """Ask on a terminal before doing ``what``; elsewhere require ``--yes``; raises if refused."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -38,7 +38,7 @@ def at_option(command: Decorated) -> Decorated:
 
 
 def target_of(at: str | None) -> str:
-    """Return where the log is: the command's --at, the root's, $MAINSTEM_AT, or the default."""
+    """Return the directory or address: from ``--at``, $MAINSTEM_AT, or the default."""
     context = click.get_current_context(silent=True)
     target = at or (context and context.find_root().obj) or DEFAULT_DIRECTORY
     if _HOST_ALONE.fullmatch(target) and not Path(target).exists():
@@ -50,15 +50,15 @@ def target_of(at: str | None) -> str:
 
 
 def is_address(target: str) -> bool:
-    """Tell whether a target is host:port.
+    """Return whether a target is host:port.
 
-    It is not if a directory of that name exists, or if it contains a slash.
+    It is a directory if one of that name exists, or if it has a slash.
     """
     return bool(_ADDRESS.fullmatch(target)) and not Path(target).is_dir()
 
 
 def directory_of(at: str | None) -> Path:
-    """Return the data directory; raises for an address, as offline commands need files."""
+    """Return the data directory; raises Refused for an address, and NotFound without directory."""
     target = target_of(at)
     if is_address(target):
         raise Refused(f"this needs the data directory itself, not an address ({target})")
@@ -68,7 +68,7 @@ def directory_of(at: str | None) -> Path:
 
 
 def server_address(at: str | None, who: str) -> str:
-    """Return the server's address: the target, or that of the server that holds the directory."""
+    """Return the target if it is an address, else that of the directory's server."""
     from mainstem.node.data_directory import holder_of  # noqa: PLC0415 - only what is used
 
     target = target_of(at)
@@ -88,13 +88,14 @@ def open_target(
 ) -> "Stem":
     """Open the log that ``at`` names; only with ``create`` may a directory be created.
 
-    With ``reads``, show the directory's current contents and change nothing in it. If another
-    command holds the directory, wait for it, unless ``stays``: it may be the other end of a pipe.
+    With ``reads``, open a read-only view of what the directory has now. If another command has the
+    directory open, wait until it is closed, unless ``stays``: that command may be the other end of
+    a pipe, and wait for this one.
     """
     target = target_of(at)
     if is_address(target):
         return _connect(target)
-    # The log's modules are only imported when it is used.
+    # Import the log's modules only where they are used.
     import mainstem  # noqa: PLC0415
     from mainstem.node.data_directory import holder_of  # noqa: PLC0415
 
@@ -136,7 +137,7 @@ def _connect(address: str) -> "Stem":
 
 
 def nothing_at(target: str) -> str:
-    """Return the error text for a missing data directory."""
+    """Return the error text for a data directory that does not exist."""
     return (
         f"there is no data directory {target}; publish something to make one "
         "(mainstem pub TOPIC VALUE), or name another with --at or MAINSTEM_AT"

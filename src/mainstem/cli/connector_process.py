@@ -1,4 +1,4 @@
-"""The server as a connector sees it that runs in a process of its own: by its admin port."""
+"""The server as seen by ``mainstem connector run``, through its admin port."""
 
 from typing import TypeVar
 
@@ -32,13 +32,13 @@ T = TypeVar("T")
 
 
 class AdminServer:
-    """A server that keeps connectors; ``connectors.own_process.Server``."""
+    """Implements the port ``connectors.own_process.Server`` by calls of the admin port."""
 
     def __init__(self, admin: ServerAdmin) -> None:
         self._admin = admin
 
     def take(self, name: str, holder: str) -> Taken:
-        """Take the lease; raises ConnectorTaken."""
+        """Take the lease of a connector; raises ConnectorTaken."""
         try:
             return self._ask(TAKE, TakeConnector(name, holder), Taken)
         except OperationFailed as error:
@@ -47,17 +47,17 @@ class AdminServer:
             raise
 
     def renew(self, name: str, token: str, status: Status) -> bytes | None:
-        """Go on with the lease; returns the tables that are to be read."""
+        """Extend the lease; returns the request to read tables again, None if there is none."""
         return self._ask(RENEW, RenewLease(name, token, status), Renewed).request
 
     def publish(self, name: str, token: str, piece: bytes, at: int, *, is_last: bool) -> str:
-        """Send a piece of an append; returns why it was not done."""
+        """Send a piece of an append; returns "" or why the append was not done."""
         return self._ask(PUBLISH, PublishPiece(name, token, piece, at, is_last), PieceTaken).why
 
     def topic(
         self, name: str, token: str, topic: str, create: TopicSettings | None
     ) -> TargetTopic | None:
-        """Return a topic, which is created before if that is asked for."""
+        """Return a topic, None if there is none; ``create`` has the settings to create it with."""
         return self._ask(TOPIC, LeasedTopic(name, token, topic, create), FoundTopic).topic
 
     def end(self, name: str, token: str) -> None:

@@ -1,4 +1,4 @@
-"""Exit codes, and how errors are printed."""
+"""The exit codes of commands, and how errors are printed."""
 
 import os
 import signal
@@ -113,7 +113,7 @@ def _explained(error: BaseException) -> tuple[int, str]:
 
 
 def by_signal(number: int, frame: FrameType | None) -> NoReturn:
-    """Signal handler: raise SystemExit, so that the log is closed and offsets are stored."""
+    """Handle a signal: raise SystemExit, so that the log is closed and offsets are committed."""
     leave_closed_terminal()
     raise SystemExit(128 + number)
 

@@ -15,7 +15,7 @@ class Command(click.Command):
         examples_first(self, ctx, formatter)
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """Accept -h for every command."""
+        """Return the names of the help option, with -h for every command."""
         return HELP
 
 
@@ -33,7 +33,7 @@ class Group(click.Group):
         examples_first(self, ctx, formatter)
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """Accept -h for every command."""
+        """Return the names of the help option, with -h for every command."""
         return HELP
 
 
@@ -52,5 +52,5 @@ def examples_first(
     if details:
         formatter.write_paragraph()
         formatter.write_text(details)
-    # For a group, this also writes its commands.
+    # For a group, ``format_options`` also writes the list of commands.
     command.format_options(ctx, formatter)

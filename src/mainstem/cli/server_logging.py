@@ -25,7 +25,7 @@ class _Text(logging.Formatter):
     """Formats a record as time, level and message; tracebacks on the following lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        # Data from peers may contain control characters that a terminal would obey.
+        # Data of clients may contain control characters that a terminal would obey.
         line = f"{_time(record)} {record.levelname.lower()} {shown(record.getMessage())}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 

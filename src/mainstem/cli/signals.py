@@ -14,7 +14,7 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 
 def leave_closed_terminal() -> None:
-    """If the terminal is closed, discard further output, because writing it would fail."""
+    """If the terminal was closed, discard further output, because writing it would fail."""
     for descriptor in (1, 2):
         try:
             termios.tcgetattr(descriptor)

@@ -1,1 +1,1 @@
-"""What commands are given: sizes and times, positions, names of queues, topic settings."""
+"""Parses arguments of commands: sizes and times, positions, queue names, topic settings."""

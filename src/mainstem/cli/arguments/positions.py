@@ -1,4 +1,4 @@
-"""Start positions on the command line: kcat's syntax and some more."""
+"""Start positions on the command line: those of kcat's ``-o``, and some more."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -18,7 +18,7 @@ MEANING = (
 
 
 class FromEnd(NamedTuple):
-    """A position: ``count`` offsets before the end of each partition."""
+    """A position: ``events`` offsets before the end of each partition."""
 
     events: int
 
@@ -50,7 +50,7 @@ def parse(text: str) -> Where:
 
 
 def one_of(words: str) -> Callable[[click.Context, click.Parameter, str], Where]:
-    """Return a click callback that parses an option's position; ``words`` are those it accepts."""
+    """Return a click callback that parses a position; ``words`` are those it accepts."""
 
     def read(ctx: click.Context, param: click.Parameter, text: str) -> Where:
         try:
@@ -68,7 +68,7 @@ def one_of(words: str) -> Callable[[click.Context, click.Parameter, str], Where]
 def several_of(
     words: str,
 ) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[Where, ...]]:
-    """Return a click callback that parses the positions of an option that may be repeated."""
+    """Return a click callback for an option that may be repeated: parses each position."""
     read = one_of(words)
     return lambda ctx, param, texts: tuple(read(ctx, param, text) for text in texts)
 

@@ -1,4 +1,4 @@
-"""Finds a queue by topic and name, by one name for both, or by the name that AMQP clients use."""
+"""Finds a queue by its topic and name, by one name for both, or by its name among AMQP clients."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -20,13 +20,13 @@ Place = tuple[str, str]
 
 
 def queue_argument(command: Decorated) -> Decorated:
-    """Add the arguments that name a queue, and ``--vhost``."""
+    """Add to a command the arguments that name a queue, and ``--vhost``."""
     named = click.argument("names", nargs=-1, required=True, metavar="[TOPIC] QUEUE")
     return named(vhost_option(command))
 
 
 def vhost_option(command: Decorated) -> Decorated:
-    """Add ``--vhost``."""
+    """Add ``--vhost`` to a command."""
     return click.option(
         "--vhost",
         metavar="NAME",
@@ -60,7 +60,7 @@ def find_queue(stem: "Stem", names: tuple[str, ...], vhost: str | None) -> Place
 
 
 def find_topic(stem: "Stem", name: str, vhost: str | None) -> str:
-    """Return the topic with that name, or of the AMQP queue with that name; raises NotFound."""
+    """Return the topic called ``name``, or that of the AMQP queue ``name``; raises NotFound."""
     for spelling in _spellings(name, vhost):
         try:
             check_topic(spelling)
@@ -74,7 +74,7 @@ def find_topic(stem: "Stem", name: str, vhost: str | None) -> str:
 
 
 def _spellings(name: str, vhost: str | None) -> list[str]:
-    """Return the names to look for: with ``vhost`` only AMQP's, else the name itself first."""
+    """Return the topic names that ``name`` may mean; with ``vhost`` only those of AMQP queues."""
     # Imported here, as most commands do not need AMQP.
     from mainstem.heads.amqp091.adapter.topology.names import (  # noqa: PLC0415
         DEFAULT_VHOST,

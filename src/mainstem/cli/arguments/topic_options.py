@@ -38,7 +38,7 @@ def _docstrings() -> dict[str, str]:
 
 
 def short(name: str) -> str:
-    """Return a setting's name on the command line: without the unit, which the value has."""
+    """Return the name of a setting's option: without the unit, which the values have here."""
     return name.removesuffix("_ms").replace("_", "-")
 
 
@@ -103,7 +103,7 @@ def _reader(
         ctx: click.Context, param: click.Parameter, text: str | None
     ) -> tuple[object] | None:
         try:
-            # In a tuple, so that a given None differs from "not given".
+            # In a tuple, so that the value None differs from an option that was not given.
             return None if text is None else (read(name, text),)
         except ValueError as error:
             raise click.BadParameter(str(error), ctx, param) from None
@@ -141,7 +141,7 @@ def settings_options(command: Decorated, *, defaults: bool = True) -> Decorated:
 
 
 def given(assignments: tuple[str, ...], options: dict[str, object]) -> dict[str, object]:
-    """Return the settings given by options and by ``--set``."""
+    """Return the topic settings that ``--set`` and the other options give, by name."""
     settings: dict[str, object] = {}
     for name, value in options.items():
         if value is not None:

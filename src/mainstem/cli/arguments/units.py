@@ -17,12 +17,12 @@ _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 
 
 class _Seconds(click.FloatRange):
-    """Type of an option: a number of seconds to wait."""
+    """The type of options that are a number of seconds to wait."""
 
     def convert(
         self, value: float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Convert the text to a number; refuses nan, with which comparisons are always false."""
+        """Convert the text to a number; refuses nan, as comparisons with it are always false."""
         seconds = float(super().convert(value, param, ctx))
         if isnan(seconds):
             self.fail(f"{value} is not a number of seconds", param, ctx)
@@ -34,7 +34,7 @@ SECONDS = _Seconds(0, 1_000_000_000)
 
 
 def parse_bytes(text: str) -> int:
-    """Parse 1048576, 64MiB, 64M (the same), 64MB (decimal) or 1.5G as bytes."""
+    """Parse a size: 1048576, 64MiB, 64M (the same), 64MB (decimal) or 1.5G; return bytes."""
     match = _NUMBER.fullmatch(text)
     if not match or match[2].lower() not in _SIZES:
         raise ValueError(f"{text!r:.100} is not a size; write bytes, or such as 64KiB, 64MiB, 10GB")
@@ -42,7 +42,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_ms(text: str, *, bare: bool = False) -> int:
-    """Parse 250ms, 90s, 15m, 12h, 7d or 2w as ms; a number without unit only if ``bare``."""
+    """Parse 250ms, 90s, 15m, 12h, 7d or 2w; return ms. A number without unit is ms if ``bare``."""
     match = _NUMBER.fullmatch(text)
     if match and not match[2] and (bare or float(match[1]) == 0):
         return _whole(match[1], text)
@@ -73,7 +73,7 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
 
 
 def human_bytes(size: int) -> str:
-    """Format a size with three digits and a binary unit."""
+    """Format a size in bytes with three digits and a binary unit."""
     if size < 1024:
         return f"{size} B"
     amount = float(size)
@@ -85,7 +85,7 @@ def human_bytes(size: int) -> str:
 
 
 def human_ms(duration_ms: int) -> str:
-    """Format a duration exactly, in the largest unit of which it is a multiple."""
+    """Format a duration in ms exactly, in the largest unit of which it is a multiple."""
     for unit in ("d", "h", "m", "s"):
         if duration_ms and duration_ms % _DURATIONS[unit] == 0:
             return f"{duration_ms // _DURATIONS[unit]}{unit}"

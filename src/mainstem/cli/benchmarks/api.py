@@ -1,4 +1,4 @@
-"""Measures the Python API (``mainstem.open``) in comparison with raw files."""
+"""Measures the Python API (``mainstem.open``) beside raw files."""
 
 import os
 import time
@@ -31,7 +31,7 @@ _TRIAL = 2000
 
 
 class Api:
-    """Measures the Python API on a new stem, alternating with raw files."""
+    """Measures the Python API on a new log, alternating with raw files."""
 
     def __init__(self, stem: "Stem", directory: Path, seconds: float, rounds: int) -> None:
         self._stem = stem
@@ -51,8 +51,8 @@ class Api:
             yield summary("publish", case, self._turns(case, self._publish))
         for size in (100, 1000):
             for durability in durabilities:
-                # As many as publish_many puts into one batch, where each event counts 150 bytes
-                # more.
+                # As many events as publish_many puts into one batch, where each event counts 150
+                # bytes
                 case = Case(size, _WRITTEN_AT_ONCE // (size + 150), durability, 1)
                 yield summary("publish_many", case, self._turns(case, self._publish_many))
         if Durability.DISK in durabilities:
@@ -81,7 +81,7 @@ class Api:
                     publish(topic, value)
 
             seconds = in_threads(case.threads, work)
-            # With several threads, one sync for all events that can share it.
+            # With several threads, as many syncs as the threads need if they share them.
             syncs = each if case.durability is Durability.FSYNC else 0
             raw_seconds = bare.append([batch] * count, syncs)
         return Turn(count, count * len(batch), seconds, raw_seconds)
@@ -121,7 +121,7 @@ class Api:
         self._topics += 1
         name = f"bench-{self._topics}"
         self._stem.topics.create(name, durability=case.durability)
-        # The files are created before the clock starts, as for the raw files.
+        # Create the files before the clock starts, as for the raw files.
         self._stem.publish(name, b"")
         self._stem.topics.trim(name, "latest")
         try:

@@ -1,15 +1,15 @@
-"""Measures appends and reads of the log on this machine, in comparison with raw files.
+"""Measures appends and reads of the log on this machine, beside raw files.
 
 How this works: a case is an event size, a batch size, a durability and a number of partitions.
-Encoded record batches are written by ``Log.append`` and read by ``Log.read``, as a head does it;
-then the same bytes are written to raw files in the same directory by ``pwrite`` and ``pread``, in
-calls of the same sizes. Both use new files, alternate, and are deleted afterwards. A ratio is the
-median over the rounds, each compared with the raw files of the same round, because the speed of a
-shared machine varies.
+Encoded record batches are written by ``Log.append`` and read by ``Log.read``, as a protocol head
+does it; then the same bytes are written to raw files in the same directory by ``pwrite`` and
+``pread``, in calls of the same sizes. Log and raw files are new in every round, take turns, and are
+deleted afterwards. A ratio is the median over the rounds, each compared with the raw files of the
+same round, because the speed of a shared machine varies.
 
-Surviving a power cut costs syncs, which the log shares between all waiting appends: the raw file is
-synced as often as the log was. It is a single file, whatever the number of partitions, as that is
-the minimum for this guarantee. In-memory events are compared with a raw file without syncs.
+With ``fsync``, the log shares syncs between all waiting appends: the raw file is synced as often as
+the log was. It is a single file, whatever the number of partitions, because no fewer can give this
+durability. In-memory events are compared with a raw file without syncs.
 """
 
 import gc
@@ -49,7 +49,7 @@ Piece = tuple[PartitionId, bytearray]
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One combination of sizes, durability and partitions to measure."""
+    """A combination of event size, batch size, durability and partitions to measure."""
 
     event_bytes: int
     batch_events: int
@@ -60,7 +60,7 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def bare_files(self) -> int:
-        """The number of raw files that give the same guarantee as the log."""
+        """The number of raw files to compare with: one for ``fsync``, else one per partition."""
         return 1 if self.durability is Durability.FSYNC else self.partitions
 
 
@@ -85,7 +85,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One round of a measurement: the amount of data, and the times of log and raw files."""
+    """One round of a case: how much data, and the seconds taken by the log and by raw files."""
 
     events: int
     size: int
@@ -107,7 +107,7 @@ def cases(durabilities: Iterable[Durability] = Durability) -> list[Case]:
 def measure_log(
     directory: Path, seconds: float, rounds: int, durabilities: Sequence[Durability]
 ) -> Iterator[Measured]:
-    """Measure all cases in about ``seconds`` in total; yield each result when it is ready."""
+    """Measure all cases in about ``seconds`` in total; yield each result as soon as it is known."""
     log = DiskLog.open(directory / "log", now_ms=_now_ms)
     try:
         chosen = cases(durabilities)
@@ -129,7 +129,7 @@ def measure_log(
 
 
 def measure_first_read(directory: Path, case: Case, rounds: int) -> Measured:
-    """Measure reads of data that another process wrote: blocks are verified at the first read."""
+    """Measure reads of data that another process wrote: the log checks it at the first read."""
     (batch, *_) = batches(case)
     count = min(FIRST_READ_BYTES // len(batch), FIRST_READ_BATCHES)
     log = DiskLog.open(directory, now_ms=_now_ms)
@@ -152,7 +152,7 @@ def measure_first_read(directory: Path, case: Case, rounds: int) -> Measured:
 
 
 def in_time(rounds: int, seconds: float) -> Iterator[int]:
-    """Yield round numbers; when the time is up, stop if two fifths of the rounds are done."""
+    """Yield the numbers of rounds; after ``seconds``, stop once two fifths are done."""
     until = time.perf_counter() + seconds
     for number in range(rounds):
         if number >= rounds * 2 // 5 and time.perf_counter() > until:
@@ -161,7 +161,7 @@ def in_time(rounds: int, seconds: float) -> Iterator[int]:
 
 
 def summary(what: str, case: Case, turns: Sequence[Turn], of_one: float | None = None) -> Measured:
-    """Return the medians over several rounds."""
+    """Return the medians over the rounds of a case."""
     return Measured(
         what=what,
         event_bytes=case.event_bytes,
@@ -178,7 +178,7 @@ def summary(what: str, case: Case, turns: Sequence[Turn], of_one: float | None =
 
 
 class Ground:
-    """Measures a log, and raw files in a directory beside it."""
+    """Measures a log, and raw files in a directory on the same disk."""
 
     def __init__(self, log: DiskLog, directory: Path, seconds: float, rounds: int) -> None:
         self._log = log
@@ -192,7 +192,7 @@ class Ground:
         """
 
     def append_and_read(self, case: Case) -> Iterator[Measured]:
-        """Measure the appends and the reads of one case."""
+        """Measure the appends of one case, then its reads."""
         pool = batches(case)
         gc.collect()
         count = self._count(case, pool)
@@ -208,7 +208,7 @@ class Ground:
         yield summary("read", case, reads)
 
     def one_and_many(self, event_bytes: int, batch_events: int) -> Iterator[Measured]:
-        """Measure acknowledged appends to one partition and to a hundred, alternately."""
+        """Measure appends that wait for durability, to 1 and to 100 partitions in turn."""
         pair = [Case(event_bytes, batch_events, Durability.FSYNC, many) for many in (1, 100)]
         pool = batches(pair[0])
         count = max(self._count(pair[0], pool), 100)
@@ -226,7 +226,7 @@ class Ground:
             yield summary("acknowledged", case, turns[case.partitions], share)
 
     def waiting(self, case: Case) -> Measured:
-        """Measure threads that append a batch each and wait until it is durable."""
+        """Measure appends by several threads, each of which waits until its batch is durable."""
         (batch, *_) = batches(case)
         trial = self._wait(case, batch, 5)
         each = max(5, int(self._turn_seconds / (trial.seconds / 5)))
@@ -242,10 +242,10 @@ class Ground:
             yield topic, bare
 
     def _count(self, case: Case, pool: list[bytearray]) -> int:
-        """Return how many batches fill a round's time, within ``MAX_BYTES``."""
+        """Return how many batches can be appended in a part of a round, within ``MAX_BYTES``."""
         most = max(MAX_BYTES // len(pool[0]), 2)
         count = 2
-        # One partition is enough for this: creating a hundred takes longer than a turn.
+        # Tried with one partition, as creating a hundred takes longer than a part of a round.
         with _Topic(self._log, msgspec.structs.replace(case, partitions=1)) as topic:
             while True:
                 pieces = list(islice(cycle(pool), count))
@@ -297,7 +297,7 @@ class Ground:
 
 
 class _Topic:
-    """A new topic of a log; it is deleted at the end, so that its data is not synced later on."""
+    """A new topic in the log; deleted at the end, so that its data is not synced later."""
 
     def __init__(self, log: DiskLog, case: Case) -> None:
         self._log = log
@@ -310,7 +310,7 @@ class _Topic:
         first = build([Event(b"first")], now_ms=0)
         for each in self.ids:
             self._log.ensure(each, "bench", settings)
-        # The files are created before the clock starts, as for the raw files.
+        # Create the files before the clock starts, as for the raw files.
         promises = [self._log.append([(each, first)]).durable for each in self.ids]
         for promise in promises:
             promise.wait()
@@ -321,11 +321,11 @@ class _Topic:
         self._log.upkeep.tick()
 
     def work(self, pieces: Sequence[bytearray]) -> list[list[Piece]]:
-        """Distribute batches over the partitions, round robin."""
+        """Distribute batches over the partitions, round robin, as pairs of partition and batch."""
         return [[(each, piece)] for each, piece in zip(cycle(self.ids), pieces, strict=False)]
 
     def reads(self, batch_bytes: int) -> list[tuple[PartitionId, int, int]]:
-        """Return the reads that cover all data, each as partition, offset and length."""
+        """Return reads that cover all data: partition, offset and maximum bytes of each."""
         found = []
         for each in self.ids:
             offset, tail = 1, self._log.bounds(each).tail
@@ -337,7 +337,7 @@ class _Topic:
 
 
 def batches(case: Case) -> list[bytearray]:
-    """Return a few record batches of the same size, each in separate memory."""
+    """Return a few record batches of one case, of equal size, each in memory of its own."""
     size = case.event_bytes * case.batch_events
     count = max(1, min(_POOL, MAX_IN_FLIGHT_BYTES // 4 // size))
     batch = build([Event(os.urandom(case.event_bytes))] * case.batch_events, now_ms=0)
@@ -345,12 +345,12 @@ def batches(case: Case) -> list[bytearray]:
 
 
 def in_flight(batch_bytes: int) -> int:
-    """Return how many batches may be waiting for durability at a time."""
+    """Return how many batches of this size may wait for durability at a time."""
     return max(2, min(MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES // batch_bytes))
 
 
 def in_threads(count: int, work: Callable[[], None]) -> float:
-    """Call ``work`` in several threads at once; return how many seconds that took."""
+    """Call ``work`` in ``count`` threads at once; return how many seconds all of them took."""
     ready = threading.Barrier(count + 1)
 
     def run() -> None:

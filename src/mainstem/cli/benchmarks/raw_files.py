@@ -1,4 +1,4 @@
-"""Raw files, for comparison: what the operating system alone does with the same bytes."""
+"""Raw files, to compare with: what the operating system alone does with the same bytes."""
 
 import os
 import time
@@ -10,7 +10,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class RawFiles:
-    """New files, ``count`` of them, in a directory; they are deleted at the end."""
+    """``count`` new files in a directory; deleted at the end."""
 
     def __init__(self, directory: Path, count: int) -> None:
         self._paths = [directory / f"bare-{number}" for number in range(count)]
@@ -30,7 +30,7 @@ class RawFiles:
             path.unlink()
 
     def append(self, pieces: Sequence[Buffer], syncs: int) -> float:
-        """Write buffers to the files in turn, with ``syncs`` syncs; return the seconds taken."""
+        """Write buffers to the files in turn; fdatasync ``syncs`` times; return the seconds."""
         work = []
         ends = dict.fromkeys(self._fds, 0)
         for number, (fd, piece) in enumerate(zip(cycle(self._fds), pieces, strict=False)):

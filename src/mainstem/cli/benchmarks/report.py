@@ -1,4 +1,4 @@
-"""Prints benchmark results as tables, and writes them into Markdown pages."""
+"""Formats benchmark results as text tables, and writes them into Markdown pages."""
 
 import os
 import platform

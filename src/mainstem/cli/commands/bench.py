@@ -120,7 +120,7 @@ def log(
 def measure(
     directory: Path, seconds: float, rounds: int, durabilities: Sequence[Durability]
 ) -> Iterator[Measured]:
-    """Yield the measurements of the log, then of the Python API, in about ``seconds`` in total."""
+    """Yield the measurements of the log, then of the Python API; takes about ``seconds``."""
     yield from measure_log(directory, seconds * (1 - API_SHARE), rounds, durabilities)
     with mainstem.open(directory / "stem") as stem:
         yield from Api(stem, directory, seconds * API_SHARE, rounds).measure(durabilities)
@@ -128,7 +128,7 @@ def measure(
 
 @contextmanager
 def own_directory(parent: Path) -> Iterator[Path]:
-    """Create a temporary directory with enough space; it is removed at the end."""
+    """Create a temporary directory in ``parent`` if space suffices; remove it at the end."""
     free = shutil.disk_usage(parent).free
     if free < NEEDED_BYTES:
         raise Refused(
@@ -152,7 +152,7 @@ def _page_section(results: Sequence[Measured], rounds: int, given: Sequence[str]
 
 
 def _watched(results: Iterator[Measured]) -> list[Measured]:
-    """Return the results; on a terminal, show which case is being measured."""
+    """Return all results; on a terminal, show meanwhile which case is being measured."""
     found: list[Measured] = []
     shown = sys.stderr.isatty()
     for each in results:

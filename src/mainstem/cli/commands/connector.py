@@ -1,4 +1,4 @@
-"""``mainstem connector``: databases whose changes become events."""
+"""``mainstem connector``: defines and controls connectors, which publish changes of databases."""
 
 import os
 import signal
@@ -60,7 +60,7 @@ def connector() -> None:
     """Capture the changes of databases as events, one topic for each table.
 
     Connectors run in a server; the commands call its admin port. docs/guides/cdc.md says what each
-    database needs, and what the events look like.
+    database needs, and what the events contain.
     """
 
 
@@ -144,9 +144,10 @@ def add(
     form: Format | None,
     at: str | None,
 ) -> None:
-    """Capture the changes of the database at URL; NAME begins the names of the topics.
+    """Capture the changes of the database at URL; topic names begin with NAME.
 
-    The URL holds no password. Connects first, and says which tables are captured.
+    The URL must not have a password. The command connects first, and prints which tables are
+    captured.
     """
     given: dict[str, object] = {
         "name": name,
@@ -197,13 +198,14 @@ def add(
 )
 @at_option
 def run(name: str, secrets_dir: str, at: str | None) -> None:
-    """Run a connector in this process, instead of a thread of the server, until it is stopped.
+    """Run a connector in this process instead of in the server, until it is stopped.
 
     Events and progress are published through the server's admin port, in one append each, so each
-    change is there once, also after kill -9. A second process waits for the end of the first. When
-    this one ends, the server's thread goes on, unless the connector was added with --own-process.
+    change is published once, even after kill -9. If another process runs the connector, this one
+    waits until that ends. When this process ends, the server's thread continues, unless the
+    connector was added with --own-process.
     """
-    # Only this command runs a connector itself.
+    # Only this command runs a connector, so only this one imports it.
     from mainstem.cli.connector_process import AdminServer  # noqa: PLC0415
     from mainstem.connectors.running.own_process import OwnProcess  # noqa: PLC0415
     from mainstem.connectors.running.worker import task_of  # noqa: PLC0415
@@ -235,7 +237,7 @@ def run(name: str, secrets_dir: str, at: str | None) -> None:
 @format_option
 @at_option
 def list_connectors(form: Format | None, at: str | None) -> None:
-    """List all connectors; LAG is the log that the database keeps for it."""
+    """List all connectors; LAG is how much log the database keeps for a connector."""
     found = ServerAdmin(at, needs=_NEEDS).read(LIST, {}, list[ConnectorInfo])
     print_rows([_row(each) for each in found], form)
 
@@ -245,7 +247,7 @@ def list_connectors(form: Format | None, at: str | None) -> None:
 @format_option
 @at_option
 def show(name: str, form: Format | None, at: str | None) -> None:
-    """Show a connector: what it does, its last error, and its settings."""
+    """Show a connector: its phase, its last error, and its settings."""
     found = ServerAdmin(at, needs=_NEEDS).read(SHOW, {"name": name}, ConnectorInfo)
     if chosen(form) != "table":
         print_json(msgspec.to_builtins(found))
@@ -270,7 +272,7 @@ def show(name: str, form: Format | None, at: str | None) -> None:
 @click.argument("name")
 @at_option
 def pause(name: str, at: str | None) -> None:
-    """Stop following; the database keeps its changes, which takes space on its disk."""
+    """Stop following until resume; the database's log grows meanwhile, on its disk."""
     ServerAdmin(at, needs=_NEEDS).change(PAUSE, ConnectorName(name), Done)
 
 
@@ -278,7 +280,7 @@ def pause(name: str, at: str | None) -> None:
 @click.argument("name")
 @at_option
 def resume(name: str, at: str | None) -> None:
-    """Go on after a pause, where the connector was."""
+    """End a pause; the connector continues where it was."""
     ServerAdmin(at, needs=_NEEDS).change(RESUME, ConnectorName(name), Done)
 
 
@@ -292,7 +294,7 @@ def resume(name: str, at: str | None) -> None:
 @click.option("--snapshot", is_flag=True, help="Forget the position, and read all tables again.")
 @at_option
 def restart(name: str, snapshot: bool, at: str | None) -> None:
-    """Stop and start a connector, for example after an error was mended."""
+    """Stop and start a connector, for example after the cause of an error was removed."""
     ServerAdmin(at, needs=_NEEDS).change(RESTART, RestartConnector(name, snapshot), Done)
 
 
@@ -305,7 +307,7 @@ def restart(name: str, snapshot: bool, at: str | None) -> None:
 @click.argument("tables", nargs=-1)
 @at_option
 def snapshot(name: str, tables: tuple[str, ...], at: str | None) -> None:
-    """Read tables again while following; without TABLES, all that are captured."""
+    """Read tables again while following; without TABLES, all that have a key."""
     ServerAdmin(at, needs=_NEEDS).change(SNAPSHOT, SnapshotTables(name, tables), Done)
 
 
@@ -319,7 +321,7 @@ def snapshot(name: str, tables: tuple[str, ...], at: str | None) -> None:
 @click.option("--keep", is_flag=True, help="Leave its slot and publication in the database.")
 @at_option
 def rm(name: str, keep: bool, at: str | None) -> None:
-    """Forget a connector; its topics stay."""
+    """Stop and delete a connector; its topics stay."""
     ServerAdmin(at, needs=_NEEDS).change(REMOVE, RemoveConnector(name, keep), Done)
 
 

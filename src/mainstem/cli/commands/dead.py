@@ -1,7 +1,8 @@
 """``mainstem dead``: list dead letters with their reasons, publish them again, delete them.
 
-How this works: a redrive is a consumer of a queue on the dead letters. A letter is settled after
-its event has been published again, so an interruption can repeat an event but never lose it.
+How this works: a redrive (publishing dead letters again) is a consumer of a queue on the
+dead-letter topic. A letter is acknowledged after its event was published, so an interruption can
+repeat an event but never lose it.
 """
 
 import time
@@ -133,9 +134,9 @@ def redrive(
 ) -> None:
     """Publish dead letters again, unchanged, to the topics they came from.
 
-    Every reader of that topic gets them again. After an interruption, the next redrive continues
-    where it stopped; at most one event is published twice, and none is lost. A letter that cannot
-    be published stays, and the others are redriven.
+    Every reader of such a topic gets the events again. After an interruption, the next redrive
+    continues where this one stopped; at most one event is published twice, and none is lost. A
+    letter that cannot be published stays, and the others are redriven.
     """
     if to is not None:
         check_topic(to)
@@ -152,7 +153,7 @@ def redrive(
             else:
                 _redrive(stem, name, to, rate, tally)
         finally:
-            # Report an interrupted redrive, too.
+            # Print the result of an interrupted redrive, too.
             if dry_run:
                 say("dry run: nothing was published")
             rows = [{"to": each, "letters": count} for each, count in sorted(tally.done.items())]
@@ -165,7 +166,7 @@ def redrive(
 
 
 class _Tally:
-    """The result of a redrive: number of published events by topic, and the letters that failed."""
+    """Counts a redrive: events published by topic, and the letters that could not be published."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
@@ -174,7 +175,7 @@ class _Tally:
 
     @contextmanager
     def one(self, letter: Event) -> Iterator[None]:
-        """Record a letter as failed if its event cannot be published; the redrive goes on."""
+        """Count a letter; if publishing its event in the block fails, report it and continue."""
         self.seen += 1
         try:
             yield
@@ -192,8 +193,8 @@ def _redrive(stem: Stem, name: str, to: str | None, rate: float | None, tally: _
     with closing(_taken(stem, name, _tails(stem, name))) as taken:
         for delivery in _paced(taken, rate, expected):
             letter = delivery.event
-            # A letter that could not be published is held until the end, and redelivered when its
-            # lock expires.
+            # A letter that could not be published stays in flight until its lock expires; then the
+            # queue delivers it again, and it is skipped.
             if letter.position in tally.left:
                 continue
             is_published = False
@@ -212,7 +213,7 @@ def drop(topic: str, yes: bool, at: str | None) -> None:
     """Delete all dead letters of a topic, including redriven ones."""
     with open_target(at) as stem:
         name = _dead(stem, topic)
-        # Determined before the question, so that letters that arrive later are not deleted.
+        # Taken before the question, so that letters that arrive later are not deleted.
         tails = _tails(stem, name)
         confirm(f"delete {_left(stem, name):,} unsettled dead letters", yes=yes)
         with closing(_taken(stem, name, tails)) as taken:
@@ -227,7 +228,7 @@ def _dead_name(topic: str) -> str:
 
 
 def _dead(stem: Stem, topic: str) -> str:
-    """Return the dead-letter topic for a topic, or for the dead-letter topic itself."""
+    """Return the dead-letter topic of ``topic``, or ``topic`` if it is one; raises NotFound."""
     name = _dead_name(topic)
     if not stem.topics.list(name):
         raise NotFound(f"there are no dead letters of {topic}: no topic {name}")
@@ -247,7 +248,7 @@ def _queue(stem: Stem, name: str) -> QueueInfo | None:
 
 
 def _letters(stem: Stem, name: str, at_once: int = _AT_ONCE) -> Iterator[Event]:
-    """Yield the unsettled dead letters of a topic, without delivering them."""
+    """Yield the unsettled dead letters of a topic, without delivering them to a consumer."""
     if _queue(stem, name) is None:
         yield from stem.subscribe(name, follow=False)
         return
@@ -258,7 +259,7 @@ def _letters(stem: Stem, name: str, at_once: int = _AT_ONCE) -> Iterator[Event]:
 
 
 def _tails(stem: Stem, name: str) -> dict[int, int]:
-    """Return the end offset of each partition now, as more dead letters may arrive meanwhile."""
+    """Return the end offset of each partition now; letters from there on arrived later."""
     return {each.partition: each.tail for each in stem.topics.show(name).partitions}
 
 
@@ -271,7 +272,10 @@ def _taken(stem: Stem, name: str, tails: Mapping[int, int]) -> Generator[Deliver
 
 
 def _paced(deliveries: Iterator[Delivery], rate: float | None, expected: int) -> Iterator[Delivery]:
-    """Yield ``rate`` deliveries per second; waits before fetching each, as its lock starts then."""
+    """Yield deliveries, at most ``rate`` per second for the first ``expected`` ones.
+
+    Waits before it takes a delivery from the queue, because its lock starts then.
+    """
     begun = time.monotonic()
     for number in count():
         if rate is not None and number < expected:
@@ -283,12 +287,12 @@ def _paced(deliveries: Iterator[Delivery], rate: float | None, expected: int) ->
 
 
 def _publish(stem: Stem, letter: Event, to: str | None) -> str:
-    """Publish a letter's event, in its old topic to its old partition; return the topic."""
+    """Publish a letter's event to its old topic and partition, or to ``to``; return the topic."""
     target, event = _target(letter, to), _sent(letter, to)
     origin = origin_of(letter) if to is None else None
     publish = partial(stem.publish, target, event.value, key=event.key, headers=event.headers)
     try:
-        # Keep the partition, as the producer may have used another partitioner for this key.
+        # Name the partition, as the producer may have chosen it with another partitioner.
         publish(partition=None if origin is None else origin.partition)
     except UnknownPartition:
         publish()
@@ -305,7 +309,11 @@ def _target(letter: Event, to: str | None) -> str:
 
 
 def _sent(letter: Event, to: str | None) -> Event:
-    """Return the event to publish for a letter; for a dead-letter topic it keeps its headers."""
+    """Return the event to publish for a letter.
+
+    If ``to`` is a dead-letter topic, it is the letter with its headers, so that its origin stays
+    known.
+    """
     event = revived(letter)
     is_letter = to is not None and to.endswith(SUFFIX) and origin_of(event) is None
     return letter if is_letter else event

@@ -33,7 +33,7 @@ SYNCS = 20
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A check of ``doctor``, with its result."""
+    """The result of one check of ``doctor``."""
 
     check: str
     state: Literal["ok", "warn", "fail", "none"]
@@ -120,7 +120,7 @@ def spark() -> Iterator[Check]:
 
 
 def storage(directory: Path) -> Iterator[Check]:
-    """Check the data directory, its disk, and the duration of a sync there."""
+    """Check the data directory, its disk, and how long a sync takes there."""
     there = directory.absolute()
     while not there.exists():
         there = there.parent
@@ -141,7 +141,7 @@ def storage(directory: Path) -> Iterator[Check]:
 
 
 def data_directory(directory: Path) -> Check:
-    """Check the data directory, without locking it."""
+    """Check the state of the data directory, without locking it."""
     if not is_log(directory):
         return Check("data directory", "none", f"{directory} holds no log yet")
     holder = holder_of(directory)
@@ -161,7 +161,7 @@ def data_directory(directory: Path) -> Check:
 
 
 def sync_latency(directory: Path, now: Callable[[], float] = time.perf_counter) -> Check:
-    """Measure the duration of a sync: an acknowledged event of an ``fsync`` topic waits for one."""
+    """Measure a sync: every acknowledged event of an ``fsync`` topic waits for one."""
     times_ms = []
     with tempfile.TemporaryFile(dir=directory, prefix=".mainstem-doctor-") as file:
         for _ in range(SYNCS):

@@ -41,7 +41,7 @@ _DEFAULT = "(default)"
 def exchange() -> None:
     """List and show AMQP exchanges, bind queues and other exchanges to them.
 
-    They are the exchanges of a server that runs with --amqp; the command calls its admin port.
+    The exchanges are those of a server that runs with --amqp; the command calls its admin port.
     Clients declare exchanges; docs/guides/amqp.md says how they map to topics.
     """
 
@@ -107,7 +107,7 @@ Bind = Callable[[ChangeBinding, Format | None, str | None], None]
 
 
 def _binding_options(command: Bind) -> Callable[..., None]:
-    """Add to a command the arguments and options for a binding; it is called with the binding."""
+    """Add arguments and options to a command, which is called with the binding they describe."""
 
     @wraps(command)
     def decided(
@@ -172,7 +172,7 @@ def bind(asked: ChangeBinding, form: Format | None, at: str | None) -> None:
 )
 @_binding_options
 def unbind(asked: ChangeBinding, form: Format | None, at: str | None) -> None:
-    """Remove a binding, identified by the same arguments with which it was created."""
+    """Remove a binding; give the same arguments with which it was created."""
     _carry_out(UNBIND, asked, form, at, ("unbound", "is not bound"))
 
 
@@ -196,7 +196,7 @@ def _carry_out(
 
 
 def _arguments(given: tuple[str, ...]) -> dict[str, object]:
-    """Parse binding arguments to the types that AMQP clients send: number, boolean, or text."""
+    """Convert the texts of binding arguments to what AMQP clients send: number, boolean or text."""
     found: dict[str, object] = {}
     for each in given:
         name, equals, text = each.partition("=")

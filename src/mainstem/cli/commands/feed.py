@@ -42,7 +42,7 @@ _requests_option = click.option(
 def feed() -> None:
     """Publish topics as multicast feeds (MoldUDP64), and receive them.
 
-    Feeds are served by a server that runs with --moldudp64; docs/guides/multicast.md has the rules.
+    A server that runs with --moldudp64 publishes the feeds; docs/guides/multicast.md has the rules.
     """
 
 
@@ -97,7 +97,7 @@ def serve(
 @format_option
 @at_option
 def end(session: str, form: Format | None, at: str | None) -> None:
-    """End a session after the events that are in the topic by now; requests are still answered."""
+    """End a session after the events that the topic has now; requests are still answered."""
     _show(_Admin(at).change(END, NameFeed(session), FeedInfo), form)
 
 
@@ -105,7 +105,7 @@ def end(session: str, form: Format | None, at: str | None) -> None:
 @click.argument("session")
 @at_option
 def remove(session: str, at: str | None) -> None:
-    """Stop publishing a feed and forget its session; the topic stays."""
+    """Stop publishing a feed and delete its session; the topic stays."""
     _Admin(at).change(REMOVE, NameFeed(session), object)
     click.echo(f"removed {cell('session', session)}", err=True)
 
@@ -116,9 +116,10 @@ def remove(session: str, at: str | None) -> None:
 @format_option
 @at_option
 def sequence(session: str, offset: int, form: Format | None, at: str | None) -> None:
-    """Show the number of the first message at or behind an offset of the topic.
+    """Show the number of the first message at or after an offset of the topic.
 
-    With a snapshot of all events before that offset, listen --from that number misses nothing.
+    If you have a snapshot of all events before that offset, listen --from that number to miss
+    nothing.
     """
     asked = {"session": session, "offset": str(offset)}
     _show(_Admin(at).read(SEQUENCE, asked, SequenceInfo), form)
@@ -153,7 +154,7 @@ def listen(
     interface: str,
     form: Format | None,
 ) -> None:
-    """Print the messages of a feed in order, each once; request those that were lost.
+    """Print a feed's messages in order, each once; request lost ones from the server.
 
     At the end of the session, or after --count messages, a report of what was requested is printed
     to stderr.
@@ -177,7 +178,7 @@ def listen(
 )
 @format_option
 def replay(session: str, first: int, last: int, requests: str, form: Format | None) -> None:
-    """Print messages of a session again, requested by unicast from the log."""
+    """Print messages of a session again, which the server sends from the log by unicast."""
     _print(replayed(requests, session, first, last), form)
 
 

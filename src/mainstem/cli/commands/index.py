@@ -1,4 +1,4 @@
-"""``mainstem index``: ask the search indexes that pipelines keep."""
+"""``mainstem index``: list and search the search indexes that pipelines write."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ def index() -> None:
 @state_option
 @format_option
 def list_indexes(state: Path, form: Format | None) -> None:
-    """List the search indexes of all pipelines that ran here."""
+    """List the search indexes of all pipelines that ran with this --state directory."""
     rows = []
     for pipeline, table, path in _known(state):
         columns = columns_of_index(path)

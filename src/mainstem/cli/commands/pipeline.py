@@ -186,12 +186,12 @@ def _run(spark: "SparkSession", loaded: "Pipeline", request: "Request") -> None:
         say("stopping after this batch; repeat to stop at once")
         stop.set()
 
-    # Set now, as starting Spark has installed its own handler.
+    # Set again here, because starting Spark has installed PySpark's own handler.
     before = {each: signal.signal(each, stopping) for each in stop_signals()}
     lost: list[OSError] = []
 
     def tell(report: "Report") -> None:
-        # If stdout is closed, stop after the current batch.
+        # If nobody reads stdout any more, stop after the current batch.
         try:
             if not lost:
                 _tell(report)
@@ -233,7 +233,7 @@ def _settings(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _check_answers(address: str) -> None:
-    """Raise Unreachable if no server responds; Spark would take minutes to report that."""
+    """Raise Unreachable if no server responds; Spark would take minutes to notice."""
     from mainstem.remote.admin import Admin  # noqa: PLC0415 - slow to load
     from mainstem.remote.cluster import Cluster  # noqa: PLC0415
 
@@ -251,7 +251,7 @@ def _check_answers(address: str) -> None:
 
 def _tell(report: "Report") -> None:
     status, batch = report.status, report.batch
-    # That of an earlier batch, if this one had no changes.
+    # If this batch had no changes, the freshness is that of an earlier batch.
     fresh = (
         status.freshness if status.freshness and status.freshness.at_ms == batch.stored_ms else None
     )

@@ -1,4 +1,4 @@
-"""``mainstem pipeline diff``: compares tables with their copies, and with the source database."""
+"""``mainstem pipeline diff``: compares tables with their copies, or with a source database."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Compared(NamedTuple):
-    """The result of one comparison, to be printed."""
+    """One comparison as it is printed."""
 
     row: Row
     examples: list[str]
@@ -63,8 +63,8 @@ def diff(
 ) -> None:
     """Compare tables with their copies, row by row, or with the source database.
 
-    With --source, the copies NAME are compared with the database; without NAME, the tables
-    themselves. Exit code 1 if something differs.
+    With --source and NAME, the copies NAME are compared with the database; with --source alone, the
+    tables themselves. Exit code 1 if something differs.
     """
     from mainstem.pipelines.definitions.load import load  # noqa: PLC0415
     from mainstem.pipelines.running.replay import compare  # noqa: PLC0415 - only what is used

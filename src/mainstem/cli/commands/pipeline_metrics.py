@@ -32,7 +32,7 @@ _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 def metrics(listen: str | None, state: Path) -> None:
     """Print the metrics of all pipelines for Prometheus: events, failures, freshness.
 
-    They are read from the status that runs keep in --state: no pipeline needs to run.
+    They are read from the status that runs store in --state, so no pipeline needs to be running.
     """
     if listen is None:
         click.echo(metrics_page(table_statuses(state)), nl=False)
@@ -44,7 +44,7 @@ def metrics(listen: str | None, state: Path) -> None:
 
 
 def _serve(host: str, port: int, state: Path) -> None:
-    # Imported only here, as most calls print.
+    # Imported only here, as most calls print the metrics and serve nothing.
     from uvicorn import Config, Server  # noqa: PLC0415
 
     from mainstem.heads.transport.server import bind  # noqa: PLC0415
@@ -70,6 +70,7 @@ def _app_of(state: Path, host: str) -> "Starlette":
     def page(_: "Request") -> Response:
         return Response(metrics_page(table_statuses(state)), media_type=_CONTENT_TYPE)
 
-    # A web page elsewhere cannot read the metrics through a name that it points to this host.
+    # Otherwise a web page elsewhere could read the metrics, by a host name of its own that it
+    # points to 127.0.0.1.
     hosts = Middleware(TrustedHostMiddleware, allowed_hosts=[host, "127.0.0.1", "localhost"])
     return Starlette(routes=[Route("/metrics", page)], middleware=[hosts])

@@ -133,7 +133,7 @@ def pub(
     """Publish events: from arguments, files or a pipe.
 
     Each VALUE is an event. Without VALUE, --lines and --file, events are read from stdin, one per
-    line. The command returns when all events are as durable as the topic's setting says.
+    line. The command returns when all events are as durable as the topic's durability setting says.
     """
     if listen and (values or files or line_files):
         raise click.UsageError("--listen goes without VALUE, --file and --lines")
@@ -180,11 +180,11 @@ class Publishing:
         self._published = 0
 
     def pieces(self, shape: Shape, pieces: list[bytes]) -> None:
-        """Publish pieces of input that are already in memory."""
+        """Publish pieces of input; ``shape`` turns them into events."""
         self._publish(shape, iter([pieces]))
 
     def given(self, shape: Shape, values: tuple[str, ...], files: tuple[str, ...]) -> None:
-        """Publish values from the command line, and whole files."""
+        """Publish values from the command line, and files, each as one value."""
         if values and values != ("-",):
             self.pieces(shape, [os.fsencode(value) for value in values])
         for file in files:
@@ -197,7 +197,7 @@ class Publishing:
                 self.stream(shape, lines.fileno(), delimiter)
 
     def stream(self, shape: Shape, descriptor: int, delimiter: bytes) -> None:
-        """Publish the input from a file descriptor: all that is available at a time."""
+        """Publish what can be read from a file descriptor, in batches of what is available."""
         limit = self._topic.settings.max_batch_bytes
         splitter = StreamSplitter(descriptor, delimiter, limit)
         while not splitter.ended and self._left != 0:
@@ -208,7 +208,7 @@ class Publishing:
     def listen(
         self, shape: Shape, place: tuple[str, int], delimiter: bytes, *, quiet: bool
     ) -> None:
-        """Publish the lines of TCP senders, until a signal or ``--count``."""
+        """Publish the lines that programs send over TCP, until a signal or ``--count``."""
         limit = self._topic.settings.max_batch_bytes - _BATCH_BYTES
         listener = LineListener(*place, delimiter, limit)
         try:
@@ -227,12 +227,12 @@ class Publishing:
             raise SystemExit(128 + listener.stopped_by)
 
     def tell_before_error(self) -> None:
-        """Report what was published before the command failed; a failed batch is not counted."""
+        """Print how many events were published before an error; a failed batch does not count."""
         if self._published:
             say(f"at least {self._published:,} events were published before this error:")
 
     def done(self) -> None:
-        """Report how many events were published, also after an error."""
+        """Print how many events were published, also after an error."""
         self._progress.count = self._published
         durability = self._topic.settings.durability
         self._progress.done(f" to {self._topic.name} ({durability}, 1 copy)")
@@ -255,7 +255,7 @@ class Publishing:
 
 
 def _sound(shape: Shape) -> Shape:
-    """Return a shape that leaves out lines that are no events, and reports them."""
+    """Return ``shape``, changed so that it skips lines that are no events, and reports them."""
 
     def shaped(lines: list[bytes]) -> Shaped:
         try:
@@ -296,7 +296,7 @@ def _topic(stem: Stem, name: str, create: bool, quiet: bool) -> TopicInfo:
 
 
 def _await_input() -> None:
-    """Wait for input before the data directory is locked: the program at the pipe may need it."""
+    """Wait for input before the directory is opened: the program at the pipe may need it."""
     if not sys.stdin.isatty():
         select.select([sys.stdin], [], [])
 

@@ -30,14 +30,14 @@ _AT_ONCE = 1_000
 def queue() -> None:
     """List, show, peek into, purge, move and delete queues.
 
-    stem.queue("orders", name="emails") creates a queue in Python; every share group of Kafka
+    In Python, stem.queue("orders", name="emails") creates a queue; every share group of Kafka
     clients and every AMQP queue is one, too. If a server runs on the directory, the command calls
     its admin port.
 
-    Give the topic and the queue, or only the queue if it has its topic's name or is on one topic
-    only. AMQP queues can be given by the names that their clients use: celery@host, and with
-    --vhost shop those of another virtual host. A topic or queue with exactly the given name takes
-    precedence.
+    Give the topic and the queue, or only the queue if it has its topic's name, or if no other topic
+    has a queue of that name. AMQP queues can be given by the names that their clients use:
+    celery@host, and with --vhost shop those of another virtual host. A topic or queue with exactly
+    the given name takes precedence.
     """
 
 
@@ -51,7 +51,7 @@ def queue() -> None:
 @format_option
 @at_option
 def list_queues(form: Format | None, at: str | None) -> None:
-    """List all queues; READY events can be delivered, OUT events are in flight to consumers."""
+    """List all queues; READY events can be delivered, OUT events are with consumers."""
     with open_target(at, reads=True) as stem:
         queues = stem.queues.list()
     print_rows(
@@ -136,8 +136,8 @@ def purge(
 ) -> None:
     """Settle all waiting events, so that no consumer gets them.
 
-    Events in flight stay with their consumers. In topics with delete_acked, as those of AMQP
-    queues, settled events are deleted; elsewhere they stay in the topic.
+    Events that consumers are processing stay with them. In topics with delete_acked, such as those
+    of AMQP queues, settled events are deleted; elsewhere they stay in the topic.
     """
     with open_target(at) as stem:
         topic, name = find_queue(stem, names, vhost)
@@ -191,10 +191,10 @@ def move(
                 moved += done
                 progress.add(done)
                 if not done:
-                    # The other events are in flight by now, or delayed.
+                    # Any other events are with consumers by now, or delayed.
                     break
         finally:
-            # Also when the command is stopped, as moved events stay moved.
+            # Printed also if the command was stopped, as moved events stay moved.
             progress.done()
             _print_moved(form, topic, name, to, moved)
 
@@ -233,7 +233,7 @@ def remove(names: tuple[str, ...], vhost: str | None, yes: bool, at: str | None)
 
 
 def _headers(event: Event, form: Format | None) -> dict[str, object]:
-    """Return the headers as a table shows them; in other formats the envelope has them."""
+    """Return the column of headers for a table; empty in other formats, whose envelope has them."""
     if chosen(form) != "table":
         return {}
     shown = ((name, None if value is None else _short(value)) for name, value in event.headers)
@@ -241,7 +241,7 @@ def _headers(event: Event, form: Format | None) -> dict[str, object]:
 
 
 def event_row(event: Event, form: Format | None) -> dict[str, object]:
-    """Return an event as a row: for JSON the complete envelope, for a table a short form."""
+    """Return an event as a row: for JSON kcat's complete envelope, for a table a short form."""
     if chosen(form) != "table":
         row: dict[str, object] = msgspec.to_builtins(envelope(event))
         return row
@@ -259,7 +259,7 @@ def _short(data: bytes) -> str:
 
 
 def _limits(info: QueueInfo) -> str:
-    """Return the limits of waiting events as text; empty if there are none."""
+    """Return a queue's limits on waiting events as text; empty if there are none."""
     ttl = f", time to live {info.ttl_s:g} s" if info.ttl_s else ""
     length = f", at most {info.max_length:,} events" if info.max_length else ""
     return ttl + length + (f", at most {info.max_bytes:,} bytes" if info.max_bytes else "")

@@ -39,7 +39,7 @@ _PROMISES = {
 
 
 def _listen_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add to a command a flag for every protocol head: its listen address."""
+    """Add to a command an option for each protocol's listen address."""
     for head in reversed(HEADS):
         default = head.settings.listen
         if head.auto is not None and default == "auto":
@@ -84,7 +84,7 @@ def serve(
 
     Ctrl-C, SIGTERM or closing the terminal stops it gracefully: requests in progress are finished.
     """
-    # Hardly any object of the start is garbage, and looking for it took 10 % of the time.
+    # Looking for garbage took 10 % of the start time, and hardly found any.
     gc.disable()
     # The server's modules are only imported when it is started.
     from mainstem.node import server  # noqa: PLC0415
@@ -130,7 +130,7 @@ def _introduction(running: "Running") -> Iterator[str]:
 
 
 def _rows(running: "Running") -> Iterator[tuple[str, str]]:
-    """Yield what is said about each head, new topics, the topics, and commands to try."""
+    """Yield rows printed at start (label, text): heads, new topics, topics, commands to try."""
     node = running.node
     serving = [
         (head, running.addresses[head.name]) for head in HEADS if head.name in running.addresses

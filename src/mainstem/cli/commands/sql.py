@@ -1,4 +1,4 @@
-"""``mainstem sql``: asks about the events of topics in SQL."""
+"""``mainstem sql``: runs an SQL query over the events of topics."""
 
 import sys
 from pathlib import Path

@@ -62,9 +62,9 @@ def stats(
 ) -> None:
     """Show the metrics that StatsD clients send, and how they developed.
 
-    METRIC is a name, or a pattern such as 'shop.*'. The trend shows of a counter its rate, of a
-    gauge its value, of a timer the mean, of a set the number of members, for up to the last 30
-    intervals. The server needs --statsd; docs/guides/statsd.md describes what it keeps.
+    METRIC is a name, or a pattern such as 'shop.*'. The trend covers up to the last 30 intervals.
+    It shows of a counter its rate, of a gauge its value, of a timer the mean, of a set the number
+    of members. The server needs --statsd; docs/guides/statsd.md describes what it stores.
     """
     if follow and form == "json":
         raise click.UsageError("--follow goes with --format table or jsonl")
@@ -89,7 +89,7 @@ def stats(
 
 
 def _follow(stem: "Stem", topic: str, start: datetime, trends: Trends, form: Format) -> None:
-    """Show every interval when it ends, until the command is stopped."""
+    """Print the metrics of every interval when it ends, until the command is stopped."""
     with stem.subscribe(topic, start=start) as events:
         while True:
             for event in events.poll_many():

@@ -234,7 +234,7 @@ def _queue(
     *,
     end: bool,
 ) -> Iterator[Queue]:
-    """Open the queue of ``--exec-each``."""
+    """Open the queue whose events ``--exec-each`` gets."""
     if name is None:
         raise click.UsageError("--exec-each needs --queue NAME, which keeps what is acked")
     if len(topics) > 1 or is_pattern(topics[0]):
@@ -286,7 +286,7 @@ def _render(
 def _told_what_is_missing(
     stem: Stem, topics: tuple[str, ...], *, waits: bool, quiet: bool
 ) -> Iterator[None]:
-    """Report patterns that match no topic; with ``-e``, raise if no pattern matches."""
+    """Print which patterns match no topic; without ``waits``, raise NotFound if none matches."""
     missing = [each for each in topics if is_pattern(each) and not stem.topics.list(each)]
     if missing and not waits and len(missing) == len(topics):
         raise NotFound(f"no topic matches {' '.join(missing)} (mainstem topic ls lists them)")

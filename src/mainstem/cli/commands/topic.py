@@ -223,7 +223,7 @@ def _print_topic(info: TopicInfo, form: Format | None) -> None:
         click.echo(f"  {short(name).ljust(width)}  {cell(name, value)}{changed}")
     for name, text in kept.items():
         click.echo(f"  {name.ljust(width)}  {text}  (kept for Kafka's tools; changes nothing)")
-    # Overload counters since the log was opened.
+    # These count since the log was opened.
     for name, count in info.counters.items():
         if count:
             click.echo(f"  {name.removesuffix('_ms').ljust(width)}  {cell(name, count)}")

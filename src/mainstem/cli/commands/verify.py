@@ -31,7 +31,7 @@ def verify(ctx: click.Context, form: Format | None, quiet: bool, at: str | None)
     """Check every byte of a data directory that is not in use; changes nothing.
 
     Exit code 1 if events are lost or cannot be read; then run mainstem repair, which moves damaged
-    parts to quarantine. Problems that recovery repairs when the log is opened are shown too, but
+    parts to quarantine. Problems that are repaired whenever the log is opened are shown too, but
     are no errors.
     """
     progress = Progress("checked", quiet=quiet)
@@ -70,8 +70,8 @@ def repair(ctx: click.Context, yes: bool, form: Format | None, at: str | None) -
     """Repair a data directory that is not in use: keep what is readable, quarantine the rest.
 
     Damaged segments are copied to quarantine/ first and rewritten without the damage; offsets never
-    change. Exit code 1 if events were lost; each lost range is reported. Make a copy of the
-    directory before, if it is the only one.
+    change. Exit code 1 if events were lost; each lost range is printed. If there is no other copy
+    of the directory, make one before.
     """
     path = _log_directory(at)
     confirm(f"rewrite the damaged parts of {path} (the originals stay in quarantine/)", yes=yes)

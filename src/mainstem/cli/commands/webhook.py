@@ -23,7 +23,7 @@ _RETRIES = ",".join(map(human_ms, RETRIES_MS))
 
 
 class Duration(click.ParamType[int]):
-    """Type of an option: a duration such as 15s or 2h."""
+    """The type of options that are a duration, such as 15s or 2h, in milliseconds."""
 
     name = "duration"
 
@@ -52,8 +52,8 @@ DURATION = Duration()
 def webhook() -> None:
     """Deliver events to URLs (endpoints), and receive webhooks (sources).
 
-    They belong to a server that runs with --webhooks; the command calls its admin port.
-    docs/guides/webhooks.md has the whole story.
+    Endpoints and sources belong to a server that runs with --webhooks; the command calls its admin
+    port. docs/guides/webhooks.md explains both.
     """
 
 
@@ -195,7 +195,7 @@ def list_endpoints(form: Format | None, at: str | None) -> None:
 @format_option
 @at_option
 def show(name: str, form: Format | None, at: str | None) -> None:
-    """Show an endpoint with all its settings; secrets only by reference."""
+    """Show an endpoint with all its settings; of secrets only the references."""
     found = ServerAdmin(at, needs=WEBHOOKS).read(
         operations.SHOW, {"name": name}, operations.EndpointInfo
     )
@@ -352,7 +352,7 @@ def replay(
 @format_option
 @at_option
 def attempts(name: str, message_id: str, limit: int, form: Format | None, at: str | None) -> None:
-    """List the last attempts of an endpoint, the newest last."""
+    """List the last delivery attempts of an endpoint, the newest last."""
     fields = {"name": name, "id": message_id, "limit": str(limit)}
     found = ServerAdmin(at, needs=WEBHOOKS).read(operations.ATTEMPTS, fields, list[Attempt])
     print_rows([_attempt_row(each) for each in found], form, empty="no attempts yet")

@@ -1,4 +1,4 @@
-"""``mainstem webhook source``: the sources from which webhooks are received."""
+"""``mainstem webhook source``: defines the sources from which the server receives webhooks."""
 
 from collections.abc import Mapping
 
@@ -34,7 +34,7 @@ from mainstem.heads.webhooks.sources import Scheme
 def source() -> None:
     """Receive webhooks: verified, without duplicates, as events of a topic.
 
-    A source sends them to http://ADDRESS/hooks/NAME, where ADDRESS is that of --webhooks.
+    The sender posts them to http://ADDRESS/hooks/NAME, where ADDRESS is that of --webhooks.
     """
 
 
@@ -127,7 +127,7 @@ def list_sources(form: Format | None, at: str | None) -> None:
 @format_option
 @at_option
 def show(name: str, form: Format | None, at: str | None) -> None:
-    """Show a source; secrets only by reference."""
+    """Show a source; of secrets only the references."""
     found = ServerAdmin(at, needs=WEBHOOKS).read(SHOW_SOURCE, {"name": name}, SourceInfo)
     if chosen(form) != "table":
         print_json(msgspec.to_builtins(found))

@@ -1,8 +1,9 @@
 """Runs a PostgreSQL or a Redis for the demo, in a directory of its own, until stdin is closed.
 
 Usage: ``python -m mainstem.cli.demo.companion postgres|redis``. It prints the address when the
-server is ready, or why there is none. As ``cli/child_process.py``, it stops when all processes that
-hold the other end of its stdin have ended, even by ``kill -9``, and removes what the server wrote.
+server is ready, or why it cannot run. Like ``cli/child_process.py``, it stops when all processes
+that have the other end of its stdin open have ended, even by ``kill -9``; and it removes what the
+server wrote.
 """
 
 import os
@@ -32,11 +33,11 @@ max_wal_size = 128MB
 
 
 class Unavailable(Exception):
-    """The server cannot be run here; the message says why."""
+    """Raised if the server cannot run on this machine; the message says why."""
 
 
 class Server(NamedTuple):
-    """A server that is about to start."""
+    """How to start a server, and how to reach it."""
 
     command: Sequence[str]
     address: str
@@ -105,11 +106,11 @@ _KINDS: dict[str, Callable[[Path], Server]] = {"postgres": postgres, "redis": re
 
 def main(kind: str) -> int:
     """Run the server until stdin is closed; return the exit code."""
-    # The parent ends us by closing stdin, when nobody needs the server any more.
+    # The parent ends this process by closing stdin, so ignore the signals of the terminal.
     for each in (signal.SIGINT, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    # Not in TMPDIR: the path of a socket has at most 107 characters.
+    # Not in TMPDIR, because the path of a socket can have 107 characters at most.
     directory = Path(tempfile.mkdtemp(prefix="mainstem-demo-", dir="/tmp"))
     try:
         return _run(_KINDS[kind](directory), directory)
@@ -143,7 +144,7 @@ def _run(server: Server, directory: Path) -> int:
             pass
         return process.poll() or 0
     finally:
-        # For PostgreSQL that is a fast shutdown, which does not wait for clients.
+        # SIGINT makes PostgreSQL stop fast, without waiting for clients.
         process.send_signal(signal.SIGINT)
         process.wait()
 

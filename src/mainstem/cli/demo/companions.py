@@ -1,4 +1,4 @@
-"""Starts the demo's PostgreSQL and Redis as child processes, which end with all that use them."""
+"""Starts the demo's PostgreSQL and Redis as child processes, which stop after all their users."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ _COMMAND = [sys.executable, "-m", "mainstem.cli.demo.companion"]
 
 
 class Companion(NamedTuple):
-    """A server beside ours."""
+    """A PostgreSQL or Redis that runs beside the server."""
 
     address: str
     """Where it is; "" if it cannot be run here."""
@@ -23,7 +23,7 @@ class Companion(NamedTuple):
 
 @contextmanager
 def companion(kind: str) -> Iterator[Companion]:
-    """Run a ``postgres`` or ``redis``."""
+    """Run a ``postgres`` or ``redis`` in the block; yields its address, or why it cannot run."""
     stdin, lifeline = os.pipe()
     process = subprocess.Popen(
         [*_COMMAND, kind],

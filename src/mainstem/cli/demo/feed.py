@@ -1,6 +1,6 @@
-"""The demo that ``./run --feed`` starts: a market as a multicast feed, a receiver, and its bars.
+"""The demo of ``./run --feed``: a market as a multicast feed, a receiver, and price bars by Spark.
 
-The receiver joins late on purpose: what it missed it requests, and the server answers from the log.
+The receiver joins late on purpose: it requests what it missed, and the server answers from the log.
 Without Java, or without Spark, there are no bars.
 """
 
@@ -46,7 +46,7 @@ _CLEAR = "\x1b[2J\x1b[H"
 @click.option("--requests", default="127.0.0.1:30002", help="Where receivers send requests.")
 @click.option("--group", default="239.255.77.1:30001", help="The multicast group.")
 def main(directory: str, seconds: float | None, kafka: str, requests: str, group: str) -> None:
-    """Serve a made-up market as a multicast feed, receive it, and make bars of it with Spark."""
+    """Serve a made-up market as a multicast feed, receive it, compute price bars with Spark."""
     serve = ["serve", directory, "--kafka", kafka, "--moldudp64", requests]
     stop = Stop()
     with ExitStack() as stack:
@@ -67,7 +67,7 @@ def main(directory: str, seconds: float | None, kafka: str, requests: str, group
 
 
 class MarketFeed:
-    """Publishes the market in one thread, and receives its feed in another."""
+    """Publishes the market in one thread, and receives its feed in another one."""
 
     def __init__(self, address: str, group: str) -> None:
         self.published = 0
@@ -77,7 +77,7 @@ class MarketFeed:
         self._address = address
         self._stop = threading.Event()
         with mainstem.connect(address) as stem:
-            # Events of an earlier run are not needed, nor is its session.
+            # Delete the events and the session of an earlier run.
             with suppress(NotFound):
                 ServerAdmin(address, needs=_NEEDS).change(REMOVE, NameFeed(SESSION), object)
             with suppress(UnknownTopic):

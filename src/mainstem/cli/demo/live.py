@@ -1,7 +1,7 @@
-"""The demo that ``./run`` starts: a server, a generator of events, a pipeline, its tables, live.
+"""The demo of ``./run``: a server, a generator of events, a Spark pipeline, and its tables.
 
-Beside it a shop in a PostgreSQL, whose changes a connector captures. Without Java, or without
-Spark, it says so and serves the log alone; without PostgreSQL, there is no shop.
+Beside them runs a shop in a PostgreSQL, whose changes a connector captures. Without Java, or
+without Spark, the demo only serves the log, and says so; without PostgreSQL, there is no shop.
 """
 
 import os
@@ -68,7 +68,7 @@ def main(directory: str, seconds: float | None, kafka: str) -> None:
 
 
 def _companions(stack: ExitStack) -> dict[str, Companion]:
-    """Start PostgreSQL, and Redis beside it; tells what there is not."""
+    """Start PostgreSQL and Redis; return both by kind, after printing which cannot run."""
     found = {"postgres": stack.enter_context(companion("postgres"))}
     if found["postgres"].address:
         os.environ["MAINSTEM_SAMPLE_SHOP"] = "1"
@@ -98,7 +98,7 @@ class Generator:
         self.failure: MainstemError | None = None
         self._stem = mainstem.connect(address)
         for topic in TOPICS:
-            # Events of an earlier run are not needed.
+            # Delete the events of an earlier run.
             with suppress(UnknownTopic):
                 self._stem.topics.delete(topic)
             self._stem.topics.create(topic, partitions=2, durability="disk")
@@ -125,7 +125,7 @@ class Generator:
 
 
 def introduction(address: str, directory: str, work: Path) -> str:
-    """Return the text that tells how to connect to the demo's server, and where its files are."""
+    """Return the text printed first: how to connect to the server, and where the files are."""
     program = Path(sys.executable).with_name("mainstem")
     lines = [
         f"mainstem serves {Path(directory).resolve()} at {address}",
@@ -138,31 +138,31 @@ def introduction(address: str, directory: str, work: Path) -> str:
 
 
 def rows_for(height: int, tables: int) -> int:
-    """Return how many rows of each table fit on the terminal, below introduction and shop."""
-    # Each table has two titles, and an empty line if there is room.
+    """Return how many rows of each table fit on a terminal with ``height`` lines left."""
+    # Each table has two title lines, and an empty line if there is room.
     fit = (height - 13) // tables - 2
     return min(6, fit - 1 if fit > 1 else 1)
 
 
 class Sources:
-    """What publishes: the generator, and the shop if there is one."""
+    """The publishers of the demo: the generator, and the shop if there is one."""
 
     def __init__(self, generator: Generator, shop: Shop | None) -> None:
         self.generator, self.shop = generator, shop
 
     @property
     def failure(self) -> Exception | None:
-        """Why one of them ended."""
+        """The error that ended one of them; None if both run."""
         return self.generator.failure or (self.shop.failure if self.shop else None)
 
     def stop(self) -> None:
-        """End the events and the changes."""
+        """Stop publishing events and changing the database."""
         self.generator.close()
         if self.shop:
             self.shop.stop()
 
     def behind(self, pipeline: Pipeline) -> bool:
-        """Whether the tables lack something that is published, or committed in the database."""
+        """Return whether the tables lack published events, or committed changes."""
         known = _known()
         counts = self.generator.counts
         return any(
@@ -200,7 +200,7 @@ def _show(
                 click.echo(f"{_CLEAR}{head}\n\n{shown}", nl=False)
     finally:
         sources.stop()
-    # The last events reach the tables a moment later.
+    # The last events reach the tables a moment after they were published.
     until = time.monotonic() + _CATCH_UP_S
     while sources.behind(pipeline) and runs.poll() is None and time.monotonic() < until:
         if stop.hurry.wait(TURN_S):
@@ -222,7 +222,7 @@ def _and_cache() -> str:
 
 
 def _sampled(pipeline: Pipeline) -> list[Table]:
-    """Return the tables of the generator's events."""
+    """Return the tables that are made from the generator's events."""
     return [each for each in pipeline.tables if each.sources[0].name in TOPICS]
 
 

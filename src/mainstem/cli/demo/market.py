@@ -1,6 +1,6 @@
-"""A made-up stock market, as binary messages of an order book in the manner of ITCH.
+"""A made-up stock market, as binary messages of an order book, similar to those of Nasdaq's ITCH.
 
-All numbers are big-endian. A trade carries stock and price, so that bars need no order book:
+All numbers are big-endian. A trade has its stock and price, so price bars need no order book:
 
 | message | fields |
 |---|---|
@@ -29,7 +29,7 @@ class _Order(msgspec.Struct):
 
 
 class Market:
-    """Random orders, trades and cancellations around prices that wander."""
+    """Random orders, trades and cancellations, at prices that change randomly."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -38,7 +38,7 @@ class Market:
         self._orders = 0
 
     def messages(self, now_us: int, count: int) -> Iterator[bytes]:
-        """Yield some messages of now."""
+        """Yield ``count`` messages with the time ``now_us``."""
         for _ in range(count):
             turn = self._chance.random()
             if len(self._open) < 10 or (turn < 0.5 and len(self._open) < _MOST_OPEN):
@@ -56,7 +56,7 @@ class Market:
         return ADD.pack(b"A", now_us, self._orders, side, order.shares, stock, price)
 
     def _fill(self, now_us: int, *, is_trade: bool) -> bytes:
-        """Trade or cancel a part of an order, or all that is left of it."""
+        """Return a message that trades or cancels an order, or a part of it."""
         number = self._chance.choice(list(self._open))
         order = self._open[number]
         shares = 100 * self._chance.randint(1, order.shares // 100)

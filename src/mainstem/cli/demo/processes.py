@@ -1,4 +1,4 @@
-"""The processes of a demo: a server and a pipeline, which end with it, however that ends."""
+"""The child processes of a demo: a server and a pipeline, which stop even if the demo is killed."""
 
 import os
 import re
@@ -26,7 +26,7 @@ _SERVES = re.compile(r"Kafka +(\S+:\d+) .*stop", re.DOTALL)
 
 
 class Stop:
-    """Whether signals asked to stop; a second signal stops without waiting for the batch."""
+    """Whether a signal has asked to stop, and whether a second one ended waiting for the batch."""
 
     def __init__(self) -> None:
         self.asked, self.hurry = threading.Event(), threading.Event()
@@ -36,24 +36,26 @@ class Stop:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         leave_closed_terminal()
         if self.asked.is_set() or number == signal.SIGHUP:
-            # The terminal is closed, so there is no summary.
+            # If the terminal is closed, nobody sees a summary, so do not wait for it either.
             self.hurry.set()
         self.asked.set()
 
 
-# How this stops: the children have sessions of their own, so that a signal to our group reaches us
-# alone. We stop the generator, then the pipeline, the server, and last what is beside it. If we are
-# killed, the pipes to them close: that to the pipeline at once; those to the others are held by all
-# that need them, too, so that they close when these have ended.
+# How the demo stops: the children are in sessions of their own, so that a signal to our process
+# group reaches only this process. It stops the generator, then the pipeline, the server, and last
+# PostgreSQL and Redis. If this process is killed, its pipes to the children close. The pipeline
+# then stops at once. The pipes to the others are also open in the children that need them, so these
+# stop after those.
 
 
 @contextmanager
 def serving(
     arguments: Sequence[str], stop: Stop, lifelines: Sequence[int] = ()
 ) -> Iterator[tuple[str, int]]:
-    """Run a server; yields its address, and the pipe whose end stops it.
+    """Run a server in the block; yields its address, and the pipe whose closing stops it.
 
-    ``lifelines``: pipes to what is to end after the server.
+    ``lifelines`` are pipes to processes that must stop after the server, which therefore inherits
+    them.
     """
     stdin, lifeline = os.pipe()
     with tempfile.TemporaryFile() as said:
@@ -90,9 +92,9 @@ def _address(server: "subprocess.Popen[bytes]", said: int, stop: Stop) -> str:
 def pipeline_running(
     file: Path, address: str, work: Path, lifelines: Sequence[int], stop: Stop
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a pipeline file in a directory of its own, as ``sample``.
+    """Run a pipeline file in the block, as pipeline ``sample`` with the working directory ``work``.
 
-    ``lifelines``: pipes to what is to end after the pipeline, such as the server.
+    ``lifelines`` are pipes to processes that must stop after the pipeline, such as the server.
     """
     command = [*_CHILD, "--at", address, "pipeline", "run"]
     command += [str(file), "--name", "sample", "--stream", "--every", "1s"]
@@ -115,7 +117,7 @@ def pipeline_running(
 
 
 def _wait(runs: "subprocess.Popen[bytes]", stop: Stop) -> None:
-    """Wait until the pipeline has finished its batch, or until a second signal."""
+    """Wait until the pipeline has finished its batch and stopped, or a second signal comes."""
     stop.hurry.clear()
     while runs.poll() is None and not stop.hurry.wait(TURN_S):
         pass

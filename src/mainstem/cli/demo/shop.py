@@ -1,7 +1,7 @@
-"""The demo's shop: a PostgreSQL that is changed all the time, and what follows its changes.
+"""The demo's shop: a PostgreSQL that is changed all the time, and a reader of its change events.
 
-A thread runs transactions, another one reads the events that the connector publishes. The screen
-shows for the newest changes the row, its event, and what the pipeline made of them.
+One thread runs transactions, another one reads the events that the connector publishes. For the
+newest changes the screen shows the row, its event, and what the pipeline made of them.
 """
 
 import random
@@ -60,10 +60,10 @@ _MOST_ORDERS = 60
 
 
 class Shop:
-    """The database, its connector, and the newest change of each table."""
+    """The shop's database, its connector, and the newest change of each table."""
 
     def __init__(self, address: str, database: str) -> None:
-        """``address``: the server; ``database``: the PostgreSQL."""
+        """``address`` is that of the server, ``database`` the URL of the PostgreSQL."""
         import psycopg  # noqa: PLC0415 - an extra
 
         self.transactions = 0
@@ -89,12 +89,12 @@ class Shop:
             each.start()
 
     def stop(self) -> None:
-        """End the changes."""
+        """Stop changing the database; its last changes are still published."""
         self._stop.set()
         self._threads[0].join()
 
     def close(self) -> None:
-        """End the changes and the connector."""
+        """Stop changing the database, and remove the connector."""
         self.stop()
         self._closed.set()
         for each in self._threads:
@@ -114,7 +114,7 @@ class Shop:
 
     def _capture(self, database: str) -> None:
         server = ServerAdmin(self._server, timeout_s=30)
-        # Of an earlier run that could not end in order, whose database is gone.
+        # Remove the connector of an earlier run that was killed; its database is gone.
         with suppress(Exception):
             server.change(REMOVE, RemoveConnector(NAME, keep=True), Done)
         with mainstem.connect(self._server) as stem:
@@ -154,7 +154,7 @@ class Shop:
         return dict(zip(names, row, strict=True)) if row else None
 
     def _transaction(self) -> Iterator[tuple[str, int]]:
-        """Change rows; yields the table and key of each."""
+        """Change rows in the current transaction; yields the table and the key of each."""
         chance = self._chance.random()
         if chance < 0.4:
             yield from self._place()
@@ -185,7 +185,7 @@ class Shop:
         yield "products", product
 
     def _continue(self) -> Iterator[tuple[str, int]]:
-        """Move an order on; one that is shipped, or that somebody cancels, is deleted."""
+        """Advance an order; delete it if it was shipped or is cancelled now."""
         orders = self._base.execute("SELECT id, status FROM orders ORDER BY id").fetchall()
         if not orders:
             return

@@ -1,4 +1,4 @@
-"""The part of the demo's screen about its shop: row, event and view side by side."""
+"""The part of the demo's screen about its shop: row, event and result side by side."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ _COLUMNS = ("row in PostgreSQL", "its event", "what Spark keeps")
 
 
 def shop_picture(shop: Shop, pipeline: Pipeline, known: Mapping[str, TableStatus]) -> str:
-    """Return the newest changes as a table, below how long they take."""
+    """Return the newest changes as a text table, with the time they take above it."""
     tables = {each.name: each for each in pipeline.tables}
     fresh = [
         f"{name} {status.freshness.last_ms / 1000:.1f} s"
@@ -54,7 +54,7 @@ def _product(row: Mapping[str, Any] | None) -> str:
 
 
 def _indexed(products: Table, row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Find a product by its name."""
+    """Return a product's row in the search index, found by its name; None if it is not there."""
     try:
         directory = Path(cast("SearchSink", products.sink).path)
         found = search_index(directory, f'name:"{row["name"] if row else ""}"', 1)
@@ -73,7 +73,7 @@ def _cached(cache: Table, key: int) -> Mapping[str, Any] | None:
 
 
 def _history(orders: Table, key: int) -> str:
-    """Return the versions of an order, each with the time from which it was valid."""
+    """Return the versions of an order as text, each with the time from which it was valid."""
     import pyarrow.dataset as ds  # noqa: PLC0415 - slow to load
     from deltalake import DeltaTable  # noqa: PLC0415
 
@@ -89,7 +89,7 @@ def _history(orders: Table, key: int) -> str:
 
 
 def is_equal(shop: Shop, pipeline: Pipeline) -> bool:
-    """Whether index, cache and history equal the database now."""
+    """Return whether search index, cache and history have exactly what the database has now."""
     try:
         return all(each.equal for each in compare_with_source(pipeline, shop.database))
     except MainstemError:

@@ -1,4 +1,4 @@
-"""A tour of the embedded log in the terminal: publish, fan-out, share, kill -9 and recover.
+"""A tour of the log inside a Python process: publish, fan-out, share, kill -9 and recover.
 
 Everything is in a temporary directory, which is removed at the end.
 """
@@ -27,7 +27,7 @@ WRITER_TOPIC = "payments"
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tour; with ``write DIR``, be the writer process that the last part kills."""
+    """Run the tour; with ``write DIR``, run the writer process that the tour's last part kills."""
     if arguments[:1] == ["write"]:
         _write_until_killed(Path(arguments[1]))
     if arguments:
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
 @contextmanager
 def _own_directory() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="mainstem-tour-"))
-    # A closed terminal, or SIGTERM, must not leave the directory behind either.
+    # Remove the directory also if the terminal is closed, or after SIGTERM.
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, lambda number, _: sys.exit(128 + number))
     try:
@@ -159,7 +159,7 @@ def _acknowledged_before_kill(directory: Path) -> dict[tuple[int, int], str]:
             writer.kill()
     acknowledged = {}
     for line in lines:
-        # The last line may be cut off by the kill: then it was not acknowledged.
+        # The kill may cut off the last line; its event was not acknowledged to anybody then.
         if line.endswith("\n"):
             partition, offset, value = line.split()
             acknowledged[int(partition), int(offset)] = value

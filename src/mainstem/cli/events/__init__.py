@@ -1,1 +1,1 @@
-"""What ``mainstem pub`` and ``mainstem sub`` read and print: formats, lines, programs."""
+"""Input and output of ``mainstem pub`` and ``mainstem sub``: formats, lines, programs."""

@@ -1,4 +1,4 @@
-"""Prints events by kcat's format strings or in kcat's JSON envelope, and parses envelopes."""
+"""Formats events by kcat's format strings or as kcat's JSON envelopes, and parses envelopes."""
 
 import re
 from base64 import b64decode, b64encode
@@ -24,7 +24,7 @@ _LETTERS = {"n": b"\n", "t": b"\t", "r": b"\r"}
 def unescape(text: str) -> bytes:
     r"""Decode ``\n``, ``\t``, ``\r``, ``\x1f``, ``\0`` and ``\\`` as in a C string.
 
-    Raises ValueError for other escapes.
+    Raises ValueError for a backslash before any other letter or digit.
     """
     pieces, at = [], 0
     for match in _ESCAPE.finditer(text):
@@ -44,7 +44,7 @@ def unescape(text: str) -> bytes:
 
 
 def delimiter_of(text: str, option: str) -> bytes:
-    """Decode the value of a delimiter option such as ``-D``."""
+    """Decode the value of a delimiter option such as ``-D``; raises UsageError."""
     try:
         return unescape(text)
     except ValueError as error:
@@ -87,7 +87,11 @@ def _tokens(null: bytes, clean: Clean) -> dict[str, tuple[bytes, Callable[[Event
 
 
 def by_template(template: str, *, null: bytes = b"", clean: Clean | None = None) -> Render:
-    r"""Compile a format string such as ``%k=%s\n``; ``null`` stands for an absent key or value."""
+    r"""Return a function that formats events by a string such as ``%k=%s\n``.
+
+    ``null`` stands for an absent key or value; ``clean`` escapes control characters. Raises
+    ValueError.
+    """
     tokens = _tokens(null, clean or _as_is)
     pieces, getters, at = [], [], 0
     for match in _TOKEN.finditer(template):
@@ -112,7 +116,10 @@ def by_template(template: str, *, null: bytes = b"", clean: Clean | None = None)
 
 
 def by_delimiter(delimiter: bytes, *, null: bytes = b"", clean: Clean | None = None) -> Render:
-    """Return a function that prints only the values, each followed by the delimiter."""
+    """Return a function that formats the values only, each followed by ``delimiter``.
+
+    ``null`` stands for an absent value; ``clean`` escapes control characters.
+    """
 
     def render(events: Sequence[Event]) -> bytes:
         values = [null if event.value is None else event.value for event in events]
@@ -122,7 +129,7 @@ def by_delimiter(delimiter: bytes, *, null: bytes = b"", clean: Clean | None = N
 
 
 class Envelope(msgspec.Struct, omit_defaults=True):
-    """An event in kcat's JSON envelope, with three added fields that tell what is in base64."""
+    """An event in kcat's JSON envelope, with three more fields that say what is in base64."""
 
     topic: str
     partition: int
@@ -184,7 +191,7 @@ def as_json(events: Sequence[Event]) -> bytes:
 
 
 class Enclosed(msgspec.Struct):
-    """What is read from an envelope to make an event; topic, partition and offset are not."""
+    """The fields that are read from an envelope; topic, partition and offset are ignored."""
 
     payload: str | None
     key: str | None = None

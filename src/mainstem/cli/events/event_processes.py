@@ -1,9 +1,9 @@
 """The processes of ``mainstem sub --exec-each``: one for each event of a queue.
 
-How this works: an event is taken from the queue when a process may start, so that no more events
-are locked than are worked on. A thread waits for each process, and settles its event: ack for exit
-code 0, otherwise nack. The lock of an event outlasts its process, which is killed when its time is
-over; so an event is with one process at a time, unless this command is killed.
+How this works: an event is only taken from the queue when a process may start, so that no more
+events are locked than are being processed. A thread waits for each process and settles its event:
+ack for exit code 0, otherwise nack. A process is killed when its time is over, which is before the
+event's lock expires; so an event is with one process at a time, unless this command is killed.
 """
 
 import errno
@@ -36,7 +36,7 @@ _CANNOT_RUN = {126: "it cannot be executed", 127: "it was not found"}
 
 
 class EventProcesses:
-    """Runs a command of the shell for each event of a queue, several at a time."""
+    """Runs a shell command for each event of a queue, several at a time."""
 
     def __init__(
         self,
@@ -63,9 +63,10 @@ class EventProcesses:
         self._taking = self._stopped = self._killed = False
 
     def run(self, *, count: int | None, timeout: float | None, end: bool) -> None:
-        """Run until the end, the count or the timeout, or until the queue or the command breaks.
+        """Run until the end of the queue, the count, the timeout, or an error.
 
-        Processes that run by then are waited for, also after a signal; after two they are killed.
+        Then wait for the processes that are running, also after a signal; a second signal kills
+        them.
         """
         with self._finishing():
             left = count
@@ -88,7 +89,7 @@ class EventProcesses:
             if end and not self._running:
                 return None
             if end:
-                # Their events come back if they fail.
+                # Wait, as events of running processes come back to the queue if these fail.
                 self._await_one()
             elif until is not None and time.monotonic() >= until:
                 self.timed_out = True
@@ -130,7 +131,8 @@ class EventProcesses:
         if running and not self._quiet:
             waited = "1 process" if running == 1 else f"{running} processes"
             say(f"waiting for {waited}; a second signal kills what runs then")
-        # No exception interrupts the waiting for processes.
+        # Raise only while events are taken from the queue, so that nothing interrupts the final
+        # wait.
         if self._taking:
             self._taking = False
             by_signal(number, frame)
@@ -149,12 +151,12 @@ class EventProcesses:
         except StaleDelivery as error:
             say(f"{error}; its event is delivered again")
         except Exception as error:
-            # Nobody waits for this thread's result: the command ends, and tells it.
+            # Nobody reads this thread's result, so ``run`` raises the error.
             with self._lock:
                 self._broken = self._broken or error
 
     def _outcome(self, delivery: Delivery) -> str:
-        """Run the process of a delivery; return why it failed, or nothing."""
+        """Run the process of a delivery; return why it failed, "" if it did not."""
         try:
             process = self._start(delivery)
         except OSError as error:
@@ -185,7 +187,7 @@ class EventProcesses:
                 ["/bin/sh", "-c", self._command],
                 stdin=stdin,
                 env=os.environ | _environment(delivery),
-                # Ctrl-C is for this command, which lets its processes finish.
+                # Keep Ctrl-C from the process: this command gets it, and lets its processes finish.
                 start_new_session=True,
             )
             self._processes.add(process)
@@ -216,7 +218,7 @@ class EventProcesses:
 
 
 def _file_of(data: bytes) -> IO[bytes]:
-    """Return a file in memory: a process never sees a part of an event, whenever we are killed."""
+    """Return a file in memory, so that no process gets half an event if this one is killed."""
     file = os.fdopen(os.memfd_create("event"), "w+b")
     file.write(data)
     file.seek(0)
@@ -224,7 +226,7 @@ def _file_of(data: bytes) -> IO[bytes]:
 
 
 def _environment(delivery: Delivery) -> dict[str, str]:
-    """Return the variables that tell a process about its event; a NUL cannot be in one."""
+    """Return the environment variables that describe the event; values with a NUL are left out."""
     event = delivery.event
     texts = {
         "EVENT_TOPIC": event.topic,
@@ -247,7 +249,7 @@ def _variable(name: str) -> str:
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
-    # It is the leader of its group until it has been waited for.
+    # The process leads its group until it has been waited for, so its id is still that group's.
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

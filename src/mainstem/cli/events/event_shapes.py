@@ -1,4 +1,4 @@
-"""Turns pieces of input into values or events to publish: the options of ``mainstem pub``."""
+"""Turns pieces of input into values or events to publish, by the options of ``mainstem pub``."""
 
 import os
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def shape_of(
     nulls: bool,
     envelopes: bool,
 ) -> Shape:
-    """Return how pieces become events; raises UsageError for options that do not go together."""
+    """Return a function that makes events of pieces; raises UsageError for conflicting options."""
     if envelopes and (key is not None or key_delimiter is not None or headers or nulls):
         raise click.UsageError("-J takes key, headers and value from the envelope: no -k -K -H -Z")
     if key is not None and key_delimiter is not None:

@@ -1,4 +1,4 @@
-"""The process of ``mainstem sub --exec``: it reads the printed events from its stdin."""
+"""The process of ``mainstem sub --exec``: it gets the printed events on its stdin."""
 
 import fcntl
 import struct
@@ -15,7 +15,7 @@ _LOOK_S = 0.01
 
 
 class CommandFailed(click.ClickException):
-    """Raised if a command that gets events ended with an error."""
+    """Raised if a command that gets events failed."""
 
 
 class ExecProcess:
@@ -29,35 +29,35 @@ class ExecProcess:
         """What it reads; a write waits while the pipe is full."""
 
     def has_read_all(self) -> bool:
-        """Wait until the pipe is empty; False if the process ended before."""
+        """Wait until the process has read everything; return False if it ended before."""
         while _unread(self.stdin):
             if self._process.poll() is not None:
                 return False
-            # Nothing tells a writer that a pipe has become empty.
+            # No system call waits until a pipe is empty, so this looks again and again.
             time.sleep(_LOOK_S)
         return True
 
     def wait(self) -> None:
-        """Wait for its end."""
+        """Wait until the process ends."""
         self._process.wait()
 
     def end(self) -> None:
-        """Close its stdin and wait for its end."""
+        """Close the process's stdin and wait until it ends."""
         with suppress(BrokenPipeError):
             self.stdin.close()
         self.wait()
 
     def check(self) -> None:
-        """Raise CommandFailed unless it ended with exit code 0."""
+        """Raise CommandFailed unless the process ended with exit code 0."""
         if self._process.returncode:
             raise CommandFailed(f"--exec: {self._command} ended with {ending(self._process)}")
 
 
 @contextmanager
 def exec_process(command: str) -> Iterator[ExecProcess]:
-    """Start a process; at the end of the block, wait for it, and raise CommandFailed if it failed.
+    """Start a process; at the end of the block, wait for it; raise CommandFailed if it failed.
 
-    The process may end before all events are written, as ``head`` does.
+    It may end before all events are written to it, as ``head`` does.
     """
     process = ExecProcess(command)
     try:

@@ -1,9 +1,9 @@
 """Receives lines over TCP from many senders, in one thread and bounded memory.
 
-How this works: in each turn, every sender with data is read once, up to 64 KiB, and the complete
-lines of all of them are handed over together. While they are published nothing is read, so that a
-slow log slows down its senders through their sockets. What is kept between turns is one unfinished
-line for each sender.
+How this works: the listener reads every sender that has data once, up to 64 KiB, and then yields
+the complete lines of all of them together. While the caller publishes these, nothing is read, so
+that a slow log slows down the senders through their sockets. The only thing kept meanwhile is one
+incomplete line per sender.
 """
 
 import os
@@ -25,7 +25,7 @@ MAX_UNFINISHED_BYTES = 64 << 20
 
 
 class Sender:
-    """One connection and its unfinished line."""
+    """A connection and its incomplete line."""
 
     def __init__(self, connected: socket.socket, peer: str) -> None:
         self.socket, self.peer = connected, peer
@@ -49,7 +49,7 @@ class LineListener:
 
     @property
     def address(self) -> str:
-        """Where it listens, as host:port."""
+        """The address at which it listens, as host:port."""
         host, port = self._listener.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -67,7 +67,7 @@ class LineListener:
 
     @contextmanager
     def stopping_by_signal(self) -> Iterator[None]:
-        """Let signals end ``turns`` after the current one, instead of interrupting a publish."""
+        """In the block, let a signal end ``turns`` once the current lines are published."""
 
         def stop(number: int, frame: FrameType | None) -> None:
             leave_closed_terminal()
@@ -82,7 +82,7 @@ class LineListener:
                 signal.signal(number, handler)
 
     def turns(self) -> Iterator[list[bytes]]:
-        """Yield the complete lines of each turn, until a signal."""
+        """Yield the complete lines that were read from all senders at a time, until a signal."""
         while self.stopped_by is None:
             lines: list[bytes] = []
             for key, _ in self._selector.select():
@@ -98,7 +98,8 @@ class LineListener:
         try:
             connected, address = self._listener.accept()
         except OSError as error:
-            # It may be gone again; or there are no descriptors left, which others give back.
+            # The sender may be gone already; or no descriptor is left until another connection is
+            # closed.
             say(f"a connection could not be accepted: {error.strerror or error}")
             return
         peer = f"{address[0]}:{address[1]}"
@@ -123,7 +124,7 @@ class LineListener:
             self._drop(sender)
             return []
         if not data:
-            # As at the end of a file, the last line needs no delimiter.
+            # As at the end of a file, the last line need not end with a delimiter.
             last = [bytes(sender.rest)] if sender.rest else []
             self._drop(sender)
             return last
@@ -161,7 +162,7 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), backlog=128)
     except OSError as error:
-        # Python's text repeats the address as a tuple.
+        # Python's message repeats the address as a tuple; leave that out.
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise Refused(
             f"cannot listen at {host}:{port}: {reason or error}; choose another address with "

@@ -1,4 +1,4 @@
-"""Writes events to stdout or to a process, and commits the offsets of what has been read."""
+"""Writes events to stdout or to a process, and commits the offsets of what was written."""
 
 import os
 import select
@@ -25,8 +25,9 @@ class Printing:
 
     A group's offsets are committed after the events before them have been written: at least once a
     second while events arrive, and before every wait. So an interrupt never loses an event, and
-    repeats none while the command waits. If a process gets the events, it must have read them; and
-    if it gets a certain number, or those up to the end, it must have ended well.
+    repeats none while the command waits. If the events go to a process, it must have read them
+    before. If the run has an end (a count, or the end of the topics), the process must have exited
+    with 0 before.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Printing:
         self._reader_left = False
 
     def run(self, *, count: int | None, timeout: float | None, end: bool) -> None:
-        """Print until the end, the count or the timeout.
+        """Print until the end of the topics, the count or the timeout.
 
         Raises BrokenPipeError if the process that reads the output has ended.
         """
@@ -129,8 +130,8 @@ class Printing:
         return kept
 
     def _watch_the_reader(self) -> None:
-        # While it waits at the tail, nothing is written, so the end of `| head -1` would go
-        # unnoticed.
+        # While the command waits for events, it writes nothing, so it would not notice that the
+        # reader (`| head -1`) has ended.
         gone = self._reader_gone() if self._process is None else self._process.wait
         if gone is None:
             return
@@ -143,7 +144,7 @@ class Printing:
         Thread(target=watch, name="mainstem-sub-reader", daemon=True).start()
 
     def _reader_gone(self) -> Callable[[], object] | None:
-        """Return what waits until nobody reads stdout; None if it is no pipe."""
+        """Return a function that waits until nobody reads stdout; None if stdout is no pipe."""
         try:
             descriptor = self._out.fileno()
         except OSError:

@@ -1,4 +1,4 @@
-"""Splits a byte stream into events; returns complete ones before it waits for more input.
+"""Splits a byte stream into pieces; yields complete ones before it waits for more input.
 
 A burst is what can be read without blocking, up to a limit. Only the first read of a burst blocks;
 then pieces are yielded as long as more input is ready. So a fast pipe is published in large
@@ -27,7 +27,7 @@ class StreamSplitter:
         self._rest = bytearray()
 
     def burst(self) -> Iterator[list[bytes]]:
-        """Yield lists of pieces as long as input is ready; waits only for the first read."""
+        """Yield lists of pieces while input is ready; only the first read waits."""
         taken = 0
         while not self.ended and taken < BURST_BYTES and (not taken or self._ready()):
             chunk = os.read(self._descriptor, READ_BYTES)
@@ -49,6 +49,6 @@ class StreamSplitter:
             pieces = bytes(self._rest).split(self._delimiter)
             self._rest = bytearray(pieces.pop())
         if len(self._rest) > self._max_bytes:
-            # Otherwise an endless line would use all memory before it is refused.
+            # Without a limit, an endless line would use all memory.
             self.ended, self.too_large = True, len(self._rest)
         return pieces

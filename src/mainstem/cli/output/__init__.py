@@ -1,1 +1,1 @@
-"""How commands print: tables, results of queries, progress, escapes for terminals."""
+"""How commands print: tables, query results, progress, escapes for terminals."""

@@ -1,4 +1,4 @@
-"""The trends of StatsD metrics: what their aggregates say about the last minutes."""
+"""The trends of StatsD metrics: the values of each in the last intervals."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 class Trend:
-    """One series: its last aggregate, and a number for each of its last intervals."""
+    """A time series: its last aggregate, and the number shown for each of its last intervals."""
 
     def __init__(self) -> None:
         self.last: Aggregate | None = None
@@ -21,13 +21,13 @@ class Trend:
         """The end of an interval, and the number that is shown of it."""
 
     def add(self, found: Aggregate) -> None:
-        """Add an aggregate; those of several servers in one interval are shown one by one."""
+        """Add an aggregate; of several servers' for one interval, a table shows the last one."""
         self.last = found
         self.points.append((found.end_ms, shown_number(found)))
 
 
 class Trends:
-    """The series whose names match a pattern, and the losses of the same time."""
+    """The time series whose names match a pattern, and what was lost in the same time."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = patterns
@@ -37,7 +37,10 @@ class Trends:
         """Number of events that are not aggregates."""
 
     def add(self, value: bytes | None) -> Aggregate | None:
-        """Add an event of the aggregates topic; return it if it is one that is shown."""
+        """Add the value of an event of the aggregates topic; return its aggregate if it is shown.
+
+        Returns None if no pattern matches its name, or the value is no aggregate.
+        """
         try:
             found = _decode(value or b"")
         except msgspec.MsgspecError:
@@ -53,7 +56,7 @@ class Trends:
         return found
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """Yield a row for each series, sorted by name, for a table."""
+        """Yield a table row for each series, in the order of names."""
         times = sorted({at for each in self._series.values() for at, _ in each.points})[-POINTS:]
         for _, trend in sorted(self._series.items()):
             if trend.last is not None:
@@ -67,14 +70,14 @@ class Trends:
                 }
 
     def records(self) -> Iterator[dict[str, object]]:
-        """Yield a row for each series, sorted by name, for programs."""
+        """Yield a record with all fields and points for each series, in the order of names."""
         for _, trend in sorted(self._series.items()):
             if trend.last is not None:
                 points = [{"end_ms": at, "value": value} for at, value in trend.points]
                 yield {**row_of(trend.last), "points": points}
 
     def losses(self) -> str:
-        """Say what arrived and what was lost; "" if no server has counted."""
+        """Return a sentence on what arrived and what was lost; "" if no server has counted."""
         if not self._own:
             return ""
         came, dropped = self._own.get("packets", 0), self._own.get("kernel_drops", 0)
@@ -101,7 +104,7 @@ _decode = msgspec.json.Decoder(Aggregate).decode
 
 
 def row_of(found: Aggregate) -> dict[str, object]:
-    """Return an aggregate as a row for programs."""
+    """Return an aggregate as a row with all fields, for JSON."""
     fields = msgspec.to_builtins(found)
     name, kind, tags = fields.pop("name"), fields.pop("type"), fields.pop("tags", [])
     return {"metric": name, "type": kind, "tags": tags, **fields}
@@ -140,7 +143,7 @@ def sparkline(values: Sequence[float | None]) -> str:
     known = [each for each in values if each is not None]
     if not known:
         return ""
-    # Halves, as the difference of the largest numbers is infinite.
+    # Halved, because the difference of the largest numbers is infinite.
     least, span = min(known) / 2, max(known) / 2 - min(known) / 2
     top = len(_BARS) - 1
     return "".join(

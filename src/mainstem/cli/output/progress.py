@@ -1,4 +1,4 @@
-"""Shows the progress of a long command on stderr, only on a terminal."""
+"""Shows the progress of a long command on stderr, if that is a terminal."""
 
 import sys
 import threading
@@ -34,7 +34,7 @@ class Progress:
             sys.stderr.flush()
 
     def done(self, note: str = "") -> None:
-        """Print the total number, at the end."""
+        """Print the final number."""
         if self._shown:
             sys.stderr.write(f"\r{self._line()}{note}\x1b[K\n")
 
@@ -46,7 +46,7 @@ class Progress:
 
 
 class Step(NamedTuple):
-    """A step of a command's work, and for how long it has been running."""
+    """A step of a command's work, and for how many seconds it has been running."""
 
     what: str
     seconds: float
@@ -80,7 +80,7 @@ def waiting(
             said = _said(steps, said)
 
     def tell_while_possible() -> None:
-        # An error here, such as a closed terminal, is reported by the work itself.
+        # Ignore errors such as a closed terminal: the command itself will meet them.
         with suppress(Exception):
             tell()
 
@@ -94,7 +94,7 @@ def waiting(
 
 
 def _said(steps: Sequence[Step], before: Mapping[str, float]) -> dict[str, float]:
-    """Print each step not printed for 5 s; return the duration that was last printed of each."""
+    """Print each step that was not printed for 5 s; return the duration last printed for each."""
     said = {}
     for each in steps:
         last = before.get(each.what, 0.0)

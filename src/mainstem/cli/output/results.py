@@ -1,4 +1,4 @@
-"""Prints Arrow batches: as a table, JSON, CSV or an Arrow stream."""
+"""Prints the Arrow batches of a query result: as a table, JSON, CSV or an Arrow stream."""
 
 import csv
 import io
@@ -23,9 +23,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def print_result(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: str | None, *, raw: bool = False
 ) -> None:
-    """Print a result; without a format, a table on a terminal, and JSON lines in a pipe.
+    """Print a result; by default a table on a terminal, and JSON lines in a pipe.
 
-    ``raw``: CSV has texts that a spreadsheet takes for formulas as they are.
+    ``raw`` leaves CSV cells as they are that a spreadsheet would take for formulas.
     """
     form = form or ("table" if sys.stdout.isatty() else "jsonl")
     match form:
@@ -44,7 +44,7 @@ def print_result(
 
 
 class ChangeOutput:
-    """Prints changes of a result: each row with + or - before it."""
+    """Prints the changes of a result: removed rows with -, added rows with +."""
 
     def __init__(self, form: str | None, *, raw: bool = False) -> None:
         self._form = form or ("table" if sys.stdout.isatty() else "jsonl")
@@ -65,7 +65,7 @@ class ChangeOutput:
                 for row in rows:
                     _write(json_line(names, row))
             case "csv":
-                # The names are printed once, and again if they change.
+                # The column names are printed first, and again if they change.
                 _print_csv(names if names != self._names else None, rows, raw=self._raw, signs=1)
                 self._names = names
             case _:
@@ -76,13 +76,13 @@ class ChangeOutput:
 
 
 def json_line(names: list[str], row: tuple[object, ...]) -> bytes:
-    """Return a row as one line of JSON."""
+    """Return a row as one line of JSON, with a line end."""
     found = dict(zip(names, row, strict=True))
     return to_json(found) + b"\n"
 
 
 def table(schema: pa.Schema, rows: list[tuple[object, ...]]) -> str:
-    """Return rows as aligned columns, numbers to the right, and their count."""
+    """Return rows as aligned columns, numbers to the right, and the number of rows below."""
     cells = [[_cell(value) for value in row] for row in rows]
     right = [_is_number(field.type) for field in schema]
     titles = [shown(name) for name in schema.names]
@@ -110,9 +110,10 @@ def _print_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
 def _print_csv(
     names: list[str] | None, rows: Iterable[tuple[object, ...]], *, raw: bool, signs: int = 0
 ) -> None:
-    """Print rows; ``signs``: how many columns at first are not of events, but + and -."""
+    """Print rows as CSV; the first ``signs`` columns are our own + and -, and not escaped."""
     text = io.StringIO()
-    # Only what its line ends consist of is quoted in a cell, and a reader takes both for one.
+    # The csv module quotes only cells with characters of the line terminator; readers take both CR
+    # and LF for line ends, so both must be quoted.
     writer = csv.writer(text, lineterminator="\r\n")
     cell = _csv_text if raw else _inert
     for row in chain([names] if names else [], rows):
@@ -127,9 +128,9 @@ def _csv_text(value: object) -> str:
 
 
 def _inert(value: object) -> str:
-    """Return the text of a cell, which no spreadsheet takes for a formula."""
+    """Return a cell's text, with ' before it if a spreadsheet would take it for a formula."""
     text = _csv_text(value)
-    # Numbers and times are written by us, and a number may be negative.
+    # Only texts can be meant as formulas; a number may be negative.
     if isinstance(value, str | bytes) and text.startswith(_FORMULA):
         return "'" + text
     return text

@@ -27,12 +27,12 @@ def format_option(command: Decorated) -> Decorated:
 
 
 def chosen(form: Format | None) -> Format:
-    """Return the given format; if none is given, a table on a terminal, JSON lines in a pipe."""
+    """Return the format asked for; by default a table on a terminal, and JSON lines in a pipe."""
     return form or ("table" if sys.stdout.isatty() else "jsonl")
 
 
 def print_rows(rows: Sequence[Row], form: Format | None, *, empty: str = "") -> None:
-    """Print rows; if there are none, a table prints ``empty`` instead."""
+    """Print rows; if there are none, a table prints the text ``empty`` instead."""
     form = chosen(form)
     if form == "json":
         print_json(rows)
@@ -52,7 +52,7 @@ def print_json(document: Row | Sequence[Row]) -> None:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Format rows as aligned columns; a column's unit is in its name (``_bytes``, ``_ms``)."""
+    """Format rows as aligned columns; names ending in ``_bytes`` or ``_ms`` give the unit."""
     names = list(rows[0])
     titles = [_title(name) for name in names]
     cells = [[cell(name, row[name]) for name in names] for row in rows]
@@ -71,7 +71,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def cell(name: str, value: object) -> str:
-    """Format one value for a table, with control characters escaped."""
+    """Format the value of column ``name`` for a table, with control characters escaped."""
     if value is None:
         return "-"
     if isinstance(value, bool):

@@ -1,12 +1,12 @@
 """Escapes control characters in text that is printed to a terminal.
 
-A key or value can contain escape sequences that retitle the window, hide output or answer as if
-typed. So control characters in others' data are shown escaped, as ``ls`` does with file names; in a
-pipe the data is unchanged.
+A key or value can contain escape sequences that retitle the window, hide output, or make the
+terminal send input as if it were typed. So control characters in events are escaped on a terminal,
+as ``ls`` does with file names; in a pipe, the data is unchanged.
 """
 
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
-# Marks that change the text direction can make text read differently.
+# Characters that change the direction of text can make it read differently.
 _TURNS = (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _INLINE = {code: f"\\x{code:02x}" for code in _CONTROLS} | {code: f"\\u{code:x}" for code in _TURNS}
 _LINES = {code: text for code, text in _INLINE.items() if chr(code) not in "\n\t"}
@@ -24,5 +24,5 @@ def shown_bytes(data: bytes) -> bytes:
 
 
 def shown_json(data: bytes) -> bytes:
-    """Escape in JSON text, by JSON's rules, the control characters that JSON allows unescaped."""
+    r"""Escape control characters in JSON text as ``\u0000`` etc."""
     return data.decode().translate(_JSON).encode()

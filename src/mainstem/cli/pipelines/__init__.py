@@ -1,1 +1,1 @@
-"""What the commands ``mainstem pipeline`` share: options, Spark, progress, metrics."""
+"""Shared code of the ``mainstem pipeline`` commands: options, Spark, progress, metrics."""

@@ -1,4 +1,4 @@
-"""The metrics of pipelines, in Prometheus' text format, from the status of their tables."""
+"""The metrics of pipelines in Prometheus' text format, read from the status of their tables."""
 
 from collections.abc import Callable, Iterator
 
@@ -58,7 +58,7 @@ _FRESHNESS = gauge(
 
 
 def metrics_page(tables: Tables) -> str:
-    """Return the page of all metrics."""
+    """Return all metrics of the tables, in Prometheus' text format."""
     pages = [encode(metric, _samples(tables, value)) for metric, value in _FIGURES]
     return "".join([*pages, encode(_FRESHNESS, _percentiles(tables))])
 

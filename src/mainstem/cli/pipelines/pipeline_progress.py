@@ -1,4 +1,4 @@
-"""Progress of a running pipeline, for a terminal."""
+"""The progress of a running pipeline, to be shown on a terminal."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def steps_of(spark: "SparkSession") -> Callable[[], list[Step] | None]:
-    """Return a function that returns the steps of all queries; None before the first query."""
+    """Return a function that returns what all queries do; None before the first has started."""
     from mainstem.pipelines.spark.active_batches import ActiveQueries  # noqa: PLC0415 - needs Spark
 
     queries = ActiveQueries(spark)

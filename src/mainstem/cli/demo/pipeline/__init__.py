@@ -1,1 +1,1 @@
-"""Sample pipeline files; in a separate directory, because Spark's workers add it to their path."""
+"""Sample pipeline files, in a directory of their own because Spark's workers import from it."""

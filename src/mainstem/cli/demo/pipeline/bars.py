@@ -1,6 +1,6 @@
-"""The sample pipeline of ``./run --feed``: bars of every ten seconds from the trades of a market.
+"""The sample pipeline of ``./run --feed``: price bars of ten seconds from the trades of a market.
 
-It is a pipeline file as any other: mainstem pipeline run .../demo/pipeline/bars.py --stream
+It can be run like any pipeline file: mainstem pipeline run .../demo/pipeline/bars.py --stream
 """
 
 from pyspark.sql import Column, DataFrame
@@ -14,7 +14,7 @@ from mainstem import pipelines as p
     sink=p.delta("tables/bars", key=("start", "stock")),
 )
 def bars(events: DataFrame) -> DataFrame:
-    """Make bars of trades (``E``), whose layout cli/demo/market.py describes."""
+    """Compute bars from the trades (``E``); cli/demo/market.py describes their bytes."""
     trades = events.where(F.substring("value", 1, 1) == F.lit(b"E")).select(
         F.timestamp_micros(_number(2, 8)).alias("at"),
         _number(18, 4).alias("shares"),
@@ -33,5 +33,5 @@ def bars(events: DataFrame) -> DataFrame:
 
 
 def _number(first: int, size: int) -> Column:
-    """Return an unsigned big-endian number in the event's value, from its byte ``first`` on."""
+    """Return the unsigned big-endian number in ``size`` bytes of the value, from byte ``first``."""
     return F.conv(F.hex(F.substring("value", first, size)), 16, 10).cast("bigint")

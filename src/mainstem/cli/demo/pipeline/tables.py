@@ -1,9 +1,10 @@
 """The sample pipeline of ``./run``: three tables from page views, purchases and sensor readings.
 
-With a PostgreSQL (``MAINSTEM_SAMPLE_SHOP``), it also follows the tables of the shop in it, by their
-changes: products in a search index, and in a cache if there is a Redis; orders with their history.
+With a PostgreSQL (``MAINSTEM_SAMPLE_SHOP``), it also follows the tables of the demo's shop by their
+change events: products in a search index, and in a cache if there is a Redis; orders with their
+history.
 
-It is a pipeline file as any other: mainstem pipeline run .../demo/pipeline/tables.py --stream
+It can be run like any pipeline file: mainstem pipeline run .../demo/pipeline/tables.py --stream
 """
 
 import os
