@@ -77,51 +77,54 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The settings of a topic, with their defaults."""
 
     partitions: int = 1
-    """How many partitions; may grow, never shrink."""
+    """The number of partitions; it can be increased, not reduced."""
     durability: Durability = Durability.FSYNC
     """What an acknowledged event survives: memory, disk (kill -9), fsync (power cut)."""
     overload: Overload = Overload.BUFFER
-    """What happens at max_backlog: buffer, drop=oldest, drop=newest, backpressure."""
+    """What happens when max_backlog is reached: buffer, drop=oldest, drop=newest, backpressure."""
     max_backlog: int | None = None
-    """Events between the slowest live cursor and the tail of a partition before overload acts."""
+    """How many events the slowest live cursor of a partition may lag behind; see overload."""
     hold_ms: int = 5_000
-    """How long backpressure holds a producer before it answers with a retriable error."""
+    """How long backpressure makes a producer wait before it gets a retriable error."""
     retention_ms: int | None = None
     """Segments whose newest event is older than this are deleted; none keeps them."""
     retention_bytes: int | None = None
     """Oldest segments are deleted while a partition is larger than this; none keeps them."""
     delete_acked: bool = False
-    """Delete what every queue has settled and every live group has read; else it is kept."""
+    """Delete events that every queue has settled and every live group has read."""
     compact: bool = False
     """Keep only the latest event of each key."""
     expire: bool = True
     """Whether segments are deleted by retention_ms and retention_bytes."""
     tombstone_ms: int = 86_400_000
-    """How long compaction keeps an event without value (a deletion), by its time."""
+    """How long compaction keeps an event without a value (a tombstone), by its timestamp."""
     compact_share: float = 0.5
-    """Compaction begins when this share of the closed segments is new to it."""
+    """Compaction begins when this share of the closed segments' bytes is not compacted yet."""
     compact_after_ms: int = 0
-    """Compaction leaves events alone until they are this old."""
+    """Compaction does not touch events younger than this."""
     compact_within_ms: int | None = None
-    """Compaction reaches an event at this age, however small the share is; none: at no age."""
+    """Events older than this are compacted however small the share is; none: age has no effect."""
     segment_bytes: int = 128 * 1024 * 1024
     """A segment is closed, and a new one begun, at this size."""
     segment_ms: int | None = None
-    """A segment older than this is closed at the next upkeep, so that retention may reach it."""
+    """A segment older than this is closed, so that retention can delete it; none: only by size."""
     max_batch_bytes: int = 1_048_588
     """The largest record batch accepted."""
     validate: Validate | None = None
-    """What is checked on append: header, or deep (every record; if compacted, or times matter)."""
+    """What is checked on append: header, or deep (every record).
+
+    None: deep for compacted topics.
+    """
     timestamps: Timestamps = Timestamps.CREATED
-    """Which time an event is given: created (by its producer) or appended."""
+    """The timestamp of an event: created (set by its producer) or appended (set by the log)."""
     max_ahead_ms: int | None = None
-    """Events whose producer says a time further ahead than this are refused; none takes them."""
+    """Events with a timestamp further in the future than this are refused; none: no limit."""
     max_behind_ms: int | None = None
-    """Events whose producer says a time further back than this are refused; none takes them."""
+    """Events with a timestamp further in the past than this are refused; none: no limit."""
     compression: Compression = Compression.PRODUCER
-    """How batches are stored: producer (as they come), none, gzip, snappy, lz4 or zstd."""
+    """How batches are stored: producer (as received), none, gzip, snappy, lz4 or zstd."""
     kept: dict[str, str] = {}
-    """Settings of Kafka's that change nothing here, kept for the tools that set them."""
+    """Kafka configs without an effect here, stored for tools that set and read them."""
 
     @property
     def deep(self) -> bool:
