@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mainstem.broker.door import Door
 
 Check = Callable[[Action, ResourceKind, str], None]
-"""Raises Denied or Unauthenticated."""
+"""Raises Denied or Unauthenticated unless the peer may do an action on a resource."""
 Operation = Callable[..., object]
 Guard = Callable[[Operation, Check], Operation]
 """Wraps an operation so that it checks the permission first."""

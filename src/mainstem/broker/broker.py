@@ -414,7 +414,7 @@ class Broker:
     def when_due_earlier(self, call: Callback) -> None:
         """Set a function to call when ``wait_ms`` may have become shorter.
 
-        It is called from any thread, while locks are held, so it must only set a flag.
+        ``call`` is called from any thread, while locks are held, so it must only set a flag.
         """
         self._state.alarm.listener = call
 

@@ -1,4 +1,4 @@
-"""Folds: state that is rebuilt by applying the records of an internal topic in order."""
+"""Folds: classes whose state is rebuilt by applying the records of an internal topic in order."""
 
 
 class Fold:

@@ -1,4 +1,4 @@
-"""The broker's state: topics and cursors as folds over their journals, groups, and one lock.
+"""The broker's state: topics and cursors, replayed from their journals, groups, and one lock.
 
 All methods are called under the lock. A change is appended to its journal and then applied, without
 waiting in between: the next decision sees it at once, and only responses wait for the disk.
@@ -62,7 +62,7 @@ class OpenTopic:
         self.topic = topic
         self.turns = turns
         self.gate: Gate | None = None
-        """The gate that limits the topic's backlog; None without a limit."""
+        """The gate (``overload.Gate``) that limits the topic's backlog; None without a limit."""
         settings = topic.settings
         self.takes_as_sent = settings.verbatim and not settings.deep
         """Whether producers' batches are appended without checking each event or rewriting."""

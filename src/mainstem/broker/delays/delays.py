@@ -53,7 +53,7 @@ THIN_SHARE = 4
 """Copy delayed events to the end if fewer than one in this many events is still delayed."""
 TIDY_MS = 1_000
 LOOK_MS = 60_000
-"""The longest wait: the time of day may be set, and timers stand still while a machine sleeps."""
+"""The longest time between ticks: the clock may be set, and timers stop while a machine sleeps."""
 _AGAIN_MS = 1_000
 """Delay in ms before a retry when the disk is full."""
 _READ_BYTES = 64 * 1024
@@ -104,7 +104,7 @@ class Delays:
         self._unrouted: dict[str, list[Entry]] = {}
         """Due entries that wait for their head to register a router, by head.
 
-        Also those that it could not route: after the next start it may, so they are not lost.
+        Also those whose router has raised an error: after the next start it may succeed.
         """
         self._blocked = False
         """Whether publishing waits: for an append, or for a due event, to become durable."""

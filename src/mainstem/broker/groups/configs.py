@@ -1,4 +1,4 @@
-"""Settings of single groups: a fold over the topic ``__mainstem_group_configs``.
+"""Settings of single groups: replayed from ``__mainstem_group_configs``.
 
 A group can have settings before it has members; they apply to all members that join under its name.
 ``KNOWN`` lists every setting: numbers come from ``GroupDefaults``, the rest is declared here.

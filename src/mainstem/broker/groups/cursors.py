@@ -1,4 +1,4 @@
-"""Cursors, the committed offsets of every group: a fold over the topic ``__mainstem_cursors``.
+"""Cursors, the committed offsets of every group: replayed from ``__mainstem_cursors``.
 
 All kinds of groups share these cursors. Each kind's coordinator keeps the members and decides who
 may commit.

@@ -3,11 +3,11 @@
 ``transactions/epochs.py`` fences producers; ``sequences.py`` refuses batches of older epochs.
 
 How this works: producer ids come from blocks; a block is stored before its first id is used, so no
-id is ever used twice. The sequence numbers of a partition are a fold over its batch headers
-(``sequences``), read back when they are first needed after a restart. To avoid reading the whole
-log, a snapshot of the fold is stored from time to time, and only the headers after it are read. A
-partition without a snapshot has no producers: its first snapshot is stored in the same append as
-the first producer's first batch, together with those of neighbouring partitions.
+id is ever used twice. The sequence numbers of a partition follow from its batch headers
+(``sequences``), which are read back when they are first needed after a restart. To avoid reading
+the whole log, a snapshot of the sequence numbers is stored from time to time, and only the headers
+after it are read. A partition without a snapshot has no producers: its first snapshot is stored in
+the same append as the first producer's first batch, together with those of neighbouring partitions.
 
 All of this is stored in ``__mainstem_producers``. In-memory topics store nothing, as they are empty
 after a restart.

@@ -1,4 +1,4 @@
-"""Sequence numbers of idempotent producers in one partition: a fold over its batch headers.
+"""Sequence numbers of idempotent producers in one partition: derived from its batch headers.
 
 How this works: every batch of such a producer carries its producer id, epoch and first sequence
 number. The last five batches of each producer are remembered, as it has at most five in flight. A

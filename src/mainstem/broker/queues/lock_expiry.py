@@ -28,7 +28,7 @@ _Place = tuple[str, str]
 LOOK_MS = 50
 """Minimum time between two checks of a queue's limits."""
 LOOK_SHARE = 20
-"""Checks of limits take at most one in so many milliseconds."""
+"""Checks of limits take at most one of this many milliseconds."""
 RETRY_MS = 1_000
 """Delay before dead letters that could not be written are tried again."""
 

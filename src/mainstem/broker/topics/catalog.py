@@ -1,4 +1,4 @@
-"""The catalog of topics and their settings: a fold over the topic ``__mainstem_topics``.
+"""The catalog of topics and their settings: replayed from ``__mainstem_topics``.
 
 A request is refused, or turned into changes; these are appended, then applied. After a restart the
 same ``apply`` runs over the same changes, so memory and disk cannot disagree.

@@ -1,4 +1,4 @@
-"""State of transactions: a fold over ``__mainstem_transactions``.
+"""State of transactions: replayed from ``__mainstem_transactions``.
 
 How this works: a transactional id has one producer at a time. A new producer under that id gets a
 higher epoch, which fences the previous one. A transaction begins with the first partition or group

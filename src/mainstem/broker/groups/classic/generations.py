@@ -1,4 +1,4 @@
-"""The latest generation of each classic group: a fold over ``__mainstem_generations``.
+"""The latest generation of each classic group: replayed from ``__mainstem_generations``.
 
 The number is stored as soon as a generation begins, so that no two generations of a group ever have
 the same number. The members are stored when the generation is stable (``records``).

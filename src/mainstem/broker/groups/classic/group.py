@@ -197,7 +197,9 @@ class ClassicGroup:
         self.assigned: Durable = AT_ONCE
         """Tells when the assignments of this generation are durable."""
         self.delay_left_ms: int | None = None
-        """By how much the initial rebalance delay, in which members arrive, may still be extended.
+        """By how many ms the initial rebalance delay may still be extended.
+
+        None without a delay.
         """
         self.has_newcomers = False
         """Whether a member joined during the last initial rebalance delay."""
@@ -220,7 +222,7 @@ class ClassicGroup:
             self.leader = leader
 
     def check_protocols(self, join: Join) -> None:
-        """Raise InconsistentProtocol if a member has no protocol in common with all others."""
+        """Raise InconsistentProtocol unless all members support one of the join's protocols."""
         names = [name for name, _ in join.protocols]
         if not self.members:
             fits = bool(join.protocol_type and names)

@@ -1,4 +1,4 @@
-"""Stored members of classic groups: a fold over ``__mainstem_classic_groups``.
+"""Stored members of classic groups: replayed from ``__mainstem_classic_groups``.
 
 How this works: a rebalance in progress is kept in memory only. When a generation becomes stable,
 its members are stored with their assignments, so that they continue in it after a restart. There
@@ -78,7 +78,7 @@ class ClassicGroupFold(Fold):
     def set(
         self, name: str, agreement: Agreement, members: Mapping[str, WrittenMember]
     ) -> list[ClassicGroupChange]:
-        """Return the changes that store a stable generation: only the differences."""
+        """Return the changes that store a stable generation, without what is stored already."""
         was = self.groups.get(name, WrittenGroup())
         changes = [_change(name, each) for each in was.members if each not in members]
         changes += [

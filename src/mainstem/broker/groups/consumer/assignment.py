@@ -99,7 +99,10 @@ class Assignments:
         self._load()
 
     def draft(self, name: str) -> ConsumerGroupDraft:
-        """Return a draft for changing a group, empty if it is new; converts a classic group."""
+        """Return a draft, in which the caller changes a group before the changes are stored.
+
+        A new group begins without members, a classic group of that name with its converted members.
+        """
         group = self.fold.groups.get(name)
         if group is not None and group.members:
             return ConsumerGroupDraft(group)

@@ -23,7 +23,10 @@ def reconcile(
     owners: Mapping[PartitionId, str],
     owned: Partitions | None,
 ) -> Current:
-    """Return a member's next state; ``owned``: the partitions that it reported, if it did."""
+    """Return a member's next state.
+
+    ``owned``: the partitions that it reports as owned; None if it reports none.
+    """
     if current.stage is Stage.STABLE:
         if current.epoch == epoch:
             return current

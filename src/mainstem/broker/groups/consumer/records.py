@@ -1,4 +1,4 @@
-"""Stored state of consumer groups: a fold over ``__mainstem_consumer_groups``.
+"""Stored state of consumer groups: replayed from ``__mainstem_consumer_groups``.
 
 There are two kinds of records: the epochs of a group, and one record per member. Neither refers to
 the other, so compaction may leave them in any order. Derived state (owners of partitions, holders
