@@ -2,8 +2,8 @@
 
 How this works. As in decoders.py, nested structs are encoded inline, and adjacent fixed-size values
 are one pack. In the source, ``a`` adds bytes to the list ``parts``. At the end, and before each
-field of records, the parts are joined into one buffer of the ``frame``. Records are a buffer of
-their own: they are not copied, and may be a range of a file. ``n`` is the length about to be
+field of records, the parts are joined into one buffer of the ``frame``. Large records are a buffer
+of their own: they are not copied, and may be a range of a file. ``n`` is the length about to be
 written, in wire form: plus one if flexible.
 """
 
@@ -139,7 +139,7 @@ class _Writer:
             add(f"{self.adder}({inner})")
 
     def length(self, shape: Shape) -> None:
-        """Generate the encoding of the length ``n``, one pack with the fixed-size values before."""
+        """Generate the encoding of the length ``n``, packed with the values collected before it."""
         if not self.flexible:
             self.write(_LENGTHS[shape.kind], "n")
             self.flush()

@@ -1,1 +1,1 @@
-"""Partitions, durable: append, read, wait at the tail, recover, retain, compact."""
+"""The log: durable partitions of record batches; reading, recovery, retention, compaction."""

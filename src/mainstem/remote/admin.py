@@ -64,7 +64,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Described(msgspec.Struct, frozen=True):
-    """A topic, described by the server."""
+    """A topic's id and number of partitions, as the server reports them."""
 
     id: str
     """The topic id, in hexadecimal."""

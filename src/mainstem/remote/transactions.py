@@ -54,7 +54,7 @@ class Outgoing(NamedTuple):
 
 
 class TransactionalProducer:
-    """A producer with a transactional id; a new one fences the previous one."""
+    """A producer with a transactional id; a new one fences the previous one with the same id."""
 
     def __init__(
         self,
@@ -247,7 +247,7 @@ def give_up(producer: Producer, timeout_s: float) -> None:
 def _told(error: KafkaException | SystemError) -> KafkaError:
     """Return the KafkaError behind an exception.
 
-    After a fatal error, librdkafka's calls raise a SystemError that was caused by it.
+    After a fatal error, confluent-kafka raises a SystemError that has the KafkaError as its cause.
     """
     found: BaseException | None = error
     while isinstance(found, SystemError):

@@ -12,7 +12,7 @@ Call = Callable[[MainstemError | None], None]
 
 
 class Commit:
-    """A future that the committing thread settles once; any number of threads may wait for it."""
+    """A future that the committing thread completes; any number of threads may wait for it."""
 
     __slots__ = ("_calls", "_check_wait", "_error", "_hand_over", "_hasten", "_lock", "done")
 
@@ -34,7 +34,7 @@ class Commit:
         """Whether the outcome is known: durable, or failed."""
 
     def settle(self, error: MainstemError | None = None) -> None:
-        """Settle as durable, or as failed with ``error``; callbacks run in this thread.
+        """Complete as durable, or as failed with ``error``; callbacks run in this thread.
 
         A second call changes nothing. A callback that raises is logged and otherwise ignored.
         """
@@ -111,4 +111,4 @@ class _AtOnce:
 
 
 AT_ONCE: Final = _AtOnce()
-"""A Durable that is already settled."""
+"""A Durable that is already done."""

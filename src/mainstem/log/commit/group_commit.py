@@ -41,7 +41,7 @@ QUICK_S = 0.001
 QUICK_RUN = 32
 """The number of fast syncs in a row after which a disk counts as fast."""
 QUICK_BYTES = 8 * 1024
-"""The most bytes in a commit that is expected to be fast."""
+"""The most bytes that a commit may write if it is expected to be fast."""
 
 
 class Group:

@@ -26,7 +26,7 @@ class FileCache:
         self._limit = limit
         self._fewest = min(_FEWEST, limit)
         self._most = 0
-        """Up to what the limit may grow again after EMFILE."""
+        """The value up to which the limit may grow again after EMFILE."""
         self._opens = 0
         self._lock = threading.Lock()
         self.opened: OrderedDict[str, OpenFile] = OrderedDict()

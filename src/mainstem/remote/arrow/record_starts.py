@@ -1,8 +1,9 @@
 """Finds where the records of a batch begin.
 
 How this works: a record begins with its length, so each start follows from the one before: a loop
-in Python. But consecutive records often have the same length. So numpy compares the length bytes at
-many positions at that distance at once; as far as they are equal, these are record starts.
+in Python. But consecutive records often have the same length. So numpy looks at many positions at
+once, each one record length after the previous: as far as all of them hold the same length, they
+are record starts.
 """
 
 from array import array
