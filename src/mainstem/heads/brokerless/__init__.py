@@ -1,1 +1,1 @@
-"""What the heads for libraries without a broker have in common (ZeroMQ, nng)."""
+"""What the heads of protocols without a broker, ZeroMQ and nng, have in common."""

@@ -1,4 +1,4 @@
-"""The settings that say which topic or queue is at which address."""
+"""Parses settings that name topics or queues and the addresses where they are served."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def places(text: str, setting: str, *, named: bool = False) -> Iterator[Place]:
-    """Yield what a setting says: ``TOPIC=HOST:PORT``, or ``TOPIC/NAME=HOST:PORT``, and so on.
+    """Parse ``TOPIC=HOST:PORT,…``, or with ``named`` ``TOPIC/NAME=HOST:PORT,…``.
 
     Raises InvalidSetting.
     """
@@ -40,7 +40,7 @@ def places(text: str, setting: str, *, named: bool = False) -> Iterator[Place]:
 
 
 def sources(text: str, setting: str) -> Iterator[Place]:
-    """Yield what a setting says: ``TOPIC=tcp://HOST:PORT``, with ``#PREFIX`` at its end or not."""
+    """Parse ``TOPIC=tcp://HOST:PORT,…``, each perhaps with ``#PREFIX``; raises InvalidSetting."""
     for part in () if text == NONE else text.split(","):
         topic, _, where = part.strip().partition("=")
         where, _, prefix = where.partition("#")
@@ -52,7 +52,7 @@ def sources(text: str, setting: str) -> Iterator[Place]:
 
 
 def tcp(where: str, setting: str) -> str:
-    """Return HOST:PORT of an address with or without ``tcp://``; raises Unsupported for others."""
+    """Return an address without ``tcp://``; raises Unsupported for any other scheme."""
     scheme, found, rest = where.partition("://")
     if not found:
         return where

@@ -1,4 +1,4 @@
-"""The frames of the messages: published events, and requests for replay with their answers.
+"""The frames of messages: published events, and requests for replay with their answers.
 
 A published event has three frames: its subject (topic, ``/``, key), its value, and its details. The
 details are 29 bytes, big-endian: partition (4), offset (8), the offset after which it follows (8),
@@ -6,9 +6,9 @@ timestamp in ms (8), flags (1: 1 = no key, 2 = no value); then the headers: name
 value length (4; 0xFFFFFFFF = no value), value. Headers with longer names are left out.
 
 A request's frames, in ASCII: ``REPLAY topic partition offset`` or ``BOUNDS topic``. Frames up to an
-empty one come first in the answer, too, so that REQ sockets work. Answers: ``EVENTS topic partition
-first next tail`` and three frames for each event, ``BOUNDS topic port`` and a frame ``start tail``
-for each partition, or ``ERROR failure text``.
+empty one (the envelope of a REQ socket) are returned at the start of the answer. Answers: ``EVENTS
+topic partition first next tail`` and three frames for each event, ``BOUNDS topic port`` and a frame
+``start tail`` for each partition, or ``ERROR failure text``.
 """
 
 import struct
@@ -35,7 +35,7 @@ _MAX_NUMBER = 2**63 - 1
 
 
 class BadMessage(MainstemError):
-    """A message that is not of this protocol."""
+    """A message does not have the format of this protocol."""
 
     failure = Failure.INVALID
 
@@ -49,13 +49,13 @@ class Replay(msgspec.Struct, frozen=True):
 
 
 class BoundsOf(msgspec.Struct, frozen=True):
-    """A request for the offsets of a topic's partitions."""
+    """A request for the first and last offsets of a topic's partitions."""
 
     topic: str
 
 
 class Published(msgspec.Struct, frozen=True):
-    """An event, and the offset after which it follows."""
+    """An event, with the offset from which on no event precedes it in its partition."""
 
     event: Event
     after: int
@@ -63,7 +63,7 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class Events(msgspec.Struct, frozen=True):
-    """The answer to a request for events."""
+    """The answer to a request for replay."""
 
     topic: str
     partition: int
@@ -77,7 +77,7 @@ class Events(msgspec.Struct, frozen=True):
 
 
 class TopicBounds(msgspec.Struct, frozen=True):
-    """The answer to a request for bounds."""
+    """The answer to a request for the offsets of a topic's partitions."""
 
     topic: str
     port: int
@@ -87,7 +87,7 @@ class TopicBounds(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """The answer to a request that failed."""
+    """The answer to a request that was refused."""
 
     failure: str
     text: str
@@ -98,24 +98,24 @@ Answer = Events | TopicBounds | Refusal
 
 
 def subject_of(event: Event) -> bytes:
-    """Return the first frame of an event: subscriptions are prefixes of it."""
+    """Encode the first frame of an event, its subject, to which subscribers give a prefix."""
     return b"%s/%s" % (event.topic.encode(), event.key or b"")
 
 
 def details_of(event: Event, after: int) -> bytes:
-    """Return the third frame of an event."""
+    """Encode the third frame of an event, its details."""
     flags = (_NO_KEY if event.key is None else 0) | (_NO_VALUE if event.value is None else 0)
     details = _DETAILS.pack(event.partition, event.offset, after, event.timestamp_ms, flags)
     return details + b"".join(_headers(event.headers)) if event.headers else details
 
 
 def encode_event(event: Event, after: int) -> list[bytes]:
-    """Return the frames of an event."""
+    """Encode an event as its three frames."""
     return [subject_of(event), event.value or b"", details_of(event, after)]
 
 
 def decode_event(frames: Sequence[bytes]) -> Published:
-    """Return the event of three frames; raises BadMessage."""
+    """Decode an event from its three frames; raises BadMessage."""
     try:
         subject, value, details = frames
         partition, offset, after, timestamp_ms, flags = _DETAILS.unpack_from(details)
@@ -137,19 +137,19 @@ def decode_event(frames: Sequence[bytes]) -> Published:
 
 
 def encode_request(request: Request) -> list[bytes]:
-    """Return the frames of a request, without an envelope."""
+    """Encode a request as frames, without an envelope."""
     if isinstance(request, BoundsOf):
         return [BOUNDS, request.topic.encode()]
     return [REPLAY, request.topic.encode(), *_ascii(request.partition, request.offset)]
 
 
 def envelope_of(frames: Sequence[bytes]) -> int:
-    """Return how many frames belong to the envelope: up to the first empty one, or none."""
+    """Return the number of frames of the envelope, which ends with the first empty frame; or 0."""
     return frames.index(b"") + 1 if b"" in frames else 0
 
 
 def decode_request(frames: Sequence[bytes]) -> Request:
-    """Return the request of the frames after the envelope; raises BadMessage."""
+    """Decode a request from the frames after the envelope; raises BadMessage."""
     try:
         match frames:
             case [kind, topic] if kind == BOUNDS:
@@ -162,7 +162,7 @@ def decode_request(frames: Sequence[bytes]) -> Request:
 
 
 def encode_answer(answer: Answer) -> list[bytes]:
-    """Return the frames of an answer, without an envelope."""
+    """Encode an answer as frames, without an envelope."""
     if isinstance(answer, Refusal):
         return [ERROR, answer.failure.encode(), answer.text.encode()]
     if isinstance(answer, TopicBounds):
@@ -176,7 +176,7 @@ def encode_answer(answer: Answer) -> list[bytes]:
 
 
 def decode_answer(frames: Sequence[bytes]) -> Answer:
-    """Return the answer of the frames after the envelope; raises BadMessage."""
+    """Decode an answer from the frames after the envelope; raises BadMessage."""
     try:
         match frames:
             case [kind, failure, text] if kind == ERROR:
@@ -204,7 +204,7 @@ def _headers(headers: Headers) -> Iterator[bytes]:
     for name, value in headers:
         said = name.encode()
         if len(said) > MAX_NAME_BYTES:
-            # Any producer may write it, and it must not stop the publisher.
+            # Any producer may have written such a header; it must not stop the publisher.
             continue
         yield _NAME.pack(len(said)) + said
         yield _VALUE.pack(_NULL) if value is None else _VALUE.pack(len(value)) + value
@@ -245,12 +245,12 @@ def _pair(frame: bytes) -> tuple[int, int]:
 
 
 def joined(frames: Sequence[bytes]) -> bytes:
-    """Return frames as one message, for protocols without frames: a length (4) before each."""
+    """Join frames to one message, each after its length (4 bytes), for nng, which has no frames."""
     return b"".join(part for each in frames for part in (_VALUE.pack(len(each)), each))
 
 
 def parted(data: bytes) -> list[bytes]:
-    """Return the frames of one message; raises BadMessage."""
+    """Split a message that ``joined`` has made into its frames; raises BadMessage."""
     found, at = list[bytes](), 0
     while at < len(data):
         try:
@@ -262,15 +262,16 @@ def parted(data: bytes) -> list[bytes]:
 
 
 def encode_whole(event: Event, after: int) -> bytes:
-    """Return an event as one message that begins with its subject, for subscriptions by prefix.
+    """Encode an event as one message that begins with its subject, for subscriptions by prefix.
 
-    The subject (a NUL in the key becomes C0 80), a NUL, and the frames of details and value.
+    The message is the subject (a NUL in the key becomes C0 80), a NUL, and the frames of details
+    and value, each preceded by its length.
     """
     return encode_after(f"{event.topic}/".encode(), event, after)
 
 
 def encode_after(topic: bytes, event: Event, after: int) -> bytes:
-    """Return an event as one message; ``topic``: what its subject begins with."""
+    """Encode an event as ``encode_whole`` does; ``topic``: the encoded topic and ``/``."""
     key, value = event.key, event.value
     subject = topic
     if key:
@@ -284,7 +285,7 @@ def encode_after(topic: bytes, event: Event, after: int) -> bytes:
 
 
 def decode_whole(data: bytes) -> Published:
-    """Return the event of one message; raises BadMessage."""
+    """Decode an event from one message; raises BadMessage."""
     at = data.find(b"\0")
     begin = at + 1 + _VALUE.size
     end = begin + int.from_bytes(data[at + 1 : begin], "big")

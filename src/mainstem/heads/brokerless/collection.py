@@ -1,8 +1,9 @@
 """Appends the messages that a socket receives to a topic.
 
-How this works: what a socket has received in a turn of the event loop is appended together. A full
-topic with backpressure pauses the socket, so that its peers wait. Senders get no answers: what a
-topic refuses is lost, and counted; a log message says when that begins and when it ends.
+How this works: the messages that a socket has received in one iteration of the event loop are
+appended together. A full topic with backpressure pauses the socket, so that its peers wait. Senders
+get no answers: messages that a topic refuses are lost, and counted; a log message says when that
+begins and when it ends.
 """
 
 import logging
@@ -22,7 +23,7 @@ _logger = logging.getLogger("mainstem.heads")
 
 
 class Collection:
-    """The appends to one topic on behalf of a socket."""
+    """Appends the messages of one socket to one topic."""
 
     def __init__(self, context: HeadContext, topic: str) -> None:
         self._context, self.topic = context, topic
@@ -33,18 +34,18 @@ class Collection:
         self.collected = self.lost = 0
 
     def attach(self, pause: Call, resume: Call) -> None:
-        """Set how the socket is paused and resumed."""
+        """Set the functions that pause and resume the socket."""
         self._pause, self._resume = pause, resume
 
     def add(self, door: Door, events: Sequence[Event]) -> None:
-        """Append events; later ones wait while earlier ones are held."""
+        """Append events, after earlier ones that wait for room in the topic."""
         if self._held:
             self._held.append((door, events))
         else:
             self._append(door, events, None)
 
     def lose(self, count: int, why: str) -> None:
-        """Count messages that were not appended."""
+        """Count messages that were not appended, and log why if they are the first."""
         self.lost += count
         if not self._refused:
             _logger.error("messages for topic %s are being lost: %s", self.topic, why)
@@ -69,7 +70,7 @@ class Collection:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Append what came while an append was held."""
+        """Append the events that arrived while an append was held, and resume the socket."""
         if self._held:
             waiting, self._held = self._held[1:], []
             self._resume()
@@ -90,7 +91,7 @@ class Collection:
 
 
 def create_topics(context: HeadContext, wanted: "Sequence[Place]") -> None:
-    """Create the topics that messages are collected into, if topics are created by use."""
+    """Create the topics to collect into, unless automatic creation of topics is off."""
     for each in wanted if context.auto_create else ():
         try:
             context.broker.create_topic(each.topic, context.defaults)
@@ -99,7 +100,7 @@ def create_topics(context: HeadContext, wanted: "Sequence[Place]") -> None:
 
 
 def event_of(frames: Sequence[bytes]) -> Event:
-    """Return the event of a message: its last frame is the value, one before it the key.
+    """Convert the frames of a message: the last is the value, the first of several the key.
 
     Frames in between become headers, named by their number.
     """
@@ -110,4 +111,4 @@ def event_of(frames: Sequence[bytes]) -> Event:
 
 
 def _nothing() -> None:
-    """Do nothing: there is no socket."""
+    """Do nothing: the placeholder until a socket is attached."""

@@ -1,8 +1,8 @@
-"""Hands the events of a queue to a socket whose peers do not acknowledge them.
+"""Sends the events of a queue to a socket whose peers do not acknowledge them.
 
-How this works: an event is acknowledged when the socket has taken it; nobody tells whether a peer
-has processed it. What the socket does not take goes back to the queue, which then waits until the
-socket is writable. A socket without peers takes nothing.
+How this works: an event is acknowledged when the socket has taken it; nothing tells whether a peer
+has processed it. Events that the socket does not take go back to the queue, and no more are
+acquired until the socket is writable. A socket without peers takes nothing.
 """
 
 from collections.abc import Callable
@@ -16,21 +16,21 @@ from mainstem.heads.queue_consumer import QueueConsumer, settlement
 
 
 class Intake(Protocol):
-    """A socket that takes events."""
+    """A socket that takes events for its peers."""
 
     def hand_over(self, event: Event) -> bool:
-        """Take an event; False if no peer has room for it."""
+        """Take an event; return False if no peer has room for it."""
 
     @property
     def is_writable(self) -> bool:
         """Whether the socket would take an event now."""
 
     def when_writable(self, call: Callable[[], None]) -> None:
-        """Call ``call`` once the socket would take an event."""
+        """Call ``call`` once when the socket would take an event."""
 
 
 class Handover:
-    """The consumer of a queue on behalf of a socket."""
+    """The consumer of a queue that sends its events to a socket."""
 
     def __init__(
         self,
@@ -40,23 +40,23 @@ class Handover:
         intake: Intake,
         gone: Callable[[MainstemError], None],
     ) -> None:
-        """``owner``: who takes the deliveries. ``gone``: called if the queue is deleted."""
+        """``owner``: the name that owns deliveries. ``gone``: called if the queue is deleted."""
         self.queue = queue
         self.delivered = 0
         self._context, self._owner, self._intake, self._gone = context, owner, intake, gone
         self._is_full = False
         self._is_closed = False
         self._consumer: QueueConsumer | None = None
-        # Not before there is a peer, or events would be taken only to be given back.
+        # Not before there is a peer, or events would be acquired only to be released.
         intake.when_writable(self._begin)
 
     @property
     def is_full(self) -> bool:
-        """Whether the socket takes no events."""
+        """Whether the socket takes no events now."""
         return self._is_full
 
     def when_room(self, call: Callable[[], None]) -> None:
-        """Call ``call`` once the socket takes events."""
+        """Call ``call`` once when the socket takes events again."""
 
         def again() -> None:
             self._is_full = False
@@ -65,7 +65,7 @@ class Handover:
         self._intake.when_writable(again)
 
     def close(self) -> None:
-        """Hand over nothing more."""
+        """Stop sending, and return unsettled events to the queue."""
         self._is_closed = True
         if self._consumer is not None:
             self._consumer.close()
@@ -93,7 +93,7 @@ class Handover:
         said = [settlement(each) for each in deliveries[:taken]]
         said += [settlement(each, Outcome.RELEASE) for each in deliveries[taken:]]
         self._is_full = taken < len(deliveries) or not self._intake.is_writable
-        # Soon, so that few are handed over again after a crash.
+        # Appended soon, so that few events are sent again after a crash.
         self._context.settlements.add(
             self._context.broker, self.queue, self._owner, said, self._gone, soon=True
         )

@@ -1,9 +1,10 @@
 """Publishes the new events of a topic through a socket that does not wait for its subscribers.
 
-How this works: the topic is read at its tail by a ``TopicConsumer``. If a socket takes no more,
-because a subscriber is slow, publishing is retried until the topic's policy says that the others go
-on without that subscriber: with ``overload=backpressure``, when the slow one is ``max_backlog``
-events behind; otherwise at once. Nothing is lost in the log: subscribers that ask for it catch up.
+How this works: the topic is read at its tail by a ``TopicConsumer``. If the socket has no room for
+an event, because a subscriber is slow, publishing is retried until the topic's policy says that the
+event is published without that subscriber: with ``overload=backpressure``, when the event is
+``max_backlog`` events behind the tail; otherwise at once. Nothing is lost in the log: a subscriber
+can request the events that it missed.
 """
 
 from collections import deque
@@ -20,20 +21,20 @@ RETRY_MS = 2
 
 
 class Outlet(Protocol):
-    """Where a topic's events are published."""
+    """A socket that publishes a topic's events."""
 
     def publish(self, event: Event, after: int) -> bool:
-        """Publish an event; False if a subscriber that wants it can take no more.
+        """Publish an event; False if a subscriber to it has no room, so that nobody gets it.
 
         ``after``: no event of the partition is between this offset and the event's.
         """
 
     def publish_anyway(self, event: Event, after: int) -> None:
-        """Publish an event to the subscribers that can take it."""
+        """Publish an event to the subscribers that have room, and drop it for the others."""
 
 
 class LiveTail:
-    """The publication of one topic."""
+    """Publishes the new events of one topic."""
 
     def __init__(
         self,
@@ -60,19 +61,19 @@ class LiveTail:
 
     @property
     def is_full(self) -> bool:
-        """Whether events wait to be taken."""
+        """Whether events wait until the socket has room."""
         return bool(self._pending)
 
     def when_room(self, call: Callable[[], None]) -> None:
-        """Call ``call`` once no event waits."""
+        """Call ``call`` once when no events wait any more."""
         self._wake = call
 
     def look(self) -> None:
-        """Publish partitions that were added, too."""
+        """Also publish partitions that were added to the topic."""
         self._consumer.look()
 
     def close(self) -> None:
-        """Publish nothing more."""
+        """Stop publishing."""
         self._is_closed = True
         self._consumer.close()
         self._pending.clear()

@@ -1,4 +1,4 @@
-"""Answers requests for events from the log, one message for each request."""
+"""Answers requests for events from the log, with one message per request."""
 
 from mainstem.broker.door import Door
 from mainstem.core.errors import MainstemError, OffsetOutOfRange
@@ -10,7 +10,7 @@ MAX_BYTES = 256 * 1024
 
 
 def answer(door: Door, request: codec.Request, port: int) -> codec.Answer:
-    """Return the answer to a request; ``port``: that of the PUB socket."""
+    """Return the answer to a request; ``port``: the port of the PUB socket, for the answer."""
     try:
         if isinstance(request, codec.BoundsOf):
             return _bounds(door, request, port)

@@ -1,4 +1,4 @@
-"""Settings that the heads of brokerless messaging, ZeroMQ and nng, have in common."""
+"""Settings that the ZeroMQ head and the nng head have in common."""
 
 from typing import Annotated
 

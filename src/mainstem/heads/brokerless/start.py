@@ -1,4 +1,4 @@
-"""Starts a head whose package is an extra, or says which one to install."""
+"""Starts a head that needs an optional package, or names the package to install."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class _Startable(RunningHead, Protocol):
-    """A head that is made first, and opens its sockets then."""
+    """A head whose sockets are opened after it was constructed."""
 
     def start(self) -> None:
         """Open the sockets."""
 
 
 def starts_with(extra: str, module: str, name: str) -> Start:
-    """Return a function that makes a head of the class ``name`` in ``module``, and starts it."""
+    """Return a function that starts a head: an object of class ``name`` in ``module``."""
 
     async def start(
         context: "HeadContext", settings: HeadSettings, listener: "socket.socket"

@@ -1,4 +1,4 @@
-"""The REST API of Kafka Connect, for the connectors of this server."""
+"""Kafka Connect's REST API, for the connectors of this server."""
 
 from mainstem.heads.addresses import Address
 from mainstem.heads.connect.settings import ConnectSettings

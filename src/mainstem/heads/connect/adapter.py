@@ -42,7 +42,7 @@ class Invalid(OperationFailed):
 
 
 class Connectors:
-    """The connectors of the server, as one peer may use them."""
+    """The connectors of the server, with the permissions of one peer."""
 
     def __init__(self, context: HeadContext, peer: Peer) -> None:
         self._context = context
@@ -63,13 +63,13 @@ class Connectors:
         }
 
     def config(self, name: str) -> Config:
-        """Return the configuration of a connector."""
+        """Return a connector's configuration: as it was given, or made from its settings."""
         settings = self._settings(name)
         stored = self._definitions.get(_CONFIG, name)
         if stored is not None:
             config = msgspec.json.decode(stored, type=dict[str, str])
             wanted = _plain(settings_of(name, config)[0])
-            # It may have been removed, and added anew by other means.
+            # The connector may have been removed, and added again with the command line.
             if all(settings.get(each) == value for each, value in wanted.items()):
                 return config
         return config_of(settings)
@@ -79,7 +79,7 @@ class Connectors:
         self._set("connectors/add", name, config)
 
     def put(self, name: str, config: Config) -> bool:
-        """Add a connector, or change its configuration; tell whether it is new."""
+        """Add a connector, or change its configuration; return whether it is new."""
         is_new = name not in self.names()
         self._set("connectors/add" if is_new else "connectors/alter", name, config)
         return is_new
@@ -93,7 +93,7 @@ class Connectors:
         self._definitions.set(_CONFIG, name, msgspec.json.encode(config)).wait()
 
     def remove(self, name: str) -> None:
-        """Remove a connector, and what it has left in the database."""
+        """Remove a connector, and what it has created in the source database."""
         self._run("connectors/remove", name=name)
         self._definitions.delete(_CONFIG, name).wait()
 
@@ -118,7 +118,7 @@ class Connectors:
         return task | ({"trace": found["error"]} if found["error"] else {})
 
     def check(self, name: str) -> None:
-        """Raise an error if there is no such connector."""
+        """Raise an error if no connector has this name."""
         self._show(name)
 
     def pause(self, name: str) -> None:
@@ -130,12 +130,12 @@ class Connectors:
         self._run("connectors/resume", name=name)
 
     def restart(self, name: str, *, only_failed: bool = False) -> None:
-        """Restart a connector."""
+        """Restart a connector, or only if it has failed."""
         if not only_failed or self._phase(name) == "failed":
             self._run("connectors/restart", name=name)
 
     def offsets(self, name: str) -> Item:
-        """Return the position of a connector, as Debezium would write it."""
+        """Return the position of a connector in the format of Debezium's offsets."""
         found = self._show(name)
         position = cast("list[int]", found["position"])
         if not position:
@@ -145,7 +145,7 @@ class Connectors:
         return {"offsets": [{"partition": {"server": prefix}, "offset": offset}]}
 
     def forget(self, name: str) -> None:
-        """Forget the position of a connector that is paused."""
+        """Forget the position of a paused connector, so that it begins with a snapshot."""
         if self._phase(name) != "paused":
             raise OperationFailed(
                 Failure.INVALID,
@@ -155,14 +155,14 @@ class Connectors:
         self._run("connectors/restart", name=name, snapshot=True)
 
     def topics(self, name: str) -> list[str]:
-        """Return the topics that begin with a connector's prefix."""
+        """Return the topics whose names begin with a connector's prefix."""
         settings = self._settings(name)
         prefix = str(settings.get("prefix") or name)
         found = self._context.broker.topics(f"{prefix}*")
         return [each.name for each in found if each.name.startswith((f"{prefix}.", prefix))]
 
     def connect_with(self, config: Config) -> str:
-        """Connect to the database as a configuration says; return why that fails, if it does."""
+        """Connect to a configuration's database; return the error text, empty if it succeeds."""
         settings, _ = settings_of(config.get("name") or "checked", config)
         try:
             self._run("connectors/check", settings=settings)

@@ -31,7 +31,7 @@ def connect_app(context: HeadContext, max_body_bytes: int) -> "ASGIApp":
             try:
                 body = await read_body(request.scope, request.receive, max_body_bytes)
                 peer = user_of(context.auth, request.scope)
-                # What changes something needs more: its operation checks that.
+                # Changes need more permissions, which their operations check.
                 context.auth.authorize(peer.principal, Action.DESCRIBE, CLUSTER)
                 connectors = Connectors(context, peer)
                 asked = Asked(connectors, request.path_params, dict(request.query_params), body)

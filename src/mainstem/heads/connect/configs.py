@@ -1,7 +1,7 @@
-"""Debezium's configuration of a connector, as the settings of ours, and back.
+"""Converts Debezium's configuration of a connector to settings of a connector here, and back.
 
-Each of Debezium's properties has its effect here, or is accepted only with the value that describes
-what we do anyway, or is refused. So a connector always does what its configuration says.
+Each of Debezium's properties has its effect here, or is accepted only with the value for what is
+done here anyway, or is refused. So a connector always does what its configuration says.
 """
 
 import re
@@ -31,21 +31,21 @@ _DIRECTORY = re.compile(r"\$\{dir:(?:[^:}]*:)?([^:}/]+)\}")
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What is wrong with a value of a configuration."""
+    """A property of a configuration that is wrong, and why."""
 
     name: str
     why: str
 
 
 def settings_of(name: str, config: Config) -> tuple[Settings, list[Fault]]:
-    """Return the settings of a connector, and what is wrong with its configuration."""
+    """Convert a configuration to settings; return also its faults."""
     reading = _Reading(name, config)
     reading.read()
     return reading.settings, reading.faults
 
 
 class _Reading:
-    """One configuration that is being read."""
+    """The conversion of one configuration."""
 
     def __init__(self, name: str, config: Config) -> None:
         self._name = name
@@ -180,7 +180,10 @@ def _outbox(given: dict[str, str], settings: Settings) -> None:
 
 
 def config_of(settings: Mapping[str, object]) -> dict[str, str]:
-    """Return the main part of a configuration, for a connector that was added otherwise."""
+    """Convert settings to a configuration, for a connector that was not added with one.
+
+    Only the main properties are in it.
+    """
     name, url = str(settings["name"]), urlsplit(str(settings["url"]))
     scheme = url.scheme.replace("postgresql", "postgres")
     plugin = next((each for each in PLUGINS if each.scheme == scheme), None)

@@ -1,4 +1,4 @@
-"""Starts the Connect head, on the common HTTP runtime."""
+"""Starts the head for Kafka Connect's REST API."""
 
 from typing import TYPE_CHECKING
 

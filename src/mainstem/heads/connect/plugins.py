@@ -1,4 +1,4 @@
-"""Debezium's classes of connectors that are served here, with the names that each knows."""
+"""The connector classes of Debezium that are supported here, and the properties of each."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ CLOUDEVENTS = "io.debezium.converters.CloudEventsConverter"
 
 
 class Plugin(msgspec.Struct, frozen=True):
-    """A class of connectors."""
+    """A connector class."""
 
     name: str
     scheme: str
@@ -48,12 +48,12 @@ class Plugin(msgspec.Struct, frozen=True):
 
     @property
     def short_name(self) -> str:
-        """The last part of the name, which Kafka Connect accepts, too."""
+        """The class name without its package, which Kafka Connect accepts, too."""
         return self.name.rpartition(".")[2]
 
     @property
     def known(self) -> tuple[str, ...]:
-        """All names that can be used."""
+        """The names of all properties that can be used."""
         return (*self.together, *self.honoured, *self.fixed)
 
 
@@ -91,7 +91,7 @@ _TOGETHER = (
 
 
 def _server(scheme: str, config: Config, port: str, database: str) -> str:
-    """Return a URL without options."""
+    """Return the URL of the database server in a configuration, without options."""
     port = config.get("database.port", port)
     if not re.fullmatch(r"\d{1,5}", port):
         raise Refused("it must be the number of a port")
@@ -126,7 +126,7 @@ POSTGRES = Plugin(
         "snapshot.mode": choice(
             "snapshot", {"initial": "initial", "no_data": "no_data", "never": "no_data"}
         ),
-        # It is tried again for as long as a database is away.
+        # Ignored: here, connecting is retried for as long as the database is unavailable.
         "slot.max.retries": lambda _, __: None,
         "slot.retry.delay.ms": lambda _, __: None,
     },
@@ -162,7 +162,7 @@ def _finish_mysql(scheme: str, modes: Mapping[str, str]) -> Callable[[Config, Se
 
 
 def _first_database(config: Config) -> str:
-    """Return the database that the connection is opened to."""
+    """Return the first database that is captured, to which the connection is opened."""
     databases = _databases(config.get(_DATABASES, ""))
     of_tables = [each.partition(".")[0] for each in _databases(config.get(_TABLES, ""))]
     if not databases and not of_tables:
@@ -221,5 +221,5 @@ PLUGINS = (POSTGRES, MARIADB, MYSQL)
 
 
 def plugin_of(name: str) -> Plugin | None:
-    """Return the plugin of a class, None if it is not served here."""
+    """Return the plugin of a connector class, None if it is not supported here."""
     return next((each for each in PLUGINS if name in (each.name, each.short_name)), None)

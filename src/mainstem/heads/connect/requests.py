@@ -1,4 +1,4 @@
-"""The requests of Kafka Connect's REST API, each with its answer."""
+"""The requests of Kafka Connect's REST API: each route, and the function that answers it."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -28,7 +28,7 @@ class _NewConnector(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A request."""
+    """A request, and the connectors with the permissions of its sender."""
 
     connectors: Connectors
     path: Mapping[str, str]
@@ -41,22 +41,22 @@ class Asked(msgspec.Struct, frozen=True):
         return self.path["name"]
 
     def flag(self, name: str) -> bool:
-        """Tell whether a field of the query is true."""
+        """Tell whether a query parameter is true."""
         return self.query.get(name, "").lower() == "true"
 
     def config(self) -> Config:
-        """Return the body as a configuration."""
+        """Decode the body as a configuration."""
         return _texts(self._read(dict[str, Plain]))
 
     def changes(self) -> Mapping[str, str | None]:
-        """Return the body as changes of a configuration; None removes."""
+        """Decode the body as changes of a configuration; None removes a property."""
         found = self._read(dict[str, Plain | None])
         gone: dict[str, str | None] = {name: None for name, each in found.items() if each is None}
         kept = {name: each for name, each in found.items() if each is not None}
         return gone | dict(_texts(kept))
 
     def new_connector(self) -> tuple[str, Config]:
-        """Return the body as a connector to add."""
+        """Decode the body as the name and configuration of a new connector."""
         found = self._read(_NewConnector)
         if found.initial_state not in (None, "RUNNING"):
             raise OperationFailed(
@@ -73,14 +73,14 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer."""
+    """An answer: its body, to be encoded as JSON, and its HTTP status."""
 
     body: object = None
     status: int = 200
 
 
 def _texts(found: Mapping[str, Plain]) -> Config:
-    # As Kafka Connect reads them.
+    # Kafka Connect converts JSON numbers and booleans in this way.
     return {
         name: str(each).lower() if isinstance(each, bool) else str(each)
         for name, each in found.items()

@@ -1,4 +1,4 @@
-"""How values of a configuration of Kafka Connect become settings of a connector."""
+"""Converts values of a Kafka Connect configuration to settings of a connector."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ _TABLE = re.compile(r"[A-Za-z0-9_$ -]+(?:\.[A-Za-z0-9_$ -]+)*(?:\.\*)?")
 
 
 class Refused(ValueError):
-    """A value cannot be used; ``name``: of another name than the one that is read."""
+    """A value cannot be used; ``name``: the property at fault, if it is not the converted one."""
 
     def __init__(self, why: str, name: str = "") -> None:
         super().__init__(why)
@@ -19,7 +19,7 @@ class Refused(ValueError):
 
 
 def text(field: str) -> Callable[[str, Settings], None]:
-    """Return a function that takes a text as it is."""
+    """Return a function that sets ``field`` to the value as it is."""
 
     def take(value: str, settings: Settings) -> None:
         settings[field] = value
@@ -28,7 +28,7 @@ def text(field: str) -> Callable[[str, Settings], None]:
 
 
 def number(field: str, least: int) -> Callable[[str, Settings], None]:
-    """Return a function that reads a number of at least ``least``."""
+    """Return a function that sets ``field`` to a number of at least ``least``."""
 
     def take(value: str, settings: Settings) -> None:
         if not re.fullmatch(r"\d{1,12}", value) or int(value) < least:
@@ -39,7 +39,7 @@ def number(field: str, least: int) -> Callable[[str, Settings], None]:
 
 
 def flag(field: str) -> Callable[[str, Settings], None]:
-    """Return a function that reads true or false."""
+    """Return a function that sets ``field`` to true or false."""
 
     def take(value: str, settings: Settings) -> None:
         settings[field] = boolean(value)
@@ -48,14 +48,14 @@ def flag(field: str) -> Callable[[str, Settings], None]:
 
 
 def boolean(value: str) -> bool:
-    """Return a value that is true or false."""
+    """Convert ``true`` or ``false``; raises Refused for any other value."""
     if value.lower() not in ("true", "false"):
         raise Refused("it must be true or false")
     return value.lower() == "true"
 
 
 def choice(field: str, choices: Mapping[str, object]) -> Callable[[str, Settings], None]:
-    """Return a function that accepts one of some words."""
+    """Return a function that sets ``field`` to the setting for one of these values."""
 
     def take(value: str, settings: Settings) -> None:
         if value not in choices:
@@ -66,17 +66,18 @@ def choice(field: str, choices: Mapping[str, object]) -> Callable[[str, Settings
 
 
 def names(field: str, parts: int, more: str = "") -> Callable[[str, Settings], None]:
-    """Return a function that adds the names of a list to the setting ``field``.
+    """Return a function that adds the names in a list to ``field``.
 
-    Debezium takes regexes here; only those are allowed that are a name, or end with ``.*``.
-    ``parts``: the parts of a name, two for ``schema.table``. ``more``: appended to each name.
+    Debezium allows regular expressions here; only those are accepted that are a name, or end with
+    ``.*``. ``parts``: the parts of a name, two for ``schema.table``. ``more``: appended to each
+    name.
     """
 
     def take(value: str, settings: Settings) -> None:
         found: list[str] = []
         for each in filter(None, (part.strip() for part in value.split(","))):
             plain = each.removeprefix("^").removesuffix("$").replace("\\.", ".")
-            # ``schema\..*`` and ``schema.*`` mean all of its tables.
+            # Both ``schema\..*`` and ``schema.*`` select all tables of the schema.
             plain = plain[:-3] + ".*" if plain.endswith("..*") else plain
             if not _TABLE.fullmatch(plain) or plain.count(".") != parts - 1:
                 raise Refused(
@@ -93,7 +94,7 @@ def names(field: str, parts: int, more: str = "") -> Callable[[str, Settings], N
 
 
 def interval(value: str, settings: Settings) -> None:
-    """Take a heartbeat interval, of which 0 is Debezium's word for the default."""
+    """Set the heartbeat interval; 0 stands for the default, as in Debezium."""
     number("heartbeat_ms", 0)(value, settings)
     if settings["heartbeat_ms"] == 0:
         del settings["heartbeat_ms"]

@@ -1,6 +1,6 @@
 """Maps MoldUDP64 to the broker.
 
-| theirs | ours |
+| MoldUDP64 | the broker |
 |---|---|
 | a session | a partition, from an offset on; defined by a feed, which survives restarts |
 | a message | an event's value; its sequence number is that of ``numbering.py`` |
@@ -53,7 +53,7 @@ READS_PER_REQUEST = 100
 
 
 class MoldHead:
-    """The running MoldUDP64 head."""
+    """The MoldUDP64 head while it runs."""
 
     def __init__(
         self,
@@ -95,9 +95,10 @@ class MoldHead:
         return [self._publications[session] for session in sorted(self._publications)]
 
     def serve(self, feed: Feed) -> tuple[Publication, Durable | None]:
-        """Publish a feed from now on, also after a restart; nothing changes if it is served.
+        """Publish a feed from now on, also after restarts; do nothing if it is published already.
 
-        Raises FeedExists, InvalidSetting, Unsupported, UnknownTopic, UnknownPartition.
+        Returns None instead of a ``Durable`` in the second case. Raises FeedExists, InvalidSetting,
+        Unsupported, UnknownTopic, UnknownPartition.
         """
         topic = self._context.broker.topic(checked(feed).topic)
         self._context.broker.bounds(feed.topic, feed.partition)
@@ -116,7 +117,7 @@ class MoldHead:
         return self._publications[feed.session], None
 
     def end(self, session: str) -> Durable | None:
-        """End a session at the log's present end; return None if it was ended before.
+        """End a session at the current end of its partition; return None if it was ended before.
 
         Earlier events are still sent, then end-of-session packets.
         """
@@ -130,7 +131,7 @@ class MoldHead:
         return durable
 
     def remove(self, session: str) -> Durable:
-        """Stop publishing a feed, and forget its session."""
+        """Stop publishing a feed, and delete its definition and numbers."""
         self.find(session).close()
         del self._publications[session]
         return self._stored.delete(session)
@@ -173,7 +174,7 @@ class MoldHead:
             pace.take(read // READS_PER_REQUEST)
 
     def _answer(self, request: Request, sender: Sender) -> int:
-        """Send the messages; return how many events were read for it."""
+        """Send the requested messages; return how many events were read from the log for them."""
         host, port = sender
         door = self._context.door(self._context.auth.peer(f"{host}:{port}"))
         publication = self.find(request.session)
@@ -211,7 +212,7 @@ class MoldHead:
         yield metrics.KERNEL_DROPS, ((), self._datagrams.kernel_drops)
 
     async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
-        """Stop publishing and answering; sessions go on at the next start."""
+        """Stop publishing and answering; sessions continue at the next start."""
         self._stop()
 
     async def close(self) -> None:

@@ -26,7 +26,7 @@ MAX_MESSAGE_BYTES = MAX_DATAGRAM_BYTES - HEADER_BYTES - LENGTH_BYTES
 
 
 class BadPacket(MainstemError):
-    """The bytes are not a MoldUDP64 packet; the message says why."""
+    """The bytes are not a MoldUDP64 packet; the text of the error says why."""
 
     failure = Failure.INVALID
 
@@ -51,7 +51,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def check_session(name: str) -> str:
-    """Return a session name; raises InvalidSetting if it does not fit into a packet."""
+    """Return a session name unchanged; raises InvalidSetting if it does not fit into a packet."""
     if not 1 <= len(name) <= 10 or not name.isascii() or not name.isalnum():
         raise InvalidSetting(
             f"session {name!r:.40}: a session's name has 1 to 10 letters or digits"
@@ -60,24 +60,24 @@ def check_session(name: str) -> str:
 
 
 def encode_packet(packet: Packet) -> bytes:
-    """Return the bytes of a packet."""
+    """Encode a packet."""
     if packet.is_end:
         return _header(packet.session, packet.sequence, END_OF_SESSION)
     return joined(packet.session, packet.sequence, [blocked(it) for it in packet.messages])
 
 
 def blocked(message: bytes) -> bytes:
-    """Return a message as a block of a packet: its length and its bytes."""
+    """Encode a message as it is in a packet: its length, then its bytes (a block)."""
     return _LENGTH.pack(len(message)) + message
 
 
 def joined(session: str, sequence: int, blocks: list[bytes]) -> bytes:
-    """Return the packet that consists of these blocks."""
+    """Encode a packet of these blocks."""
     return b"".join((_header(session, sequence, len(blocks)), *blocks))
 
 
 def decode_packet(data: bytes) -> Packet:
-    """Return the packet in some bytes; raises BadPacket."""
+    """Decode a packet; raises BadPacket."""
     session, sequence, count = _read_header(data)
     if count in (0, END_OF_SESSION):
         if len(data) > HEADER_BYTES:
@@ -100,12 +100,12 @@ def decode_packet(data: bytes) -> Packet:
 
 
 def encode_request(request: Request) -> bytes:
-    """Return the bytes of a request."""
+    """Encode a request."""
     return _header(request.session, request.sequence, request.count)
 
 
 def decode_request(data: bytes) -> Request:
-    """Return the request in some bytes; raises BadPacket."""
+    """Decode a request; raises BadPacket."""
     if len(data) != HEADER_BYTES:
         raise BadPacket(f"a request has {HEADER_BYTES} bytes, not {len(data)}")
     session, sequence, count = _read_header(data)
@@ -115,9 +115,9 @@ def decode_request(data: bytes) -> Request:
 
 
 def fitting(sizes: Iterable[int], max_bytes: int, max_count: int = MAX_COUNT) -> tuple[int, bool]:
-    """Return how many of the next messages fit into a packet, and whether it is full then.
+    """Return how many of the next messages fit into a packet, and whether that fills the packet.
 
-    ``sizes``: the lengths of their blocks. At least one fits, whatever its length.
+    ``sizes``: the sizes of their blocks. At least one fits, whatever its size.
     """
     used = HEADER_BYTES
     count = 0

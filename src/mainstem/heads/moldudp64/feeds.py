@@ -1,4 +1,4 @@
-"""The feeds that a head serves, and the marks of their sessions: stored as definitions."""
+"""The stored feeds of the head, and the marks that record the numbers of their sessions."""
 
 import re
 import struct
@@ -21,7 +21,7 @@ _DECLARED = re.compile(r"(\w+)=([\w.-]+)/(\d{1,6})@([\d.]+:\d+)(?:\+([\d.]+:\d+)
 
 
 class UnknownFeed(MainstemError):
-    """There is no feed of that session."""
+    """No feed has this session."""
 
     failure = Failure.NOT_FOUND
 
@@ -33,7 +33,7 @@ class UnknownFeed(MainstemError):
 
 
 class FeedExists(MainstemError):
-    """The session's name is taken by another feed."""
+    """Another feed has this session name."""
 
     failure = Failure.EXISTS
 
@@ -46,7 +46,7 @@ class FeedExists(MainstemError):
 
 
 class FeedUnsupported(Unsupported):
-    """The topic cannot be a feed, or no longer under the numbers that a session has given."""
+    """The topic cannot be a feed, or no longer with the numbers that its session has used."""
 
     def __init__(self, topic: str, why: str) -> None:
         super().__init__(f"topic {topic} cannot be a feed: {why}")
@@ -72,11 +72,11 @@ class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether all numbers are stored, as more than the oldest events may be removed."""
 
     def groups(self) -> list[Address]:
-        """Return the addresses of the groups."""
+        """Return the addresses of the multicast groups."""
         return [multicast_group(each) for each in (self.group, self.second_group) if each]
 
     def ended_at(self, offset: int) -> "Feed":
-        """Return the feed with an end."""
+        """Return the feed with this end offset."""
         return msgspec.structs.replace(self, end_offset=offset)
 
     def check_topic(self, settings: TopicSettings) -> None:
@@ -95,26 +95,26 @@ class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
 
     def is_like(self, other: "Feed") -> bool:
-        """Tell whether both publish the same messages under the same numbers, to these groups."""
+        """Tell whether two feeds publish the same partition to the same groups."""
         here = (self.topic, self.partition, self.group, self.second_group, self.topic_id)
         there = (other.topic, other.partition, other.group, other.second_group, other.topic_id)
         return here == there
 
 
 def removes_between(settings: TopicSettings) -> bool:
-    """Tell whether events of a topic are removed between others, not only the oldest."""
+    """Tell whether events can be removed between others (by compaction or delete_acked)."""
     return settings.compact or settings.delete_acked
 
 
 def checked(feed: Feed) -> Feed:
-    """Return a feed whose session and groups are valid; raises InvalidSetting."""
+    """Return the feed unchanged; raises InvalidSetting for an invalid session or group."""
     check_session(feed.session)
     feed.groups()
     return feed
 
 
 def declared(text: str) -> Iterator[Feed]:
-    """Yield the feeds of the setting ``moldudp64.feeds``; raises InvalidSetting."""
+    """Parse the setting ``moldudp64.feeds``; raises InvalidSetting."""
     if text == NONE:
         return
     for each in (part.strip() for part in text.split(",")):
@@ -128,7 +128,7 @@ def declared(text: str) -> Iterator[Feed]:
 
 
 class FeedDefinitions:
-    """The stored feeds and marks of one head."""
+    """The stored feeds and marks of the head."""
 
     def __init__(self, definitions: HeadDefinitions) -> None:
         self._definitions = definitions
@@ -144,7 +144,7 @@ class FeedDefinitions:
         return None if found is None else msgspec.json.decode(found, type=Feed)
 
     def create(self, feed: Feed) -> Durable:
-        """Store a new feed, and where its session begins."""
+        """Store a new feed, with the mark of its first message."""
         first = Mark(1, feed.first_offset)
         kind, mark = _marks_of(feed.session), _MARK.pack(*first)
         if feed.stores_numbers:
@@ -154,7 +154,7 @@ class FeedDefinitions:
         )
 
     def set(self, feed: Feed) -> Durable:
-        """Store a feed that has changed."""
+        """Store a feed whose definition has changed."""
         return self._definitions.set(_FEEDS, feed.session, msgspec.json.encode(feed))
 
     def delete(self, session: str) -> Durable:
@@ -172,7 +172,7 @@ class FeedDefinitions:
         return sorted(Mark(*_MARK.unpack(each)) for each in values)
 
     def add_mark(self, session: str, new: Mark, log_start: int) -> Durable:
-        """Store a mark; delete those that it makes unnecessary, and those of deleted events."""
+        """Store a mark; delete marks that it makes unnecessary, and marks of deleted events."""
         marks = self.marks(session)
         if marks and marks[-1] >= new:
             return self._definitions.change({})
@@ -187,16 +187,17 @@ class FeedDefinitions:
         return self._definitions.change(changes | {(kind, str(new.sequence)): _MARK.pack(*new)})
 
     def numbers(self, session: str) -> list[Mark]:
-        """Return all marks of a session that stores its numbers, in order."""
+        """Return the marks of a session that stores all its numbers, in order."""
         blocks = self._blocks(session)
-        # A block ends with the mark of the next message, whose offset the next block knows better.
+        # A block ends with the mark of the message after it; the next block has its exact offset,
+        # and replaces that mark here.
         found = {mark.sequence: mark for each in sorted(blocks) for mark in _decoded(blocks[each])}
         return list(found.values())
 
     def set_numbers(self, session: str, marks: list[Mark], log_start: int) -> Durable:
-        """Store a block of marks instead of the one that begins with the same sequence number.
+        """Store a block of marks; it replaces the block that begins with the same sequence number.
 
-        With a new block, those of deleted events are deleted.
+        If there is none, blocks that are only about deleted events are deleted.
         """
         kind, key = _numbers_of(session), str(marks[0].sequence)
         changes: dict[tuple[str, str], bytes | None] = {(kind, key): _encoded(marks)}
@@ -222,7 +223,7 @@ def _numbers_of(session: str) -> str:
 
 
 def _encoded(marks: list[Mark]) -> bytes:
-    """Encode marks as the differences between them, which are short."""
+    """Encode marks as the differences between them, which take fewer bytes."""
     numbers = [*marks[0]]
     for before, mark in pairwise(marks):
         numbers += [mark.sequence - before.sequence, mark.offset - before.offset]

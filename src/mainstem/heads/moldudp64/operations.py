@@ -1,7 +1,6 @@
-"""Feed operations of the admin port: list, serve, end, remove, find a sequence number.
+"""Operations of the admin port on feeds: list, serve, end, remove, find a sequence number.
 
-Permissions: a feed is listed if its topic may be described; for all others, its topic must be
-readable.
+Permissions: a feed is listed if the peer may DESCRIBE its topic; the others need READ on the topic.
 """
 
 from collections.abc import Callable
@@ -57,7 +56,7 @@ class FindSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SequenceInfo(msgspec.Struct, frozen=True):
-    """The number of the first message at or behind an offset, as the admin port returns it."""
+    """The sequence number of the first message at or after an offset."""
 
     session: str
     offset: int
@@ -81,7 +80,10 @@ class FeedInfo(msgspec.Struct, frozen=True):
 
 
 class FeedOperations:
-    """The admin port's operations on feeds; called in any thread except the event loop's."""
+    """The admin port's operations on feeds.
+
+    Must not be called in the event loop: the operations wait for it.
+    """
 
     def __init__(self, context: "HeadContext", head: "MoldHead") -> None:
         self._context, self._head = context, head
@@ -106,7 +108,7 @@ class FeedOperations:
 
     @operation(END, "POST feeds/{session}/end")
     def end(self, peer: Peer, asked: NameFeed) -> FeedInfo:
-        """End a session after the events that are in the topic by now."""
+        """End a session after the last event that is in its partition now."""
         self._authorize(peer, Action.READ, self._topic_of(asked.session))
 
         def carry_out() -> tuple[FeedInfo, Durable | None]:
@@ -117,14 +119,14 @@ class FeedOperations:
 
     @operation(REMOVE, "DELETE feeds/{session}")
     def remove(self, peer: Peer, asked: NameFeed) -> object:
-        """Stop publishing a feed and forget its session; the topic stays."""
+        """Stop publishing a feed, and delete its session; the topic stays."""
         self._authorize(peer, Action.READ, self._topic_of(asked.session))
         self._on_loop(lambda: self._head.remove(asked.session)).wait()
         return {}
 
     @operation(SEQUENCE, "GET feeds/{session}/sequence")
     def sequence(self, peer: Peer, asked: FindSequence) -> SequenceInfo:
-        """Return the number of the first message at or behind an offset."""
+        """Return the sequence number of the first message at or after an offset."""
         self._authorize(peer, Action.READ, self._topic_of(asked.session))
 
         def carry_out() -> int:

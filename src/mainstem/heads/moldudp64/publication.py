@@ -1,10 +1,10 @@
 """Publishes one partition as a session: reads the log, fills packets, paces them, sends heartbeats.
 
-How this works: ``_turn`` sends what may be sent, then waits for what comes first: new events, the
-pace, or the next heartbeat. After a restart the session goes on at its last stored mark, so that
-some messages are sent twice, under the same numbers. A session that stores all its numbers sends a
-message only when its number is durable, and goes on with the next one after a restart. Used in the
-thread of the event loop.
+How this works: ``_turn`` sends as many packets as allowed, then waits for the first of: new events,
+permission to send more, the next heartbeat. After a restart the session continues at its last
+stored mark, so some messages are sent twice, with the same numbers. A session that stores all its
+numbers sends a message only when its number is durable; after a restart it continues with the next
+one. Only the event loop calls this module.
 """
 
 import logging
@@ -49,7 +49,7 @@ MAX_PACKETS_AT_ONCE = 64
 
 
 class Publication:
-    """A feed that is being published."""
+    """Publishes one feed."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Publication:
         sender: MulticastSender,
         clock: Callable[[], float],
     ) -> None:
-        """``clock``: milliseconds that never go back."""
+        """``clock``: returns the monotonic time in ms."""
         self._context, self._settings, self._stored = context, settings, stored
         self._sender, self._clock = sender, clock
         self._groups = feed.groups()
@@ -102,20 +102,20 @@ class Publication:
 
     @property
     def next_sequence(self) -> int:
-        """The sequence number of the next message that is sent."""
+        """The sequence number of the next message to send."""
         return self._numbering.next.sequence - len(self._waiting)
 
     def check_topic(self) -> None:
-        """Raise UnknownTopic or FeedUnsupported if the topic is another one, or was changed."""
+        """Raise UnknownTopic for another topic of this name, FeedUnsupported for new settings."""
         topic = self._context.broker.topic(self.feed.topic)
         if topic.id != self.feed.topic_id:
             raise UnknownTopic(self.feed.topic)
         self.feed.check_topic(topic.settings)
 
     def sequence_at(self, door: Door, offset: int) -> int:
-        """Return the number of the first message at or behind an offset: where to go on from it.
+        """Return the sequence number of the first message at or after an offset.
 
-        Raises OffsetOutOfRange if the offset is deleted, OperationFailed if it was not numbered.
+        Raises OffsetOutOfRange if the offset is deleted, OperationFailed if it has no number yet.
         """
         self.check_topic()
         if self.failed or offset > self._reader.offset:
@@ -127,12 +127,12 @@ class Publication:
         return self.retransmission.sequence_at(door, offset)
 
     def end(self, ended: Feed) -> None:
-        """End the session at the end offset of its new definition."""
+        """End the session at the end offset of its new definition ``ended``."""
         self.feed = ended
         self._wake()
 
     def close(self) -> None:
-        """Stop publishing; the session goes on at the next start."""
+        """Stop publishing; the session continues at the next start."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -164,7 +164,7 @@ class Publication:
             self._timer = self._context.after(int(wait_ms) + 1, self._turn)
 
     def _send_all(self) -> bool:
-        """Send all that may be sent now; tell whether nothing is left."""
+        """Send as many messages as allowed; return whether all were sent."""
         for _ in range(MAX_PACKETS_AT_ONCE):
             if not self._waiting and not self._read():
                 return True
@@ -178,7 +178,7 @@ class Publication:
         limit = self._settings.max_packet_bytes
         count, is_full = fitting(map(len, self._waiting), limit)
         if not is_full and not self.feed.stores_numbers and self._read():
-            # More has come meanwhile.
+            # More events have arrived, so the packet can be filled further.
             count, _ = fitting(map(len, self._waiting), limit)
         blocks = [self._waiting[at] for at in range(count)]
         if not self._send(joined(self.feed.session, self.next_sequence, blocks)):
@@ -191,7 +191,7 @@ class Publication:
 
     def _send(self, data: bytes) -> bool:
         for group in self._groups:
-            # If the second group's is lost, it is what receivers expect of UDP.
+            # A packet to the second group may be lost: receivers expect that of UDP.
             if not self._sender.send(data, group) and group is self._groups[0]:
                 return False
         self.packets += 1
@@ -199,7 +199,7 @@ class Publication:
         return True
 
     def _be_silent(self) -> float | None:
-        """Send the heartbeat or end of session that is due; return how long nothing else is."""
+        """Send a due heartbeat or end of session; return the ms to the next one, or None."""
         now_ms = self._clock()
         if self._is_at_end():
             self._silence.end(now_ms)
@@ -211,7 +211,7 @@ class Publication:
     # Reading
 
     def _read(self) -> bool:
-        """Read and number more messages; False if there are none."""
+        """Read and number more messages; return False if none wait to be sent."""
         if self._is_at_end():
             return False
         end = self.feed.end_offset
@@ -274,7 +274,7 @@ class Publication:
             self._block = self._numbering.next.sequence
 
     def _is_stored(self) -> bool:
-        """Tell whether the numbers of what waits are durable, if they must be."""
+        """Tell whether the numbers of waiting messages are durable, if they must be."""
         if self._unstored is not None:
             if not self._unstored.done:
                 return False
@@ -283,7 +283,7 @@ class Publication:
         return True
 
     def _store_due_mark(self) -> None:
-        """Store a mark if many messages were sent since the last one, or some a while ago."""
+        """Store a mark after FAR messages, or, if no messages wait, after MARK_MS."""
         far, now_ms = self._far_mark, self._clock()
         if far is not None and self.next_sequence >= far.sequence:
             self._store_mark(far)
@@ -300,7 +300,7 @@ class Publication:
         return self._context.broker.bounds(self.feed.topic, self.feed.partition).start
 
     def _check_start(self) -> None:
-        """Refuse to number on if events were deleted that may have had numbers."""
+        """Raise OperationFailed if deleted events may have had numbers that are unknown."""
         first, start = self._numbering.next.offset, self._log_start()
         if self._numbering.next.sequence > 1 and first < start and not self.feed.stores_numbers:
             raise OperationFailed(

@@ -1,4 +1,4 @@
-"""Messages that were sent or requested lately, so that the log is not read for each request."""
+"""A cache of messages that were sent or requested lately, to answer requests without the log."""
 
 from bisect import bisect_right, insort
 from collections import deque
@@ -8,7 +8,7 @@ CACHE_BYTES = 8 * 1024 * 1024
 
 
 class Recent:
-    """Runs of messages by their sequence numbers; the oldest run is forgotten first."""
+    """A cache of runs of consecutive messages; the oldest run is evicted first."""
 
     def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -19,7 +19,7 @@ class Recent:
         self._bytes = 0
 
     def add(self, first: int, blocks: Sequence[bytes]) -> None:
-        """Keep a run of messages, from a sequence number on."""
+        """Add a run of messages, whose first one has the number ``first``."""
         if not blocks or first in self._runs:
             return
         size = sum(map(len, blocks))
@@ -31,7 +31,7 @@ class Recent:
             self._forget()
 
     def find(self, sequence: int, count: int) -> Sequence[bytes]:
-        """Return up to ``count`` messages from a sequence number on; none if it is not kept."""
+        """Return up to ``count`` messages from a sequence number on; empty if it is not cached."""
         at = bisect_right(self._firsts, sequence) - 1
         if at < 0:
             return ()

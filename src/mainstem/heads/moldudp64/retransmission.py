@@ -1,6 +1,6 @@
 """Reads messages again by their sequence numbers, to answer requests.
 
-Where compaction or ``delete_acked`` has removed a message since, the answer has an empty one.
+A message that compaction or ``delete_acked`` has removed is empty in the answer.
 """
 
 from bisect import bisect_left
@@ -22,7 +22,7 @@ REMOVED = blocked(b"")
 
 
 class NotSent(MainstemError):
-    """The session has no message of this number yet."""
+    """The session has not sent a message with this number yet."""
 
     failure = Failure.NOT_FOUND
 
@@ -40,14 +40,14 @@ class Deleted(MainstemError):
 
 
 class Replay(NamedTuple):
-    """The blocks of messages, and how many events were read to find them."""
+    """Messages for an answer, and how many events were read from the log to find them."""
 
     blocks: Sequence[bytes]
     read: int
 
 
 class Retransmission:
-    """The messages of a session that have been numbered."""
+    """Finds numbered messages of a session."""
 
     def __init__(self, feed: Feed, numbering: Numbering, max_packet_bytes: int) -> None:
         self._session, self._is_exact = feed.session, feed.stores_numbers
@@ -56,12 +56,12 @@ class Retransmission:
         self.recent = Recent()
 
     def read(self, door: Door, sequence: int, count: int, end: int) -> Replay:
-        """Return up to ``count`` messages, as many as fit into a packet, and one at least.
+        """Return up to ``count`` messages, as many as fit into a packet, but at least one.
 
-        ``end``: the sequence number of the first message that was not sent. Raises NotSent,
+        ``end``: the sequence number of the first message that was not sent yet. Raises NotSent,
         Deleted, and the errors of ``door``.
         """
-        # Also asks for the permission.
+        # This checks the permission, too.
         reader = door.follow(*self._partition, door.bounds(*self._partition).start)
         if sequence >= end:
             raise NotSent(self._session, sequence)
@@ -75,7 +75,7 @@ class Retransmission:
         return Replay(found[:fit], read)
 
     def sequence_at(self, door: Door, offset: int) -> int:
-        """Return the number of the first message at or behind an offset, which was read already.
+        """Return the number of the first message at or after an offset that was numbered.
 
         Raises OffsetOutOfRange if retention has deleted the offset, and the errors of ``door``.
         """
@@ -92,7 +92,7 @@ class Retransmission:
         return after.sequence - _count_before(reader, after.offset)
 
     def _run(self, reader: Reader, sequence: int) -> tuple[int, Sequence[bytes]]:
-        """Return messages from the log, and how many events were read to find them."""
+        """Read consecutive messages; return how many events were read, and the messages."""
         start = reader.offset
         read = self._learn_start(reader, sequence)
         if sequence < self._numbering.first.sequence:
@@ -126,7 +126,7 @@ class Retransmission:
             for event in events:
                 at = bisect_left(offsets, event.offset, len(found))
                 found += [REMOVED] * (at - len(found))
-                # What is too large for UDP has no number.
+                # An event that is too large for UDP has no number.
                 if at < len(offsets) and offsets[at] == event.offset:
                     found.append(blocked(event.value or b""))
                     left -= len(found[-1])
@@ -136,7 +136,7 @@ class Retransmission:
 
     def _skip(self, reader: Reader, sequence: int, skip: int) -> None:
         while skip:
-            # Never past the message, as each event may be one.
+            # Not more events than messages to skip, so the requested message is not read past.
             skipped = len(_messages(reader, min(skip, NEAR)))
             if not skipped:
                 raise NotSent(self._session, sequence)
@@ -144,7 +144,7 @@ class Retransmission:
             self._numbering.learn(Mark(sequence - skip, reader.offset))
 
     def _learn_start(self, reader: Reader, sequence: int) -> int:
-        """Find the number of the log's first event if it is not known; return how many it read."""
+        """Find the number of the log's first event if needed; return how many events it read."""
         start = reader.offset
         place, after = self._numbering.place(sequence), self._numbering.after(sequence)
         if not place.skip or place.offset >= start or after.offset <= start:
@@ -155,7 +155,7 @@ class Retransmission:
 
 
 def _count_before(reader: Reader, end: int) -> int:
-    """Return how many messages come before an offset."""
+    """Return how many messages are between the reader's position and an offset."""
     count = 0
     while reader.offset < end:
         events = reader.take(NEAR)
@@ -166,7 +166,7 @@ def _count_before(reader: Reader, end: int) -> int:
 
 
 def _messages(reader: Reader, count: int, max_bytes: int = MAX_MESSAGE_BYTES) -> list[bytes]:
-    """Return the blocks of the next messages; none only if there are none."""
+    """Return the next messages as blocks; empty only at the end of the log."""
     while events := reader.take(count, max_bytes):
         if found := [blocked(it.value or b"") for it in events if _is_message(it.value)]:
             return found

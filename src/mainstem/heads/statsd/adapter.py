@@ -1,6 +1,6 @@
 """Maps StatsD to the broker.
 
-| theirs | ours |
+| StatsD | the broker |
 |---|---|
 | a value | an event in the samples topic, keyed by the metric's name |
 | a flush | one event for each series in the aggregates topic, keyed by the metric's name |
@@ -53,7 +53,7 @@ SAMPLES_KEPT_MS = 7 * 86_400_000
 
 
 class StatsdHead:
-    """The running StatsD head."""
+    """The StatsD head while it runs."""
 
     def __init__(
         self, context: HeadContext, settings: StatsdSettings, listener: "socket.socket"
@@ -140,7 +140,7 @@ class StatsdHead:
         self._began_ms = now_ms
 
     def _append_some(self) -> None:
-        """Append a portion; the event loop does other things before the next one."""
+        """Append a portion of aggregates; the event loop does other work before the next one."""
         if self._append_portion():
             self._context.after(0, self._append_some)
 
@@ -149,7 +149,7 @@ class StatsdHead:
             pass
 
     def _append_portion(self) -> bool:
-        """Append some aggregates of the interval that has ended; return whether there are more."""
+        """Append some aggregates of the last interval; return whether there are more."""
         if self._ended is None:
             return False
         some = list(islice(self._ended, PORTION))
@@ -163,7 +163,7 @@ class StatsdHead:
         return False
 
     def _own_counts(self, start_ms: int, end_ms: int) -> Iterator[Aggregate]:
-        """Yield the head's counters of received and lost data since the last flush, zeros too."""
+        """Yield how much the head has received and lost since the last flush, as aggregates."""
         counts = {
             "packets": self._datagrams.packets,
             "samples": self._received_samples,
@@ -205,7 +205,7 @@ class StatsdHead:
         yield from self._totals.samples()
 
     async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
-        """Stop receiving, and append the received values and their aggregates."""
+        """Stop receiving, and append all received values and their aggregates."""
         self._datagrams.close()
         for timer in (self._publish_timer, self._flush_timer):
             if timer is not None:
@@ -221,7 +221,7 @@ class StatsdHead:
 
 
 class _Topic:
-    """A topic of this head, with the number of events that could not be appended to it."""
+    """A topic to which this head appends, and how many events could not be appended."""
 
     def __init__(self, context: HeadContext, door: Door, name: str) -> None:
         self._context = context
@@ -240,7 +240,7 @@ class _Topic:
             return
 
     def append(self, events: Sequence[Event]) -> None:
-        """Append events; if the broker refuses them, count them as lost."""
+        """Append events; count them as lost if the broker refuses them."""
         if not events:
             return
         try:

@@ -2,11 +2,11 @@
 
 How this works: a series is a type, a name and tags. Counters, timers and sets start empty in every
 interval; a gauge keeps its value. Of a timer with very many values a random sample is kept
-(reservoir sampling): its percentiles are then estimates, and all else is exact. Values of series
-beyond the limits are not aggregated, but counted.
+(reservoir sampling): its percentiles are then estimates, and all else is exact.
 
-The bytes that series take are estimated. At the end of an interval its series are handed out one by
-one, and their bytes are free only then; so old and new ones together keep within the limit.
+Values of series beyond the limits are not aggregated, but counted. The memory of series is
+estimated. At the end of an interval its series are returned one by one, and the memory of each is
+free only then; so the limit applies to old and new ones together.
 """
 
 import random
@@ -72,13 +72,13 @@ class _Timer:
         self.taken = 0
 
     def add(self, value: float, rate: float, chance: random.Random, *, may_grow: bool) -> bool:
-        """Add a value; return whether memory was taken for it."""
+        """Add a value; return whether it took more memory."""
         self.count += 1 / rate
         self.sum += value
         self.min, self.max = min(self.min, value), max(self.max, value)
         self.taken += 1
         kept = len(self.values)
-        # What was kept so far is a sample of any size.
+        # The kept values are a sample of all, whatever their number, so it need not grow.
         if kept == 0 or (may_grow and kept == self.taken - 1 and kept < MAX_VALUES):
             self.values.append(value)
             return True
@@ -88,7 +88,7 @@ class _Timer:
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How much is aggregated in an interval."""
+    """The limits on the series of an interval."""
 
     max_series: int
     max_bytes: int
@@ -120,11 +120,11 @@ class Aggregates:
 
     @property
     def estimated_bytes(self) -> int:
-        """The memory that series and their values take."""
+        """Estimated memory used by series and their values."""
         return self._bytes
 
     def add(self, metric: Metric) -> None:
-        """Add a value to its series."""
+        """Add a value to its series, unless a limit is reached."""
         series = (metric.type, metric.name, metric.tags)
         if isinstance(metric.value, str):
             self._add_member(series, metric.value)
@@ -152,7 +152,7 @@ class Aggregates:
                 self._bytes += VALUE_BYTES
 
     def _has_room(self, size: int) -> bool:
-        """Take memory for a new series; False if there is none, which is counted."""
+        """Reserve memory for a new series; count its value as left out if there is none."""
         if len(self) >= self._limits.max_series:
             self.left_out["max_series"] += 1
         elif self._bytes + size > self._limits.max_bytes:
@@ -163,7 +163,7 @@ class Aggregates:
         return False
 
     def _gauge_has_room(self, size: int) -> bool:
-        # Gauges stay; they must not take the room of all that begins anew.
+        # Gauges stay over intervals; they must leave room for series that begin anew.
         if self._gauge_bytes + size > self._limits.max_bytes // 2:
             self.left_out["max_bytes"] += 1
             return False
@@ -190,9 +190,9 @@ class Aggregates:
             self._bytes += size
 
     def flush(self, now_ms: int) -> Iterator[Aggregate]:
-        """Begin the next interval; return the aggregates of the one that ends now.
+        """Begin the next interval; return the aggregates of the interval that ends now.
 
-        They are made, and their memory is freed, as the iterator advances.
+        Each is made, and its memory freed, only when the iterator reaches it.
         """
         span, idle_ms = (self._began_ms, now_ms), self._limits.gauge_idle_ms
         for series, (_, last_ms) in list(self._gauges.items()):

@@ -31,11 +31,11 @@ MAX_REPEATED = 1024 * 1024
 
 
 class BadLine(Exception):
-    """A line is not a valid metric, or of an unsupported kind; the message says why."""
+    """A line is not a valid metric, or of an unsupported kind; the text of the error says why."""
 
 
 class Metric(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One value as a program sent it: the value of an event in the samples topic."""
+    """One value that a program sent; also the value of an event in the samples topic."""
 
     name: str
     type: Type
@@ -52,7 +52,7 @@ class Metric(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def parse_packet(data: bytes) -> tuple[list[Metric], list[str]]:
-    """Return the metrics of a packet, and for each invalid line the reason."""
+    """Parse a packet; return its metrics, and an error text for each invalid line."""
     found: list[Metric] = []
     wrong: list[str] = []
     try:
@@ -69,7 +69,7 @@ def parse_packet(data: bytes) -> tuple[list[Metric], list[str]]:
 
 
 def parse_line(line: str) -> list[Metric]:
-    """Return the metrics of a line; raises BadLine if any part is invalid."""
+    """Parse a line; raises BadLine if any part is invalid."""
     name, colon, rest = line.partition(":")
     if not colon or not name:
         raise BadLine("no name")

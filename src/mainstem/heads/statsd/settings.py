@@ -51,7 +51,7 @@ class StatsdSettings(UdpSettings, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = 10_000
 
     def percentile_numbers(self) -> tuple[float, ...]:
-        """Return the setting ``percentiles`` as numbers; raises InvalidSetting."""
+        """Parse the setting ``percentiles`` to numbers; raises InvalidSetting."""
         try:
             found = tuple(float(each) for each in self.percentiles.split(",") if each.strip())
         except ValueError:

@@ -1,4 +1,4 @@
-"""The aggregates as metrics for Prometheus: totals since the start, and the last interval's values.
+"""Shows aggregates as Prometheus metrics: totals since the start, and values of the last interval.
 
 | StatsD | Prometheus |
 |---|---|
@@ -9,8 +9,8 @@
 | set ``shop.visitors`` | gauge ``statsd_shop_visitors_distinct`` |
 
 Tags are labels: ``env:prod`` is ``env="prod"``, and ``fast`` is ``fast="true"``. Characters that
-names of Prometheus cannot contain become ``_``. Series of different StatsD metrics that become the
-same are added up (counters), or the last one is shown.
+Prometheus does not allow in names become ``_``. If series of different StatsD metrics get the same
+name and labels, counters are added up, and of gauges the last one is shown.
 """
 
 import re
@@ -31,7 +31,7 @@ Kind = Literal["counter", "gauge"]
 
 
 class _Family:
-    """All series of one metric."""
+    """All series of one Prometheus metric."""
 
     def __init__(self, kind: Kind, sentence: str) -> None:
         self.kind, self.sentence = kind, sentence
@@ -41,7 +41,10 @@ class _Family:
 
 
 class Totals:
-    """The metrics of all series, up to a limit; added to in the event loop, read anywhere."""
+    """The Prometheus metrics of all series, up to a limit.
+
+    The event loop adds to them; any thread may read them.
+    """
 
     def __init__(self, max_series: int) -> None:
         self._max_series = max_series
@@ -53,17 +56,17 @@ class Totals:
         """Number of aggregates that are not shown, because of the limit, or of another kind."""
 
     def begin(self) -> None:
-        """Begin to add the aggregates of an interval."""
+        """Begin to add the aggregates of an interval that has ended."""
         for each in self._passing:
             each.before, each.series = each.series, {}
 
     def add(self, some: Iterable[Aggregate]) -> None:
-        """Add aggregates of the interval."""
+        """Add some aggregates of this interval."""
         for found in some:
             self._add(found)
 
     def end(self) -> None:
-        """Show no more what was only in the interval before."""
+        """Remove gauges that were not in this interval, after all its aggregates were added."""
         for family in self._passing:
             gone, family.before = family.before, {}
             self._count -= len(gone)
@@ -77,7 +80,7 @@ class Totals:
             metric = Metric(name, family.kind, family.sentence, labels)
             for each, value in series:
                 values = dict(each)
-                # In Prometheus, an empty label is one that is not there.
+                # For Prometheus, a label with an empty value is the same as no label.
                 yield metric, (tuple(values.get(label, "") for label in labels), value)
 
     def _add(self, found: Aggregate) -> None:
@@ -91,7 +94,7 @@ class Totals:
                 self._put(f"{name}_distinct", "gauge", found, labels, found.count, passes=True)
             case _:
                 self._put(f"{name}_count_total", "counter", found, labels, found.count)
-                # As ``count`` is, corrected for sample rates.
+                # Corrected for sample rates, as ``count`` is.
                 total = (found.mean or 0.0) * (found.count or 0.0)
                 self._put(f"{name}_sum_total", "counter", found, labels, total)
                 for percentile, value in (found.percentiles or {}).items():
@@ -109,7 +112,7 @@ class Totals:
         *,
         passes: bool = False,
     ) -> None:
-        """Set a series, or add to a counter; ``passes``: it shows the last interval only."""
+        """Set a gauge or add to a counter; ``passes``: it shows the last interval only."""
         family = self._families.get(name)
         if family is None:
             if not self._has_room(labels):
@@ -138,7 +141,7 @@ def _characters(labels: Labels) -> int:
 
 
 def _sentence(found: Aggregate) -> str:
-    # In the format of Prometheus, a backslash escapes.
+    # In Prometheus' text format, a backslash begins an escape.
     return f"StatsD {found.type} {found.name}.".replace("\\", "\\\\")
 
 
@@ -147,7 +150,7 @@ def _labels(tags: Iterable[str]) -> Labels:
     for tag in tags:
         name, has_value, value = tag.partition(":")
         label = _NOT_IN_NAMES.sub("_", name).lstrip("_") or "tag"
-        # Names that begin with a digit are not allowed, and this one is ours.
+        # Labels must not begin with a digit, and ``quantile`` is used for percentiles.
         if label[0].isdigit() or label == _QUANTILE:
             label = f"tag_{label}"
         text = value if has_value else "true"
