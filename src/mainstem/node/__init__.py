@@ -1,1 +1,1 @@
-"""Builds a log and a broker from one configuration, runs servers on them, and closes them."""
+"""Builds a log and a broker from one configuration; runs a server on them, and closes them."""

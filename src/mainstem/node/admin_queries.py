@@ -12,7 +12,7 @@ from mainstem.node.scrape import Scrape
 
 
 class AdminQueries:
-    """Answers the admin head's requests, also while the log is being opened."""
+    """Answers requests of the admin head, also while the server is still opening its log."""
 
     def __init__(self, health: Health, version: str) -> None:
         self.heads: dict[str, RunningHead] = {}
@@ -24,7 +24,7 @@ class AdminQueries:
 
     @property
     def node(self) -> Node | None:
-        """The node; None until its log is open."""
+        """The node; None until the server has opened its log."""
         return self._scrape.node
 
     @node.setter
@@ -33,7 +33,7 @@ class AdminQueries:
 
     @property
     def connectors(self) -> NodeConnectors | None:
-        """The connectors; None until the log is open."""
+        """The connectors; None until the server has opened its log."""
         return self._scrape.connectors
 
     @connectors.setter
@@ -49,7 +49,7 @@ class AdminQueries:
         return self._scrape.queues()
 
     def peek(self, topic: str, name: str, limit: int, after: Position | None) -> bytes:
-        """Return unsettled events of a queue, as JSON."""
+        """Return up to ``limit`` unsettled events of a queue as JSON, from ``after`` on."""
         return self._queue_peek.page(topic, name, limit, after)
 
     def connections(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Calls the broker when its deadlines pass: expiry of locks, sessions and transactions."""
+"""Calls the broker when a deadline passes: when locks, sessions and transactions expire."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ _LISTEN_S = 1.0
 
 
 class BrokerClock:
-    """Calls the broker's ``tick`` when its next deadline is due, in the event loop's thread."""
+    """Calls the broker's ``tick`` when its next deadline passes, in the event loop's thread."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -29,9 +29,9 @@ class BrokerClock:
         broker.when_due_earlier(self._tell)
 
     def _tell(self) -> None:
-        """Schedule ``look``.
+        """Schedule ``look``, because the broker may have an earlier deadline now.
 
-        The broker calls this while it holds its locks, so the broker cannot be called here.
+        The broker calls this while it holds its locks, so it must not be called back from here.
         """
         if self._is_told:
             return
@@ -39,15 +39,16 @@ class BrokerClock:
         if threading.get_ident() == self._thread:
             self._loop.call_soon(self.look)
             return
-        # A program that embeds the server may use its broker after the loop has ended.
+        # RuntimeError: a program that embeds the server may use the broker after the loop was
+        # closed.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.look)
 
     def look(self) -> None:
-        """Set the timer to the broker's next deadline."""
+        """Set the timer to the broker's next deadline, if that is before the timer's."""
         self._is_told = False
         if self._is_stopped:
-            # The log may be closed by now.
+            # The log may be closed.
             return
         wait_ms = self._broker.wait_ms()
         if wait_ms is None:
@@ -66,11 +67,11 @@ class BrokerClock:
         try:
             self._broker.tick()
         finally:
-            # Whatever happens, the next deadline must not be missed.
+            # Set the timer also after an error, so that the next deadline is not missed.
             self.look()
 
     def stop(self) -> None:
-        """Cancel the timer, and never call the broker again."""
+        """Cancel the timer; the broker is never called again."""
         self._is_stopped = True
         self._cancel()
 
@@ -80,7 +81,11 @@ class BrokerClock:
             self._timer = None
 
     def _fire(self) -> None:
-        """Call the broker's ``tick``; after a pause of the process, read sockets first."""
+        """Call the broker's ``tick``, or wait a moment more if the process was suspended.
+
+        Requests that arrived meanwhile are read in this moment, so that their sessions do not
+        expire.
+        """
         now = self._loop.time()
         if now - self._due > _STOOD_STILL_S and self._due > self._listening_until:
             self._timer = None

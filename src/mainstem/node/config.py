@@ -1,9 +1,9 @@
 """The settings of a node, and how they are read.
 
 A setting is a field of ``Config`` or of one of its sections, with name, default, bounds and
-description; the ``MAINSTEM_…`` variables, the file ``mainstem.toml`` and the reference page are
-derived from it. A field without a description cannot be set. Precedence: keyword or flag, then
-environment, then file.
+description; the ``MAINSTEM_…`` variables, the keys of ``mainstem.toml`` and the reference page are
+derived from it. A field without a description is no setting. A keyword or command-line option takes
+precedence over the environment, and that over the file.
 """
 
 import tomllib
@@ -108,7 +108,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     transactions: TransactionLimits = TransactionLimits()
 
     def listening(self, **addresses: str) -> "Config":
-        """Return the config with other listen addresses, such as ``kafka="127.0.0.1:0"``."""
+        """Return a copy with these listen addresses of heads, such as ``kafka="127.0.0.1:0"``."""
         changed = {
             name: msgspec.structs.replace(self.heads[name], listen=listen)
             for name, listen in addresses.items()
@@ -117,7 +117,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting, as the reference page shows it."""
+    """A setting, as the reference page shows it."""
 
     name: str
     variable: str
@@ -126,7 +126,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 def settings() -> tuple[Setting, ...]:
-    """Return every setting, in the order of ``Config``; those of a section are ``section.name``."""
+    """Return all settings in the order of ``Config``; those in sections are ``section.name``."""
     return tuple(
         Setting(name, _variable(name), _shown(field.default), sentence)
         for name, field in _fields(Config)
@@ -135,7 +135,7 @@ def settings() -> tuple[Setting, ...]:
 
 
 def value_of(config: Config, name: str) -> object:
-    """Return the value of a setting; one of a section is named ``section.name``."""
+    """Return the value of a setting; one in a section is called ``section.name``."""
     section, _, field = name.rpartition(".")
     if section in config.heads:
         return getattr(config.heads[section], field)
@@ -145,7 +145,7 @@ def value_of(config: Config, name: str) -> object:
 def load_config(
     directory: Path | None, environ: Mapping[str, str], given: Mapping[str, object]
 ) -> Config:
-    """Return the settings: from ``given``, else from the environment, else from the file."""
+    """Return the settings: each from ``given``, else from the environment, else from the file."""
     names = [each.name for each in settings()]
     file = directory / FILE_NAME if directory else None
     found = {name: (value, str(file)) for name, value in _read(file).items()}
@@ -209,7 +209,7 @@ def _read(file: Path | None) -> dict[str, object]:
 
 
 def _checked(name: str, value: object, source: str) -> object:
-    """Return the value converted to its field's type, also from text, as variables are text."""
+    """Return a value, maybe text, converted to the type of its field; raises InvalidSetting."""
     field = dict(_fields(Config))[name]
     try:
         checked: object = msgspec.convert(value, field.type, strict=False)
@@ -219,7 +219,7 @@ def _checked(name: str, value: object, source: str) -> object:
 
 
 def _sentence(field: msgspec.structs.FieldInfo) -> str:
-    """Return the description of a setting; empty if the field is not a setting."""
+    """Return the description of a field; empty if it has none, and so is no setting."""
     notes = getattr(field.type, "__metadata__", ())
     return next((note.description or "" for note in notes if isinstance(note, Meta)), "")
 

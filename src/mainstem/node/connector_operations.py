@@ -1,7 +1,7 @@
-"""Connectors of a server: started with it, and the operations of the admin port on them.
+"""The connectors of a server, started with it, and the admin port's operations on them.
 
-They are imported and started only when there is one, or when the first is added. All operations
-need ALTER on the cluster, as a connector publishes to any topic that its name begins.
+Their code is imported only when a connector is defined. All operations need permission to alter the
+cluster, because a connector publishes to every topic whose name begins with its prefix.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ class ListConnectors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConnectorName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operation on one connector: show, pause, resume."""
+    """Operation on one connector: show, pause, or resume it."""
 
     name: str
 
@@ -54,47 +54,47 @@ class AddConnector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AlterConnector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operation: change the settings of a connector, which goes on where it was."""
+    """Operation: change the settings of a connector, which continues where it was."""
 
     settings: ConnectorSettings
 
 
 class CheckConnector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operation: connect, and return the tables that a connector would capture."""
+    """Operation: connect to the database, and return the tables that would be captured."""
 
     settings: ConnectorSettings
 
 
 class RemoveConnector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operation: forget a connector; ``keep``: leave its slot and publication in the database."""
+    """Operation: delete a connector; ``keep`` leaves what it created in the database."""
 
     name: str
     keep: bool = False
 
 
 class RestartConnector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operation: stop and start a connector; ``snapshot``: forget its position before."""
+    """Operation: stop and start a connector; ``snapshot`` reads all tables again first."""
 
     name: str
     snapshot: bool = False
 
 
 class SnapshotTables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operation: read tables again while following; all captured ones if none is named."""
+    """Operation: read tables again while following; if none is named, all that have a key."""
 
     name: str
     tables: tuple[str, ...] = ()
 
 
 class TakeConnector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operation: let a process of its own run a connector."""
+    """Operation: give a process of its own the lease to run a connector."""
 
     name: str
     holder: str
 
 
 class RenewLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operation: go on running a connector, and tell what it does."""
+    """Operation: extend the lease of a connector, and report its status."""
 
     name: str
     token: str
@@ -102,14 +102,14 @@ class RenewLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EndLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operation: run a connector no more."""
+    """Operation: end the lease of a connector, which its process has stopped."""
 
     name: str
     token: str
 
 
 class PublishPiece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operation: send a piece of an append of events and progress, which the last one does."""
+    """Operation: send a piece of an append of events and progress; the last piece appends it."""
 
     name: str
     token: str
@@ -120,7 +120,7 @@ class PublishPiece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeasedTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operation: look for a topic of a connector; ``create``: create it before."""
+    """Operation: return a topic for a connector; if ``create`` is given, create it before."""
 
     name: str
     token: str
@@ -129,19 +129,19 @@ class LeasedTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Renewed(msgspec.Struct, frozen=True):
-    """Result: the tables that are to be read again, as they are stored."""
+    """Result: the stored request to read tables again, None if there is none."""
 
     request: bytes | None
 
 
 class PieceTaken(msgspec.Struct, frozen=True):
-    """Result of a piece: why the append was not done; empty if it was, or waits for more."""
+    """Result of a piece: why the append failed; empty if it succeeded, or is not complete yet."""
 
     why: str
 
 
 class FoundTopic(msgspec.Struct, frozen=True):
-    """Result: the topic, if there is one."""
+    """Result: the topic, None if it does not exist."""
 
     topic: TargetTopic | None
 
@@ -159,7 +159,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class ConnectorInfo(msgspec.Struct, frozen=True):
-    """A connector, as the admin port returns it."""
+    """A connector, as the admin port describes it."""
 
     name: str
     kind: str
@@ -182,7 +182,7 @@ class ConnectorInfo(msgspec.Struct, frozen=True):
 
 
 class NodeConnectors:
-    """The connectors of a server: the runtime, made when it is needed."""
+    """The connectors of a server; creates their runtime at first use."""
 
     def __init__(self, context: HeadContext, config: Config) -> None:
         self._context = context
@@ -192,7 +192,7 @@ class NodeConnectors:
 
     @property
     def runtime(self) -> "Connectors":
-        """The runtime of connectors."""
+        """The runtime of connectors; created at first use."""
         from mainstem.connectors.running.runtime import Connectors  # noqa: PLC0415 - seldom needed
         from mainstem.connectors.secrets import Secrets  # noqa: PLC0415
 
@@ -206,7 +206,7 @@ class NodeConnectors:
             return self._runtime
 
     def start(self) -> None:
-        """Start the connectors that are defined; blocks for a moment."""
+        """Start the connectors that are defined; blocks while their definitions are read."""
         if self._context.broker.definitions.open(HEAD).items(CONFIG):
             self.runtime.start()
 
@@ -216,7 +216,7 @@ class NodeConnectors:
             self._runtime.close()
 
     def samples(self) -> Iterator[tuple[Metric, Sample]]:
-        """Return the metrics of all connectors."""
+        """Yield the metrics of all connectors; none if no runtime was needed yet."""
         if self._runtime is None:
             return
         now_us = self._context.now_ms() * 1000
@@ -312,7 +312,7 @@ class NodeConnectors:
         self._offer_leases(at)
 
     def _offer_leases(self, at: str) -> None:
-        """Register what a process of its own needs."""
+        """Register the operations that a process of its own needs to run a connector."""
         self._offer(
             TAKE,
             TakeConnector,
@@ -384,7 +384,7 @@ def _states(runtime: "Connectors") -> Iterator["ConnectorState"]:
     from mainstem.connectors.errors import UnknownConnector  # noqa: PLC0415 - seldom needed
 
     for name in runtime.names():
-        # Somebody may remove one meanwhile.
+        # A connector may be removed meanwhile.
         with contextlib.suppress(UnknownConnector):
             yield runtime.show(name)
 

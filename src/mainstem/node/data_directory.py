@@ -1,4 +1,4 @@
-"""Inspects a data directory without locking it: which process holds it, and its format."""
+"""Inspects a data directory without locking it: which process has it open, and its format."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ FORMAT = manifest.FORMAT
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The process that has a data directory open (locked)."""
+    """The process that has a data directory open and locked."""
 
     pid: int
     listens: str | None
@@ -26,18 +26,18 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 def is_log(path: Path) -> bool:
-    """Tell whether a directory holds a log."""
+    """Return whether a directory has a log in it."""
     return (path / "partitions").is_dir()
 
 
 def holder_of(path: Path) -> Holder | None:
-    """Return the process that holds a data directory; None if no process does."""
+    """Return the process that has a data directory open; None if no process has."""
     try:
         fd = open_lock(os.fspath(path), os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:
-        # Shared, so that two processes that check do not take each other for the holder.
+        # A shared lock, so that two processes that check do not take each other for the holder.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _read(read_lock(fd))
@@ -48,7 +48,7 @@ def holder_of(path: Path) -> Holder | None:
 
 
 def check_format(path: Path) -> list[str]:
-    """Return the damage found in the manifest; raises FormatTooNew or DamagedLog if unusable."""
+    """Return the manifest's damage as texts; raises FormatTooNew or DamagedLog if unusable."""
     _, damage = manifest.read(ReadOnlyFiles(path))
     return damage
 
@@ -57,5 +57,5 @@ def _read(text: bytes) -> Holder:
     try:
         return msgspec.json.decode(text, type=Holder)
     except msgspec.DecodeError:
-        # The holder has just locked the file and not yet written to it.
+        # The holder has locked the file and not yet written its description to it.
         return Holder(pid=0, listens=None, brief=True)

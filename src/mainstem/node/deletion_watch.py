@@ -1,4 +1,4 @@
-"""When a queue is deleted, removes its definition also from heads that are not running."""
+"""When a queue is deleted, removes what heads that are not running have stored about it."""
 
 from functools import partial
 
@@ -7,7 +7,7 @@ from mainstem.heads import HEADS
 
 
 def watch_deletions(door: Door) -> None:
-    """Make every head that is not running delete its definitions of deleted queues."""
+    """Make each head's stored definitions of a queue go with the queue, if the head is off."""
     for head in HEADS:
         if head.forget_queue is not None:
             door.queues.watch_deletions(head.name, partial(head.forget_queue, door))

@@ -1,9 +1,10 @@
 """Tunes garbage collection, so that it blocks the loop only briefly even with many objects.
 
-A full collection goes through all objects: with 10,000 queues it takes 200 ms, and takes place
-again whenever a quarter has been added. So what survives a full collection is frozen, and left out
-of the next one. Frozen objects are freed as usual once nothing refers to them, except cycles:
-these are found when the number of frozen objects has doubled, by one collection of everything.
+A full collection visits all objects: with 10,000 queues it takes 200 ms, and Python repeats it
+whenever a quarter has been added. So objects that survive a full collection are frozen
+(``gc.freeze``): later collections skip them. Frozen objects are freed as usual once nothing refers
+to them, except cycles: to find these, all objects are unfrozen and collected once when the number
+of frozen objects has doubled.
 """
 
 import gc
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 
 
 class _LongLived:
-    """Freezes what survives full collections; a callback of ``gc``."""
+    """Freezes objects that survive a full collection; a callback for ``gc.callbacks``."""
 
     def __init__(self) -> None:
         self._frozen = 0
@@ -22,7 +23,7 @@ class _LongLived:
         self._freeze()
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
-        """Note what a collection did; called before and after each."""
+        """React to a full collection; ``gc`` calls this before and after each collection."""
         if phase != "stop" or info["generation"] != 2:
             return
         if self._is_thawed:
@@ -37,7 +38,7 @@ class _LongLived:
             self._is_thawed = True
 
     def _freeze(self) -> None:
-        """Freeze all objects; the next full collection follows when their number has doubled."""
+        """Freeze all objects; all are collected again when their number has doubled."""
         gc.freeze()
         self._frozen = gc.get_freeze_count()
         self._limit = 2 * self._frozen
@@ -46,7 +47,7 @@ class _LongLived:
 
 @contextmanager
 def long_lived_left_out() -> Iterator[None]:
-    """Freeze the objects that exist, and later those that live long, until the block ends."""
+    """In the block, leave out long-lived objects from garbage collection."""
     callback = _LongLived()
     gc.callbacks.append(callback)
     try:

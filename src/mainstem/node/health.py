@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """The phase of a server; the value is the text for ``/readyz``."""
+    """The phase of a server; its value is the text that ``/readyz`` shows."""
 
     RECOVERING = "recovering: the log is being opened; ask again"
     READY = "ready"
@@ -13,7 +13,7 @@ class Phase(StrEnum):
 
 
 class Health:
-    """The phase of a server, whether its log accepts events, and whether its timers work."""
+    """What readiness depends on: the server's phase, its log and its deadlines."""
 
     def __init__(self) -> None:
         self.phase = Phase.RECOVERING

@@ -1,11 +1,11 @@
 """Group commits of a server: in the event loop if it is idle and the disk fast, else in a thread.
 
 How this works: an append that needs a sync begins a group, and schedules a callback in the loop, so
-that appends of several peers that were read in one iteration share a commit. If the callback runs
+that appends of several clients that were read in one iteration share a commit. If the callback runs
 at once, the loop is idle and syncs by itself: waking the committing thread, and being woken by it,
-takes longer than the sync of a fast disk. If the loop was busy, or recent syncs were slow, the
-thread commits, and the loop goes on. The loop's commit comes after what the same appends have
-scheduled: queues deliver events before they are durable, so a delivery does not wait for the sync.
+would take longer than the sync of a fast disk. If the loop was busy, or recent syncs were slow, the
+thread commits, and the loop continues. Before it syncs, the loop runs what the same appends have
+scheduled: queues deliver events before they are durable, so deliveries need not wait for the sync.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ AT_ONCE_S = 0.0003
 
 
 class LoopCommitter:
-    """Decides, for appends made in the event loop, what syncs them: the loop itself or a thread."""
+    """Decides whether the loop or a thread syncs appends that were made in the loop."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class LoopCommitter:
         committer.loop_thread = self._thread
 
     def stop(self) -> None:
-        """Leave all commits to the committing thread again."""
+        """Let the committing thread do all commits again."""
         self._committer.summon = self._in_threads
         self._committer.loop_thread = None
         self._committer.wake()
@@ -53,7 +53,8 @@ class LoopCommitter:
     def _decide(self) -> None:
         is_free = self._timer() - self._begun <= AT_ONCE_S
         if is_free and self._committer.is_quick:
-            # Deliveries are made in this iteration, and sent in the next one.
+            # Deliveries are made in this iteration and sent in the next one; the commit comes after
+            # that.
             self._loop.call_soon(self._loop.call_soon, self._commit)
         else:
             self._committer.wake()

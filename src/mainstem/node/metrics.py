@@ -1,7 +1,7 @@
 """All metrics, declared once: the reference page and ``/metrics`` are generated from this list.
 
-Names that begin with ``kafka_`` are those of the usual Kafka exporter (kafka_exporter), for which
-most dashboards are made; those with ``process_`` are the standard ones of Prometheus.
+Names that begin with ``kafka_`` are those of kafka_exporter, which most dashboards use; those that
+begin with ``process_`` are Prometheus' standard ones.
 """
 
 from mainstem.heads import HEADS

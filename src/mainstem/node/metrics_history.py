@@ -1,7 +1,7 @@
 """The last hour of the heads' metrics, in memory: one sample every ten seconds.
 
-Only what is counted anyway is sampled, as sums over labels; values that must be looked up (lag,
-sizes) are left to those who scrape ``/metrics``.
+Only counts that exist anyway are sampled, as sums over labels. Values that must be computed (lag,
+sizes) are not; for these, scrape ``/metrics``.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ _TRAFFIC = ("open", "accepted", "refused", "cut_off", "bytes_in", "bytes_out")
 
 
 class MetricsHistory:
-    """Samples metrics in the event loop until it is stopped; read from any thread."""
+    """Samples the heads' metrics in the event loop; any thread may read them."""
 
     def __init__(self, heads: Mapping[str, RunningHead], now_ms: Callable[[], int]) -> None:
         self._heads, self._now_ms = heads, now_ms
@@ -25,17 +25,20 @@ class MetricsHistory:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Take the first sample now, and the others later."""
+        """Take a sample now, and one every ten seconds from then on."""
         self._samples.append((self._now_ms(), self._sample()))
         self._timer = self._loop.call_later(EVERY_S, self.start)
 
     def stop(self) -> None:
-        """Take no more samples."""
+        """Stop taking samples."""
         if self._timer is not None:
             self._timer.cancel()
 
     def since(self, since_ms: int, metric: str) -> tuple[list[int], dict[str, list[float | None]]]:
-        """Return the times of the samples after a time, and the values of each metric then."""
+        """Return the times of the samples after a time, and by metric the values at these times.
+
+        ``metric`` is the name of the only one wanted, or "" for all.
+        """
         kept = [each for each in self._samples.copy() if each[0] > since_ms]
         names = {name for _, values in kept for name in values}
         wanted = sorted(names & {metric} if metric else names)

@@ -30,12 +30,12 @@ __all__ = ["Node", "Report", "monotonic_ms", "open_node", "open_view", "time_of_
 
 
 def time_of_day_ms() -> int:
-    """Return the time of day in milliseconds since 1970."""
+    """Return the present time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def monotonic_ms() -> int:
-    """Return a monotonic time in milliseconds, which never jumps."""
+    """Return the time of the monotonic clock in milliseconds."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -68,7 +68,8 @@ class Node:
                 producers=config.producers,
                 transactions=config.transactions,
             ),
-            # In an embedded log no member can come back after a restart, so groups start empty.
+            # Without a server, no member can come back after a restart, so groups begin without
+            # members.
             resumes=is_server,
             crashed=isinstance(log, DiskLog) and not log.recovery.clean,
         )
@@ -83,12 +84,12 @@ class Node:
         elif not log.recovery.clean or self._has_memory_topics():
             self._take_back_cursors()
             self._forget_strays(log)
-        # Closes the log of a program that does not close it.
+        # Closes the log if the program exits without closing it.
         atexit.register(self.close)
 
     @property
     def recovery(self) -> Report | None:
-        """The report of the recovery when the log was opened; None for a log in memory."""
+        """What recovery found when the log was opened; None for a log in memory."""
         return self._log.recovery if isinstance(self._log, DiskLog) else None
 
     @property
@@ -115,14 +116,14 @@ class Node:
         return self._log.committer.space.full if isinstance(self._log, DiskLog) else None
 
     def keep_up(self) -> None:
-        """Run retention, compaction and checkpoints now, not only every ``upkeep_ms``."""
+        """Run retention, compaction and checkpoints now, in addition to every ``upkeep_ms``."""
         if isinstance(self._log, MemoryLog):
             self._log.upkeep()
         else:
             self._log.upkeep.tick()
 
     def close(self) -> None:
-        """Stop in the reverse order of starting; does nothing in a forked child process."""
+        """Close the broker, then the log; does nothing in a forked child process."""
         if os.getpid() != self._pid or self._closed.is_set():
             return
         self._closed.set()
@@ -136,10 +137,10 @@ class Node:
         return any(topic.settings.durability is Durability.MEMORY for topic in topics)
 
     def _take_back_cursors(self) -> None:
-        """Move committed offsets that are past the tail back to it, before anything is appended.
+        """Move committed offsets that are after the end of a partition back to that end.
 
-        They survive a power cut, and events of ``disk`` and ``memory`` topics may not: new
-        events would get the offsets of lost ones, and the group would skip them.
+        They survive a power cut, but events of ``disk`` and ``memory`` topics may not. New events
+        would get the offsets of the lost ones, and the group would skip them.
         """
         for group in self.broker.groups():
             ahead = {
@@ -148,11 +149,11 @@ class Node:
                 if lag.cursor is not None and lag.cursor > lag.tail
             }
             if ahead:
-                # Members that stayed connected over the restart get an error at their next read.
+                # A member that stayed connected across the restart gets an error at its next read.
                 self.broker.put_back(group.name, ahead)
 
     def _forget_strays(self, log: DiskLog) -> None:
-        """Delete empty partitions that belong to no topic, because a crash interrupted a change.
+        """Delete empty partitions that belong to no topic, left by a crash during a change.
 
         Partitions with events are kept, even if their topic is unknown.
         """
@@ -162,7 +163,7 @@ class Node:
             for each in log.disk_partitions()
             if each.id not in known and not is_internal(each.topic) and not each.bounds().end
         ]
-        # They are harmless: a full disk must not prevent opening.
+        # Empty partitions are harmless, so a full disk must not prevent opening because of them.
         with suppress(StorageFull):
             log.delete(strays)
 
@@ -183,10 +184,10 @@ def open_node(
     admin: str | None = None,
     brief: bool = False,
 ) -> Node:
-    """Open the log in a data directory, or one in memory if there is none, and a broker on it.
+    """Open the log in a data directory, or create one in memory without path, and a broker on it.
 
-    ``listens`` and ``admin`` are shown to other processes that try to open the directory; if it is
-    opened ``brief``, they wait instead.
+    Another process that tries to open the directory is told the addresses ``listens`` and
+    ``admin``; if ``brief`` is set, it waits instead, as this process closes the directory soon.
     """
     with _without_collecting():
         return _open(path, config, now_ms, listens, admin, brief)
@@ -222,7 +223,7 @@ def _open(
 def open_view(path: Path, config: Config, *, now_ms: Callable[[], int] = time_of_day_ms) -> Node:
     """Open a data directory read-only, as it is now.
 
-    Other processes may write once it is open; their changes are not visible here.
+    Another process may open it and write afterwards; its changes are not visible here.
     """
     limit = raise_open_files()
     options = Options(
@@ -242,17 +243,17 @@ def open_view(path: Path, config: Config, *, now_ms: Callable[[], int] = time_of
 
 
 def _keep_open(log: DiskLog, limit: int) -> None:
-    """Open the files of up to ``limit`` segments: they stay readable if others delete them."""
+    """Open the files of up to ``limit`` segments, which then stay readable if deleted."""
     segments = (segment for each in log.disk_partitions() for segment in each.segments)
     for segment in islice((each for each in segments if each.created), limit):
-        # Missing or damaged files are reported when they are read.
+        # Missing or damaged files raise errors later, when they are read.
         with suppress(OSError):
             _ = segment.file
 
 
 @contextmanager
 def _without_collecting() -> Iterator[None]:
-    """Disable the garbage collector while many long-lived objects are created."""
+    """In the block, which creates many long-lived objects, disable the garbage collector."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

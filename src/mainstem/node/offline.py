@@ -19,7 +19,7 @@ __all__ = ["Checked", "Finding", "NoLog", "Repaired", "repair", "verify"]
 
 
 class NoLog(MainstemError):
-    """Raised if the directory has no log."""
+    """Raised if there is no log in the directory."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"there is no log in {path}; name its directory with --at")
@@ -27,7 +27,7 @@ class NoLog(MainstemError):
 
 
 def verify(path: Path, progress: Callable[[Checked], None] = lambda _: None) -> Checked:
-    """Check all data in the directory, without changing anything."""
+    """Check all data in the directory without changing anything; return what was found."""
     files = _take(ReadOnlyFiles(path), path)
     try:
         return verification.verify(files, progress)
@@ -36,7 +36,7 @@ def verify(path: Path, progress: Callable[[Checked], None] = lambda _: None) -> 
 
 
 def repair(path: Path) -> Repaired:
-    """Repair a data directory; parts that cannot be repaired are kept in ``quarantine/``."""
+    """Repair a data directory and return what was done; ``quarantine/`` gets the damaged parts."""
     files = _take(RealFiles(path), path)
     try:
         return mending.repair(files, lambda: time.time_ns() // 1_000_000)

@@ -8,7 +8,7 @@ _SHARE = 0.6
 
 
 def raise_open_files() -> int:
-    """Raise the soft limit to the hard limit; return how many segments may be kept open."""
+    """Raise the soft limit to the hard limit; return how many segments may stay open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
     if soft != resource.RLIM_INFINITY and soft < wanted:

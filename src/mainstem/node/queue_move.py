@@ -1,8 +1,8 @@
 """Moves waiting events of a queue to another topic: published and settled in one append.
 
-How this works: events are acquired as by any consumer, so no other consumer gets them, and released
-if they cannot be published. A crash before the append leaves them in their queue, one after it
-finds them at their destination; there is no state in between.
+How this works: the events are acquired as by a consumer, so no other consumer gets them, and
+released if they cannot be published. After a crash before the append they are in their queue, after
+a crash behind it they are at their destination; there is no state in between.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,10 +34,11 @@ _MAX_DIGITS = 3
 def move_events(
     door: Door, topic: str, name: str, to: str, limit: int, now_ms: Callable[[], int]
 ) -> int:
-    """Move the first waiting events, at most ``limit`` and as many as fit into one append.
+    """Move the first waiting events of a queue, at most ``limit``, in one append.
 
-    Returns their number when the move is durable; 0 if none wait. Waits while a destination with
-    backpressure is full. Raises Overloaded and others; then nothing was moved.
+    Moves fewer if more do not fit into one append. Returns the number when the move is durable; 0
+    if no events wait. Waits while a destination with backpressure is full. Raises Overloaded and
+    other errors of publishing; then nothing was moved.
     """
     check_topic(to)
     if topic == to:
@@ -62,7 +63,7 @@ def move_events(
         while isinstance(published, HeldPublish):
             left_ms = max(0, published.until_ms - now_ms())
             if not published.room.wait(left_ms / 1000):
-                # If the topic is still full at the last attempt, the events are refused.
+                # At the last attempt a topic that is still full refuses the events.
                 published = published._replace(until_ms=0)
             published = door.publish_all(entries, settled, published)
     except BaseException:
@@ -73,12 +74,15 @@ def move_events(
 
 
 def _settings(door: Door, to: str) -> QueueSettings | None:
-    """Return the settings of the queue named like its topic, as AMQP queues are, or None."""
+    """Return the settings of the queue named like its topic ``to``, as AMQP's are, or None."""
     return door.queues.settings(to, to)
 
 
 def _levels(door: Door, to: str) -> Callable[[Event], int | None]:
-    """Return a function that chooses an event's partition; None: the key decides."""
+    """Return a function that returns the partition for an event, None if its key decides.
+
+    In queues with priorities, each priority has a partition.
+    """
     most, settings = len(door.topic(to).partitions) - 1, _settings(door, to)
     if settings is None or settings.order is not Order.PRIORITY:
         return lambda _: None
@@ -96,7 +100,7 @@ def _entries(
     level_of: Callable[[Event], int | None],
     settings: QueueSettings | None,
 ) -> Iterator[TopicEvents]:
-    # A time to live starts when an event enters its queue.
+    # AMQP's time to live starts when an event enters a queue.
     is_renewed = settings is not None and settings.ttl_ms is not None
     moved = [_moved(each.event, is_renewed=is_renewed) for each in taken]
     for partition, events in groupby(moved, level_of):
@@ -104,6 +108,6 @@ def _entries(
 
 
 def _moved(event: Event, *, is_renewed: bool) -> Event:
-    """Return an event without position; with ``is_renewed`` its time to live starts again."""
+    """Return the event to publish; with ``is_renewed`` its time to live starts again."""
     timestamp_ms = NO_TIMESTAMP if is_renewed else event.timestamp_ms
     return Event(event.value, event.key, event.headers, timestamp_ms)

@@ -1,4 +1,4 @@
-"""Reads the first unsettled events of a queue without delivering them, for the admin head."""
+"""Reads the first unsettled events of a queue for the admin head, without delivering them."""
 
 import msgspec
 
@@ -28,7 +28,7 @@ class PeekedEvent(msgspec.Struct, frozen=True):
 
 
 class NotYet(MainstemError):
-    """Raised while the server has not opened its log yet."""
+    """Raised as long as the server has not opened its log."""
 
 
 class QueuePeek:
@@ -65,7 +65,7 @@ def _size(event: Event) -> int:
 
 
 def peeked(event: Event, deliveries: int, owner: str | None) -> PeekedEvent:
-    """Return an unsettled event as it is shown."""
+    """Return an unsettled event as the admin head shows it."""
     return PeekedEvent(
         event.partition,
         event.offset,

@@ -1,9 +1,9 @@
 """Collects the metrics of ``/metrics``, in a thread of its own, without long locks.
 
-How this works: counts are kept where events occur, as plain numbers that the event loop changes;
-here they are only read. Values that the log and the cursors have are not counted, but looked up,
+How this works: counts are kept where events occur, as plain numbers that the event loop changes; a
+scrape only reads them. Values that the log and the cursors have, such as sizes and lag, are read
 topic by topic and group by group, so that the broker's lock is held only briefly. A server with
-very many topics or groups shows some of them, and how many it left out.
+very many topics or groups shows only some of them, and how many it left out.
 """
 
 import os
@@ -34,7 +34,7 @@ _Moment = tuple[str, int, int]
 
 
 class _Sizes(NamedTuple):
-    """A metric, the topic counter that it shows, and the factor between them."""
+    """A metric, the counter of a topic that it shows, and the factor to multiply that with."""
 
     metric: Metric
     counter: str
@@ -50,7 +50,7 @@ _COUNTERS = (
 
 
 class Scrape:
-    """Collects the metrics of a server; ``heads`` and ``node`` are set when these have started."""
+    """Collects the metrics of a server; ``heads`` and ``node`` are set when they have started."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Scrape:
         self.connectors: NodeConnectors | None = None
 
     def text(self) -> str:
-        """Return all metrics as text; for one thread at a time."""
+        """Return all metrics in Prometheus' text format; only one thread at a time may call it."""
         found: _Samples = {metric: [] for metric in metrics.METRICS}
         found[metrics.BUILD].append(((self._version,), 1))
         found[metrics.READY].append(((), int(self._not_ready() is None)))
@@ -109,7 +109,7 @@ class Scrape:
             found[metrics.RECEIVED].append((labels, traffic.bytes_in))
             found[metrics.SENT].append((labels, traffic.bytes_out))
             for metric, sample in head.samples():
-                # A head may have metrics that come and go, beside those that it declares.
+                # Some metrics of a head exist only at times, so it does not declare them all.
                 found.setdefault(metric, []).append(sample)
 
     def _add_topics(self, found: _Samples, broker: Broker) -> None:
@@ -123,7 +123,7 @@ class Scrape:
             try:
                 _add_topic(found, broker, topic.name, len(topic.partitions))
             except MainstemError:
-                # The topic was deleted meanwhile.
+                # The topic was deleted in the meantime.
                 continue
         found[metrics.LEFT_OUT].append((("topic",), left_out))
 
@@ -232,7 +232,7 @@ def _from_proc() -> Iterator[tuple[Metric, float]]:
     yield metrics.VIRTUAL, int(virtual) * page
     yield metrics.RESIDENT, int(resident) * page
     yield metrics.OPEN_FILES, len(list((proc / "fd").iterdir()))
-    # The program's name, in brackets, may contain spaces.
+    # The program's name in parentheses may contain spaces, so split after it.
     fields = (proc / "stat").read_text().rpartition(")")[2].split()
     since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
     yield metrics.STARTED, time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot

@@ -41,7 +41,7 @@ class AddressTaken(MainstemError):
 
 
 class Running(msgspec.Struct, frozen=True):
-    """What is known of a server that is ready."""
+    """A server that is ready: its node, its addresses, and how it was started."""
 
     node: Node
     addresses: dict[str, Address]
@@ -75,9 +75,9 @@ async def running(
 ) -> AsyncIterator[Running]:
     """Serve a data directory, or a log in memory, until the block ends; then stop in order.
 
-    Before it stops, it answers the requests received so far, unless ``hurry`` is set. ``auth``:
-    permissions; without it, every peer may do everything. Heads with ``starts_first`` run while the
-    log is opened and until all others have stopped.
+    Before it stops, it answers the requests received so far, unless ``hurry`` is set. ``auth`` has
+    the permissions; without it, every client may do everything. Heads with ``starts_first``, such
+    as the admin head, run while the log is opened and until all others have stopped.
     """
     began = time.monotonic()
     health, run_id = Health(), secrets.token_hex(8)
@@ -101,7 +101,7 @@ async def running(
         for head, listener in bound.items():
             if head.starts_first:
                 await _start(stack, heads, head, context, config, listener)
-        # In a thread, so that the admin head can answer during recovery.
+        # In a thread, so that the admin head can answer while the log is recovered.
         node = await asyncio.to_thread(
             open_node,
             path,
@@ -122,7 +122,7 @@ async def running(
                 await _start(stack, heads, head, context, config, listener)
         connectors = operations.connectors = NodeConnectors(context, config)
         connectors.offer()
-        # In a thread, as they wait for the disk, which the loop may be syncing.
+        # In a thread, because it waits for syncs, which the loop itself may have to make.
         await asyncio.to_thread(connectors.start)
         stack.push_async_callback(asyncio.to_thread, connectors.close)
 
@@ -137,7 +137,8 @@ async def running(
             await _start(stack, heads, head, context, chosen, listener)
             return context.addresses[name]
 
-        # Deadlines also apply to sessions and transactions that a crash left open.
+        # Sessions and transactions that a crash left open have deadlines, too, so the clock starts
+        # now.
         clock.look()
         operations.node = node
         health.stopped = lambda: node.stopped
@@ -174,7 +175,7 @@ def _named(context: HeadContext, name: str) -> str | None:
 
 
 def _bind(head: Head, config: Config) -> socket.socket | None:
-    """Return a socket bound to the address of a head; None if the head is off."""
+    """Return a socket bound to the head's listen address; None if the head is off."""
     settings = config.heads[head.name]
     option = head.flag
     if settings.listen == AUTO and head.auto is not None:
@@ -208,7 +209,7 @@ async def serve_until_told(
 ) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP; a second signal stops without waiting for requests.
 
-    A SIGHUP that was ignored before, as under ``nohup``, is still ignored.
+    If SIGHUP was ignored before, as under ``nohup``, it stays ignored.
     """
     told, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -227,5 +228,5 @@ async def serve_until_told(
 
 
 def serve(path: Path | None, config: Config, ready: Callable[[Running], None]) -> None:
-    """Serve as ``serve_until_told`` does, for a program that has no event loop."""
+    """Run ``serve_until_told`` in a new event loop."""
     uvloop.run(serve_until_told(path, config, ready))

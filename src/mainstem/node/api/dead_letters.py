@@ -1,8 +1,8 @@
-"""Operations on dead letters: list, peek, redrive, drop.
+"""Operations on dead letters: list, peek, redrive (publish again), drop.
 
 How this works: as with ``mainstem dead``, a queue on the dead-letter topic stores which letters
-were redriven. A letter's event is published and the letter settled in one append, so that a redrive
-can be interrupted at any time without losing or repeating an event.
+were redriven. One append publishes a letter's event and settles the letter, so that a redrive can
+be interrupted at any time without losing or repeating an event.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ _SAID = 10
 
 
 class DeadLetterTopic(msgspec.Struct, frozen=True):
-    """A topic of dead letters."""
+    """A dead-letter topic, and how many letters it has."""
 
     name: str
     letters: int
@@ -50,7 +50,7 @@ class DeadLetterTopic(msgspec.Struct, frozen=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A dead letter, and why it is one."""
+    """A dead letter, and the reason why it is one."""
 
     letter: PeekedEvent
     origin: Origin | None
@@ -86,7 +86,7 @@ class Redriven(msgspec.Struct, frozen=True):
 
 
 class NameTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Name a topic that has dead letters, or the topic of the dead letters."""
+    """Names a topic that has dead letters, or the dead-letter topic itself."""
 
     topic: str
 
@@ -98,7 +98,7 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class DeadLetterOperations:
-    """Operations on dead letters, through the door of the peer that asks."""
+    """Operations on dead letters, with the permissions of the peer that asks."""
 
     def __init__(self, context: HeadContext) -> None:
         self._context = context
@@ -149,7 +149,7 @@ class DeadLetterOperations:
 
 
 class _Tally:
-    """What a redrive did."""
+    """Counts a redrive: letters published by topic, letters that could not be, and why."""
 
     def __init__(self) -> None:
         self.published: dict[str, int] = {}
@@ -157,7 +157,7 @@ class _Tally:
         self.reasons: list[str] = []
 
     def add(self, publish: Callable[[], str], letter: Event) -> bool:
-        """Count a letter; tell whether it was published."""
+        """Call ``publish`` for a letter and count the result; return whether it succeeded."""
         try:
             topic = publish()
         except MainstemError as error:
@@ -173,14 +173,14 @@ class _Tally:
 
 
 class _Redrive:
-    """Consumes dead letters, as one owner of the queue."""
+    """A redrive of one dead-letter topic, as a consumer of its queue."""
 
     def __init__(self, context: HeadContext, door: Door, name: str, to: str | None) -> None:
         self._context, self._door, self._name, self._to = context, door, name, to
         self._owner = f"redrive-{token_hex(8)}"
 
     def run(self, limit: int) -> Redriven:
-        """Publish letters until ``limit`` or the end; those that fail stay in the queue."""
+        """Publish up to ``limit`` letters; those that cannot be published stay in the queue."""
         tally, left = _Tally(), limit
         try:
             while left > 0 and (taken := self._take(left)):
@@ -217,7 +217,10 @@ class _Redrive:
 
 
 def _entry(door: Door, letter: Event, to: str | None) -> TopicEvents:
-    """Return the event of a letter with its destination: to its origin in the same partition."""
+    """Return a letter's event with the topic to publish it to: ``to``, or its origin.
+
+    At its origin it keeps its partition.
+    """
     event, origin = revived(letter), origin_of(letter)
     if to is not None:
         door.topic(to)
@@ -226,7 +229,7 @@ def _entry(door: Door, letter: Event, to: str | None) -> TopicEvents:
         return TopicEvents(to, [Event(kept.value, kept.key, kept.headers)], None)
     if origin is None:
         raise NoOrigin("its topic of origin is unknown; give a topic: to")
-    # The producer may have used another partitioner for this key.
+    # Keep the partition, as the producer may have chosen it with another partitioner.
     known = len(door.topic(origin.topic).partitions)
     partition = origin.partition if origin.partition < known else None
     return TopicEvents(origin.topic, [Event(event.value, event.key, event.headers)], partition)
@@ -237,7 +240,7 @@ def _target(door: Door, letter: Event, to: str | None) -> str:
 
 
 class NoOrigin(MainstemError):
-    """Raised for a dead letter whose headers do not name its topic."""
+    """Raised for a dead letter whose headers do not name the topic it came from."""
 
     failure = Failure.INVALID
 

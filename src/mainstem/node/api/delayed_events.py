@@ -1,4 +1,4 @@
-"""The operation that publishes an event later: ``stem.schedule`` over the network."""
+"""The operation that publishes an event later: ``stem.schedule`` for connected clients."""
 
 from typing import Annotated
 
@@ -38,14 +38,14 @@ class ScheduleEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DelayedEventOperations:
-    """Operations on delayed events, through the door of the peer that asks."""
+    """Operations on delayed events, with the permissions of the peer that asks."""
 
     def __init__(self, context: HeadContext) -> None:
         self._context = context
 
     @operation(SCHEDULE, "POST topics/{topic}/scheduled")
     def schedule(self, peer: Peer, asked: ScheduleEvent) -> None:
-        """Publish an event later; return when it is stored."""
+        """Publish an event later; return when it is durably stored."""
         if (asked.delay_ms is None) == (asked.due_ms is None):
             raise InvalidSetting("give either delay_ms or due_ms")
         due_ms = asked.due_ms
@@ -65,6 +65,6 @@ class DelayedEventOperations:
 
     def _store(self, door: Door, delayed: DelayedEvent) -> None:
         found = door.publish_all((), delayed=(delayed,))
-        # Limits on backlogs do not apply to delayed events.
+        # Topics' limits on unread events do not apply to delayed events.
         assert not isinstance(found, HeldPublish)
         found.durable.wait()

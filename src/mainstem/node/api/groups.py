@@ -15,7 +15,7 @@ from mainstem.node.api.positions import SENTENCE, Place, numbers_of, offset_at
 
 
 class NameGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Name a group."""
+    """Names a group."""
 
     group: str
 
@@ -31,7 +31,7 @@ class SeekGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SeekResult(msgspec.Struct, frozen=True):
-    """What a seek does in one partition."""
+    """What a seek changes, or in a preview would change, in one partition."""
 
     topic: str
     partition: int
@@ -43,7 +43,7 @@ class SeekResult(msgspec.Struct, frozen=True):
 
 
 class GroupOperations:
-    """Operations on groups, through the door of the peer that asks."""
+    """Operations on groups, with the permissions of the peer that asks."""
 
     def __init__(self, context: HeadContext) -> None:
         self._context = context
@@ -84,7 +84,7 @@ class GroupOperations:
 
 
 def _check_not_live(door: Door, name: str) -> None:
-    """Raise the error that a seek raises for a group with members, also for a preview."""
+    """Raise the error of a seek on a group with members; a preview calls this, too."""
     try:
         members = len(door.group(name).members)
     except UnknownGroup:

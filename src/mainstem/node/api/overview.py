@@ -1,4 +1,4 @@
-"""Operations on the node itself: overview, connections, history of metrics."""
+"""Operations on the node itself: overview, connections, recent metrics."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from mainstem.node.metrics_history import MetricsHistory
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """The node at a glance."""
+    """Version, addresses and counts of a node."""
 
     version: str
     run_id: str
@@ -32,7 +32,7 @@ class Overview(msgspec.Struct, frozen=True):
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """A connected peer."""
+    """A connected client."""
 
     head: str
     peer: str
@@ -47,7 +47,7 @@ class ShowHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """Samples of metrics, the oldest first."""
+    """The values of metrics at several times, the oldest first."""
 
     times_ms: list[int]
     values: dict[str, list[float | None]]
@@ -55,7 +55,7 @@ class History(msgspec.Struct, frozen=True):
 
 
 class OverviewOperations:
-    """Operations on the node; they need the right to describe the cluster."""
+    """Operations on the node; they require permission to describe the cluster."""
 
     def __init__(
         self, context: HeadContext, queries: AdminQueries, history: MetricsHistory

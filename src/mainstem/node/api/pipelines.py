@@ -1,4 +1,4 @@
-"""Operations on pipelines: list, show. Each is a process of its own, which leaves its state."""
+"""Operations on pipelines: list, show. They read the state that the pipelines' processes store."""
 
 from pathlib import Path
 
@@ -13,13 +13,13 @@ from mainstem.pipelines.state.table_state import TableStatus, table_statuses
 
 
 class NamePipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Name a pipeline."""
+    """Names a pipeline."""
 
     pipeline: str
 
 
 class PipelineTable(msgspec.Struct, frozen=True):
-    """A table that a pipeline keeps."""
+    """A table of a pipeline, and its status."""
 
     pipeline: str
     table: str
@@ -29,14 +29,14 @@ class PipelineTable(msgspec.Struct, frozen=True):
 
 
 class PipelineOperations:
-    """Operations on pipelines; they need the right to describe the cluster."""
+    """Operations on pipelines; they require permission to describe the cluster."""
 
     def __init__(self, context: HeadContext, config: Config) -> None:
         self._context, self._state = context, Path(config.pipelines)
 
     @operation("pipelines/list", "GET pipelines")
     def every(self, peer: Peer, _: NoArguments) -> list[PipelineTable]:
-        """List the tables of all pipelines that ran beside the server."""
+        """List the tables of the pipelines in the server's state directory of pipelines."""
         return self._tables(peer, None)
 
     @operation("pipelines/show", "GET pipelines/{pipeline}")

@@ -1,4 +1,4 @@
-"""Places in a partition as the API names them: earliest, latest, an offset, or a time."""
+"""Places in a partition, as arguments of operations: earliest, latest, an offset, or a time."""
 
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ MAX_OFFSET = 2**63 - 1
 
 
 def offset_at(door: Door, topic: str, partition: int, place: Place) -> int:
-    """Return the offset that a place means now; a time means the first event at or after it."""
+    """Return the offset of a place; for a time, that of the first event at or after it."""
     bounds = door.bounds(topic, partition)
     if place == "earliest":
         return bounds.start
@@ -29,7 +29,7 @@ def offset_at(door: Door, topic: str, partition: int, place: Place) -> int:
 
 
 def numbers_of(door: Door, topic: str, partition: int | None) -> list[int]:
-    """Return the given partition number, or all of the topic's if it is None."""
+    """Return the partition number in a list, or all of the topic's if it is None."""
     known = len(door.topic(topic).partitions)
     return list(range(known)) if partition is None else [partition]
 
@@ -45,5 +45,5 @@ def _time_ms(text: str) -> int:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidSetting(f"{text!r:.100} is no place: give {SENTENCE}") from None
-    # A time without zone is UTC: the caller may be in another zone than the server.
+    # A time without a zone is UTC, as the caller may be in another zone than the server.
     return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)

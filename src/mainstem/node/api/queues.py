@@ -28,7 +28,7 @@ After = Annotated[
 
 
 class NameQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Name a queue of a topic."""
+    """Names a queue of a topic."""
 
     topic: str
     queue: str
@@ -93,7 +93,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class QueueOperations:
-    """Operations on queues, through the door of the peer that asks."""
+    """Operations on queues, with the permissions of the peer that asks."""
 
     def __init__(self, context: HeadContext) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""Registers all operations of the node with the admin port."""
+"""Registers all operations at the admin port."""
 
 from pathlib import Path
 
@@ -18,7 +18,10 @@ from mainstem.node.metrics_history import MetricsHistory
 
 
 def offer_operations(context: HeadContext, queries: AdminQueries, config: Config) -> MetricsHistory:
-    """Register the operations; called when the log is open. Return what the caller must stop."""
+    """Register the operations; called when the log is open.
+
+    Returns the history of metrics, which the caller must stop.
+    """
     history = MetricsHistory(queries.heads, context.now_ms)
     history.start()
     for operations in (

@@ -1,4 +1,4 @@
-"""Operations on the node's settings: list. They are set at start, so none changes them."""
+"""The operation that lists the node's settings; they are read at start, so none changes them."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from mainstem.node.config import Config, settings, value_of
 
 
 class SettingState(msgspec.Struct, frozen=True):
-    """A setting of the node, and the value that it has."""
+    """A setting of the node, and its value."""
 
     name: str
     variable: str
@@ -20,7 +20,7 @@ class SettingState(msgspec.Struct, frozen=True):
 
 
 class SettingOperations:
-    """Operations on settings; they need the right to describe the cluster."""
+    """Operations on settings; they require permission to describe the cluster."""
 
     def __init__(self, context: HeadContext, config: Config) -> None:
         self._context, self._config = context, config

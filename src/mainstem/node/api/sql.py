@@ -1,9 +1,9 @@
-"""The operation that asks about topics in SQL; each query has a process of its own.
+"""The operation that runs an SQL query over topics, each query in a process of its own.
 
-The process reads topics at the server's own Kafka address, and the tables of pipelines where these
-have their state. Permissions are checked here, when it has said what the query reads, and before
-it answers. Whoever reads a table of a pipeline needs what the list of pipelines needs, and
-permission to read the topics that the table is made of.
+The process reads topics through the server's own Kafka port, and tables of pipelines from their
+files. First it says which topics and tables the query reads; then the server checks the
+permissions, and only then the process answers. To read a table of a pipeline, a user needs
+permission to describe the cluster, and to read the topics that the table is made from.
 """
 
 import os
@@ -75,10 +75,10 @@ class SqlAnswer(msgspec.Struct, frozen=True):
 
 
 class SqlOperations:
-    """Runs queries, as many at a time as the settings allow."""
+    """Runs SQL queries, at most as many at a time as the settings allow."""
 
     def __init__(self, context: HeadContext, limits: SqlLimits, pipelines: Path) -> None:
-        """``pipelines``: the directory where they have their state."""
+        """``pipelines`` is the state directory of pipelines."""
         self._context, self._limits, self._pipelines = context, limits, pipelines
         self._places = threading.Semaphore(limits.max_at_once)
 
@@ -144,7 +144,7 @@ class SqlOperations:
         return said
 
     def _authorize(self, said: Topics, peer: Peer) -> None:
-        """Raise unless the user may read what the query reads."""
+        """Raise unless the user may read the topics and tables that the query reads."""
         auth, topics = self._context.auth, set(said.topics)
         for name in said.tables:
             auth.authorize(peer.principal, Action.DESCRIBE, CLUSTER)
@@ -171,7 +171,10 @@ class SqlOperations:
 
     @contextmanager
     def _process(self, seconds: float) -> Iterator["subprocess.Popen[bytes]"]:
-        """Start a process that ends with the block, with the server, or when its time is over."""
+        """Start a query's process; it is killed when the block ends, or ``seconds`` are over.
+
+        It also ends with the server.
+        """
         process = subprocess.Popen(
             [sys.executable, "-m", "mainstem.node.api.sql_process"],
             stdin=subprocess.PIPE,

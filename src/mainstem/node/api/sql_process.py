@@ -1,4 +1,4 @@
-"""The process that answers one query of the admin port, with the tables of pipelines in reach."""
+"""The process that answers one SQL query of the admin port; it can read tables of pipelines."""
 
 from pathlib import Path
 

@@ -48,7 +48,7 @@ class ListTopics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NameTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Name a topic."""
+    """Names a topic."""
 
     topic: str
 
@@ -76,7 +76,7 @@ class TrimTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TopicOperations:
-    """Operations on topics, through the door of the peer that asks."""
+    """Operations on topics, with the permissions of the peer that asks."""
 
     def __init__(self, context: HeadContext) -> None:
         self._context = context
