@@ -22,7 +22,7 @@ MAX_AT_ONCE = 500
 def first_wait_ms(deadlines: Iterable[tuple[int | None, Callable[[], int]]]) -> int | None:
     """Return the ms until the first of some deadlines, None if all are None.
 
-    ``deadlines``: times in ms, each with the clock that it is a time of.
+    ``deadlines``: times in ms, each with the clock by which it is measured.
     """
     waits = [due_ms - clock() for due_ms, clock in deadlines if due_ms is not None]
     return max(0, min(waits)) if waits else None

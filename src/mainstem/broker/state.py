@@ -280,7 +280,7 @@ class State:
         return calls
 
     def _open(self, topic: Topic) -> None:
-        """Update ``opened`` and ``gates``, used by publishing, after a topic was set or changed."""
+        """Update ``opened`` and ``gates``, used by publishing, for a created or changed topic."""
         was = self.opened.get(topic.name)
         # A new object each time, so that a concurrent publish never sees half of a change.
         opened = OpenTopic(topic, Turns() if was is None else was.turns)

@@ -46,14 +46,17 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         return Position(self.partition, self.offset)
 
     def text(self) -> str:
-        """Return the value as UTF-8 text, or None; raises UnreadableValue if it is not UTF-8."""
+        """Return the value as UTF-8 text, "" without a value.
+
+        Raises UnreadableValue if it is not UTF-8.
+        """
         try:
             return (self.value or b"").decode()
         except UnicodeDecodeError as error:
             raise UnreadableValue("UTF-8 text", self._place(), str(error)) from None
 
     def json(self) -> Any:  # noqa: ANN401 - JSON is whatever was written
-        """Return the value parsed as strict JSON, or None.
+        """Return the value parsed as strict JSON, None without a value; raises UnreadableValue.
 
         NaN, Infinity and lone surrogates are not JSON [RFC 8259]; numbers that Python cannot hold
         (1e999, thousands of digits) and too deep nesting are refused. If a name is repeated, the

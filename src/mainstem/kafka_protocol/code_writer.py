@@ -41,7 +41,7 @@ class Source:
         return "\n".join([f"def {name}({parameters}):", *self._lines, ""])
 
     def compile(self, name: str, parameters: str) -> object:
-        """Compile the source and return the function, cast to the type that the caller expects."""
+        """Compile the source and return the function, which the caller casts to its type."""
         code = compile(self.text(name, parameters), f"<{name}>", "exec")
         exec(code, self.constants)
         return self.constants[name]

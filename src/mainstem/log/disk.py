@@ -100,7 +100,12 @@ class DiskLog:
         admin: str | None = None,
         brief: bool = False,
     ) -> "DiskLog":
-        """Lock the directory and recover its contents."""
+        """Lock the directory and recover its contents.
+
+        ``files``: used instead of the directory ``path``. The lock file tells other processes the
+        addresses ``listens`` (for Kafka clients) and ``admin`` and, with ``brief``, that this
+        process ends soon.
+        """
         options = options or Options()
         if files is None:
             assert path is not None, "a log needs a directory, or files to stand for one"

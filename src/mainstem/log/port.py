@@ -52,7 +52,10 @@ class Durable(Protocol):
         """Whether the outcome is known: durable, or failed."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until durable; False on time-out; raises StorageFailed if the commit failed."""
+        """Wait until durable, at most ``timeout`` seconds; return False on time-out.
+
+        Raises StorageFailed if the commit failed.
+        """
 
     def then(self, call: Callable[[MainstemError | None], None]) -> None:
         """Call ``call`` when done, from any thread, with None or the error of the commit."""
@@ -185,7 +188,10 @@ class Log(Protocol):
     def cut(
         self, partition: PartitionId, *, start: int | None = None, end: int | None = None
     ) -> Bounds:
-        """Delete events before ``start``, or at and after ``end`` (then a new epoch begins)."""
+        """Delete events before ``start``, or at and after ``end`` (then a new epoch begins).
+
+        Returns the new bounds.
+        """
 
     def thin(self, partition: PartitionId, before: int, but: Collection[int]) -> None:
         """Allow the log to drop the events before an offset, except those at some offsets.

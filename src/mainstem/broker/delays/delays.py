@@ -119,7 +119,11 @@ class Delays:
     # Storing
 
     def append(self, before: Batches, delayed: Sequence[DelayedEvent], beside: Batches) -> Appended:
-        """Append batches and delayed events, all or nothing; raises if a target is invalid."""
+        """Append batches and delayed events, all or nothing; raises if a target is invalid.
+
+        ``before``, ``beside``: batches for other topics, appended before and after the delayed
+        events.
+        """
         if not delayed:
             return self._log.append([*before, *beside])
         now_ms = self._now_ms()

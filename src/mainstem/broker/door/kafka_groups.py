@@ -166,7 +166,7 @@ class ShareGroups(Protocol):
         """Return the group's progress in each of its topics; raises UnknownGroup."""
 
     def check_movable(self, name: str) -> None:
-        """Raise the error with which ``seek`` would refuse this group for every topic, if any."""
+        """Raise if ``seek`` would refuse this group for every topic, such as GroupIsLive."""
 
     def seek(
         self, name: str, topic: str, offsets: Mapping[int, int]

@@ -100,7 +100,10 @@ class Cursors:
     def commit(
         self, group: str, cursors: Mapping[PartitionId, Cursor], *, may_unset: bool = False
     ) -> list[CursorChange]:
-        """Return the changes that set cursors; the caller has checked that the group allows it."""
+        """Return the changes that set cursors; the caller has checked that the group allows it.
+
+        ``may_unset``: accept negative offsets, which unset a cursor (``Cursor.is_unset``).
+        """
         check_group(group)
         for partition, cursor in cursors.items():
             if cursor.is_unset and not may_unset:

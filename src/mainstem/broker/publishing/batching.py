@@ -28,7 +28,10 @@ class PartitionBatch(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """The positions of published events; ``durable``: when their topic's durability is reached."""
+    """The positions of published events.
+
+    ``durable`` is done when their topic's durability is reached.
+    """
 
     runs: Sequence[PartitionBatch]
     offsets: Sequence[int]
@@ -66,7 +69,7 @@ _FIRST = range(1)
 def runs(
     topic: Topic, events: Sequence[Event], partition: int | None, turns: Turns, now_ms: int
 ) -> list[PartitionBatch]:
-    """Build the record batches of events, for one partition or, if it is None, by key.
+    """Build record batches of events for ``partition``; if it is None, keys select partitions.
 
     All events without a key go to one partition, the next in turn.
     """
@@ -102,7 +105,7 @@ def check_events(topic: Topic, batch: WritableBatch, now_ms: int) -> None:
 def _spread(
     topic: Topic, events: Sequence[Event], turns: Turns, now_ms: int
 ) -> list[PartitionBatch]:
-    """Group events by the partition of their key; all without a key go to the next in turn."""
+    """Group events by their key's partition; those without a key go to the next one in turn."""
     count = len(topic.partitions)
     places: dict[int, list[int]] = {}
     sticky = -1

@@ -23,7 +23,7 @@ class CheckedBatch(NamedTuple):
 
 
 class AppendedBatch(NamedTuple):
-    """An appended batch; ``durable``: when its topic's durability is reached."""
+    """An appended batch; ``durable`` is done when its topic's durability is reached."""
 
     offset: int
     durable: Durable

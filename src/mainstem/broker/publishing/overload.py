@@ -72,7 +72,11 @@ class Gate:
         *,
         last: bool = False,
     ) -> HeldPublish | None:
-        """Return None if events fit, HeldPublish if the producer must wait; raise Overloaded."""
+        """Return None if events fit, HeldPublish if the producer must wait; raise Overloaded.
+
+        ``held``: what the previous call for these events returned. ``last``: raise instead of
+        holding the producer again.
+        """
         if self.topic.settings.overload is Overload.DROP_OLDEST:
             return None
         full = next((at for at in counts if not self._has_room(at, counts[at], now_ms)), None)

@@ -138,7 +138,10 @@ class LiveQueue:
         return sum(window.owners.get(owner, 0) for window in self.windows.values())
 
     def in_turn(self, partitions: Collection[int]) -> list[int]:
-        """Return the given partitions that exist; each call begins with another one."""
+        """Return those of the partitions that exist.
+
+        Each call begins with the next one, in rotation.
+        """
         numbers = [number for number in partitions if number in self.windows]
         if self.settings.order is Order.PRIORITY:
             return sorted(numbers, reverse=True)
@@ -303,7 +306,7 @@ class LiveQueue:
         return found
 
     def waiting_bytes(self) -> int:
-        """Return the total size of visible values that were never delivered."""
+        """Return the total size in bytes of visible values that were never delivered."""
         return self._waiting_bytes.count(self.windows, self._reader)
 
     def _is_head_fresh(self, number: int) -> bool:
@@ -344,7 +347,10 @@ class LiveQueue:
         self._growth.clear()
 
     def wait_ms(self, monotonic_ms: int, now_ms: int) -> int | None:
-        """Return the ms until a lock, delay or time to live ends; None if none is running."""
+        """Return the ms until the next lock, delay or time to live ends.
+
+        None if none is running.
+        """
         lock_ms, delay_ms, _ = self.deadlines()
         clocks = ((lock_ms, monotonic_ms), (delay_ms, now_ms))
         waits = [due - now for due, now in clocks if due is not None]

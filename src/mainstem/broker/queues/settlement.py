@@ -293,7 +293,9 @@ class Settler:
                 live.windows[number].keep(offset, until_ms)
 
     def note(self, live: LiveQueue, numbers: Iterable[int]) -> None:
-        """Store the delivery counts of these events, which may have been in flight at a crash.
+        """Store the delivery counts of events that may have been in flight at a crash.
+
+        ``numbers``: the partitions of these events.
 
         The counts survive kill -9 on return. If the write fails, the next settlement raises the
         error.

@@ -67,7 +67,7 @@ class CommittedView:
         return ending
 
     def view(self, partition: PartitionId, offset: int, data: Slice) -> Committed:
-        """Cut off what lies after the last stable offset of data that was read from ``offset``.
+        """Return data read from ``offset``, without what lies after the last stable offset.
 
         Call this after reading the data: then each transaction in the data is known to be ongoing
         or ended.

@@ -170,7 +170,7 @@ class TransactionFold(Fold):
         return (group, partition) in self._unstable
 
     def touched(self, transactional_id: str) -> Iterator[TransactionChange]:
-        """Return the changes that remove an ended transaction: partitions, groups, offsets."""
+        """Return the changes that remove an ended transaction's partitions, groups and offsets."""
         for partition in self.partitions.get(transactional_id, ()):
             yield TransactionChange(AddedPartitionKey(transactional_id, *partition), None)
         for group in sorted(self.groups.get(transactional_id, ())):
@@ -200,7 +200,10 @@ class TransactionFold(Fold):
     def forget_aborted(
         self, partition: PartitionId, start: int, end: int
     ) -> list[TransactionChange]:
-        """Return the changes that delete aborted transactions outside the log's offsets."""
+        """Return the changes that delete aborted transactions outside the log's offsets.
+
+        The log begins at ``start`` and ends before ``end``.
+        """
         return [
             TransactionChange(AbortedKey(*partition, span.last_offset), None)
             for span in self._aborted.get(partition, ())

@@ -47,7 +47,10 @@ class Commit:
         tail_watches.call_all(partial(each, error) for each in calls)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until durable; False on time-out; raises the commit's error if it failed."""
+        """Wait until durable, at most ``timeout`` seconds; return False on time-out.
+
+        Raises the commit's error if it failed.
+        """
         if not self.done and not self._wait(timeout):
             return False
         if self._error is not None:

@@ -88,7 +88,11 @@ class Files(Protocol):
         """Return a random 32-bit number."""
 
     def lock(self, listens: str | None, admin: str | None = None) -> None:
-        """Lock the directory for this process, or raise DirectoryInUse naming the holder."""
+        """Lock the directory for this process, or raise DirectoryInUse naming the holder.
+
+        The lock file tells other processes the addresses ``listens`` (for Kafka clients) and
+        ``admin``.
+        """
 
     def check_there(self) -> None:
         """Raise OSError if the data directory was deleted: writes to its files would be lost."""

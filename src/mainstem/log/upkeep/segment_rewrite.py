@@ -20,7 +20,7 @@ def write_segment(
     *,
     next_offset: int,
 ) -> None:
-    """Write batches into a new segment that covers offsets up to ``next_offset``; durable."""
+    """Write batches into a new segment that ends before ``next_offset``; durable on return."""
     for batch in batches:
         segment.write(batch)
         segment.accept(batch, read_header(batch).base_offset)

@@ -125,7 +125,10 @@ class Assignments:
         member: ConsumerMember,
         owned: Partitions | None,
     ) -> tuple[Current, Durable]:
-        """Store a member's new profile; move the member one step towards its target partitions."""
+        """Store a member's new profile, and move the member one step towards its target partitions.
+
+        Returns its partitions now, and when all that is durable.
+        """
         is_new = was.id not in draft.group.members and not draft.has_room
         is_other = member.profile.subscription != was.profile.subscription
         if is_new or is_other or not self.subscribed_topics.knows(member.profile.regex):

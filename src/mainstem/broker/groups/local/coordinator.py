@@ -259,7 +259,10 @@ class Groups:
     def join(
         self, group: str, wanted: Sequence[str], changed: Changed, now_ms: int
     ) -> tuple[str, list[Changed]]:
-        """Add a member that reads topics, by name or pattern; return its id and the callbacks."""
+        """Add a member that reads topics, by name or pattern.
+
+        Return its id and callbacks to call.
+        """
         check_group(group)
         if not wanted:
             raise InvalidSetting(f"a member of group {group!r} must name at least one topic")

@@ -183,7 +183,7 @@ class ShareGroups:
         return self._queues.every(name)
 
     def check_movable(self, name: str) -> None:
-        """Raise the error with which ``seek`` would refuse this group for every topic, if any."""
+        """Raise if ``seek`` would refuse this group for every topic, such as GroupIsLive."""
         check_group(name)
         with self._lock:
             self._check_empty(name, "moved")
