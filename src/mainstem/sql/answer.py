@@ -1,9 +1,10 @@
-"""Answers one query in a process of its own, for a server that must not wait or run out of memory.
+"""Answers one query in a process of its own, so that it cannot block a server or use its memory.
 
 How this works: the process (``serve``) reads a ``QueryRequest`` from its stdin, one line of JSON,
 and prints which topics and tables the query reads. The server checks that the user may read these,
-and sends another line; then this process prints the answer. Every failure is an answer, too. This
-process reads events and looks at them; its worker (``worker.py``) evaluates the query.
+and sends another line; then this process prints the answer. A failure is printed as an answer, too
+(``Refusal``). This process reads events and infers their fields; its worker (``worker.py``)
+evaluates the query.
 """
 
 import resource
@@ -33,7 +34,7 @@ StoredAt = Callable[[str, str], pa.Table | None]
 
 
 def answer(request: QueryRequest, stored: StoredAt) -> Iterator[Topics | Answer]:
-    """Yield the topics and tables that a query reads, then its answer."""
+    """Yield which topics and tables a query reads, then its result."""
     cluster = Cluster(request.address, timeout_s=_TIMEOUT_S, settings={})
     limits = Limits(memory_bytes=request.memory_bytes, seconds=request.seconds, rows=request.rows)
     sample = None if request.sample_all else SAMPLE_EVENTS
@@ -76,7 +77,7 @@ def _say(said: Topics | Answer | Refusal) -> None:
 
 
 def serve(stored: StoredAt) -> None:
-    """Answer the request on stdin."""
+    """Answer the query whose request is on stdin; print the messages to stdout."""
     request = msgspec.json.decode(sys.stdin.buffer.readline(), type=QueryRequest)
     resource.setrlimit(resource.RLIMIT_DATA, (request.memory_bytes + SPARE_BYTES,) * 2)
     try:

@@ -1,4 +1,4 @@
-"""Avro values as JSON, so that their fields are found and queried as those of other values."""
+"""Converts Avro values to JSON, so that queries find their fields as those of JSON values."""
 
 import io
 import json
@@ -26,10 +26,10 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class AvroValues:
-    """Decodes the values of a topic by one Avro schema; those that do not fit are null."""
+    """Decodes the values of a topic by one Avro schema; values that do not fit become null."""
 
     def __init__(self, schema: object, named: str) -> None:
-        """``named``: how errors name the schema."""
+        """``named`` is what error messages call the schema."""
         try:
             import fastavro  # noqa: PLC0415 - only topics with a schema need it
         except ImportError:
@@ -44,7 +44,7 @@ class AvroValues:
 
     @classmethod
     def of(cls, text: bytes, named: str) -> Self:
-        """Return the values of a schema that is written as JSON."""
+        """Return a decoder for a schema given as JSON text; raises InvalidSetting."""
         try:
             schema = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -52,7 +52,7 @@ class AvroValues:
         return cls(schema, named)
 
     def decoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield batches with the values as JSON, in UTF-8."""
+        """Yield the batches with their values replaced by JSON text in UTF-8."""
         for batch in batches:
             at = batch.schema.get_field_index(VALUE)
             if at < 0:

@@ -1,9 +1,9 @@
-"""A query that is evaluated again as events come, and what that changes in its result.
+"""Follows a query: evaluates it again when events arrive, and yields how its result changed.
 
-How this works: a consumer waits at the end of the snapshot, so that the server answers its fetch
-when an event is committed. Then the query is evaluated over a snapshot that ends later, and the two
-results are compared as bags of rows. A query whose rows do not depend on one another is evaluated
-over the new events only.
+How this works: a consumer waits at the end of the snapshot, so the server answers its fetch when an
+event is committed. Then the query is evaluated over a snapshot that ends later, and the two results
+are compared as bags of rows (sets with duplicates). If each row of a query depends on one event
+only, it is evaluated over the new events only.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=repr)
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What an evaluation changed: earlier rows less ``removed`` plus ``added`` are the result."""
+    """How an evaluation changed the result: earlier rows less ``removed`` plus ``added`` are it."""
 
     snapshot: Snapshot
     schema: pa.Schema
@@ -34,7 +34,7 @@ class Changes(msgspec.Struct, frozen=True):
 
 
 def follow(cluster: Cluster, query: Query) -> Generator[Changes]:
-    """Yield the result as rows that are added, then its changes, whenever there are some."""
+    """Yield the first result, as added rows, and then every change of the result, for ever."""
     snapshot = query.snapshot()
     with Arrivals(cluster, snapshot) as arrivals:
         schema, rows = _rows(query, snapshot, None)
@@ -57,7 +57,7 @@ def follow(cluster: Cluster, query: Query) -> Generator[Changes]:
 
 
 class Arrivals:
-    """Waits for events after a snapshot."""
+    """Waits for events after the end of a snapshot."""
 
     def __init__(self, cluster: Cluster, snapshot: Snapshot) -> None:
         self._cluster = cluster
@@ -81,7 +81,7 @@ class Arrivals:
         self._consumer.close()
 
     def add(self, snapshot: Snapshot) -> None:
-        """Wait for the partitions of a snapshot, too, from its end on."""
+        """Wait for events in the partitions of this snapshot, too, from its end on."""
         new = {
             (name, span.partition): span.end
             for name, topic in snapshot.topics.items()
@@ -95,7 +95,7 @@ class Arrivals:
             )
 
     def wait(self) -> None:
-        """Wait until there are events, and take all that have been fetched by then."""
+        """Wait until at least one event has arrived; discard all that have been fetched."""
         while True:
             try:
                 found = self._consumer.consume(1, _TURN_S)
@@ -133,7 +133,7 @@ def _bag(rows: list[Row]) -> _Bag:
 
 
 def _less(one: _Bag, other: _Bag) -> list[Row]:
-    """Return the rows that one has more often than the other."""
+    """Return the rows that ``one`` has more often than ``other``, as often as the difference."""
     return [
         row
         for key, (row, count) in one.items()

@@ -10,24 +10,24 @@ class MissingSql(MainstemError):
 
 
 class InvalidQuery(MainstemError):
-    """The query is refused before anything is read."""
+    """Raised if a query is refused before anything is read, or does not fit the events."""
 
     failure = Failure.INVALID
 
 
 class QueryFailed(MainstemError):
-    """The query failed on the events that it read."""
+    """Raised if a query fails on the events that it reads."""
 
     failure = Failure.INVALID
 
 
 class LimitReached(MainstemError):
-    """The query needs more memory, time or rows than its limits allow."""
+    """Raised if a query needs more memory, time or rows than its limits allow."""
 
     failure = Failure.OVERLOADED
 
 
 class SnapshotGone(MainstemError):
-    """A snapshot can no longer be read as it was: events or topics were deleted."""
+    """Raised if a snapshot cannot be read any more, as events or topics were deleted."""
 
     failure = Failure.NOT_FOUND

@@ -1,4 +1,4 @@
-"""Controls one worker process: starts it, has it parse and evaluate queries, enforces limits."""
+"""Controls one worker process: lets it parse and evaluate queries, and enforces limits."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ _END_S = 5.0
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a query may use."""
+    """The limits of a query."""
 
     memory_bytes: int = 1024 * MIB
     """Memory of DuckDB, which keeps nothing on disk."""
@@ -51,14 +51,14 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Misfit(Exception):
-    """The events do not have the types that the sample had; no row was returned."""
+    """Raised if events have other types than the sample; no row was returned before."""
 
 
 ReadScan = Callable[[Scan], Iterator[pa.RecordBatch]]
 
 
 class Evaluation:
-    """A worker and its queries; closed after an error, as the worker may be anywhere in a query."""
+    """A worker process and its current query; not usable after an error, only to be closed."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -77,7 +77,8 @@ class Evaluation:
                 stderr=subprocess.DEVNULL if not os.environ.get("MAINSTEM_DEBUG") else None,
                 env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
                 | WITHOUT_ARENAS,
-                # Ctrl-C ends the command, and that ends the worker.
+                # In a session of its own, so that Ctrl-C ends the command first, and that ends the
+                # worker.
                 start_new_session=True,
             )
 
@@ -87,13 +88,13 @@ class Evaluation:
         return self._process.pid
 
     def close(self) -> None:
-        """End the worker."""
+        """Kill the worker."""
         self._socket.close()
         self._process.kill()
         self._process.wait(_END_S)
 
     def parse(self, sql: str) -> Parsed:
-        """Return what a query refers to; raises InvalidQuery."""
+        """Return which tables and columns a query refers to; raises InvalidQuery."""
         self._begin()
         self._send(Parse(sql))
         answer, _ = self._receive()
@@ -107,7 +108,8 @@ class Evaluation:
     ) -> Generator[pa.Schema | pa.RecordBatch]:
         """Evaluate a query: yields the result's schema, then its batches.
 
-        Raises Misfit before the first batch, QueryFailed, LimitReached, or what ``read`` raises.
+        ``read`` returns the batches of a scan. Raises Misfit before the first batch, InvalidQuery,
+        QueryFailed, LimitReached, or what ``read`` raises.
         """
         self._begin()
         scans: dict[int, Prefetched] = {}
@@ -157,7 +159,7 @@ class Evaluation:
             )
 
     def _check_end(self, end: Done | Failed, trouble: list[Exception], *, begun: bool) -> None:
-        """Raise what went wrong, if anything did."""
+        """Raise the error with which a query ended, if any; ``begun`` if rows were returned."""
         for error in trouble:
             if not isinstance(error, NotText):
                 raise error

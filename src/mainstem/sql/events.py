@@ -1,4 +1,4 @@
-"""The events of topics as Arrow batches, in the columns that queries know."""
+"""Reads the events of topics as Arrow batches, with the columns that queries use."""
 
 import queue
 import threading
@@ -29,7 +29,7 @@ _LOOK_S = 0.5
 
 
 class NotText(Exception):
-    """A column that was to be text has bytes that are not UTF-8."""
+    """Raised if a key or value is not UTF-8 though its column was inferred to be text."""
 
     def __init__(self, column: str) -> None:
         super().__init__(column)
@@ -37,10 +37,10 @@ class NotText(Exception):
 
 
 def schema(texts: frozenset[str]) -> pa.Schema:
-    """Return the columns of a topic; key and value are texts or bytes."""
+    """Return the columns of a topic; key and value are text if in ``texts``, else bytes."""
     return pa.schema(
         [
-            # First what costs least: DuckDB scans the first column to count rows.
+            # The column that is cheapest to read comes first, as DuckDB scans it to count rows.
             ("_offset", pa.int64()),
             ("_partition", pa.int32()),
             ("_timestamp", pa.timestamp("us", tz="UTC")),
@@ -54,7 +54,7 @@ def schema(texts: frozenset[str]) -> pa.Schema:
 def read(
     cluster: Cluster, topic: str, spans: Sequence[Span], wanted: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the events of the spans; raises NotText."""
+    """Yield the events in ranges of offsets, with the columns ``wanted``; raises NotText."""
     names = [METADATA[name] for name in wanted.names]
     for span in spans:
         there = Range(topic, span.partition, span.start, span.end)
@@ -78,7 +78,7 @@ def _typed(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def since(admin: Admin, topic: str, spans: Sequence[Span], from_ms: int) -> list[Span]:
-    """Return the spans without the events before the first one at or after a time."""
+    """Return the ranges, starting at each partition's first event at or after a time."""
     first = admin.at_time([(topic, span.partition) for span in spans], from_ms)
     return [
         Span(span.partition, max(span.start, min(span.end, offset)), span.end)
@@ -88,7 +88,7 @@ def since(admin: Admin, topic: str, spans: Sequence[Span], from_ms: int) -> list
 
 
 class Prefetched:
-    """Batches that a thread reads some batches ahead."""
+    """Batches of a scan, which a thread reads two batches ahead."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -98,16 +98,16 @@ class Prefetched:
         self._thread.start()
 
     def next(self) -> pa.RecordBatch | None:
-        """Return the next batch, None at the end; raises what reading raised."""
+        """Return the next batch, None at the end; raises the errors of reading."""
         found = self._ready.get()
         if isinstance(found, Exception):
             raise found
         return found
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop the thread."""
         self._closed.set()
-        # The thread may be waiting for room.
+        # The thread may wait until there is room for its next batch.
         with suppress(queue.Empty):
             while True:
                 self._ready.get_nowait()

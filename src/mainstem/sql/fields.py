@@ -1,10 +1,11 @@
 """The fields of JSON values as columns: their types, and the SQL that extracts them.
 
-How this works: a sample of the events says which fields there are, and of which type. One call of
-``json_extract_string`` gives all fields that a query needs as texts, which are cast to their types.
-A whole number is checked before its cast, as DuckDB would round 1.5. What does not fit its type
-fails the query with ``MISFIT`` in its text; then all events of the range are looked at, instead of
-a sample, and the query runs again. So a value is never changed or lost because of the sample.
+How this works: a sample of the events tells which fields there are, and their types. One call of
+``json_extract_string`` returns all fields that a query needs as texts, which are cast to their
+types. A text is checked before it is cast to an integer, as DuckDB would round 1.5. A value that
+does not fit its type fails the query with ``MISFIT`` in the error. Then the fields are inferred
+from all events of the range, instead of a sample, and the query runs again. So a value is never
+changed or lost because of the sample.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -27,7 +28,7 @@ _SCALARS = frozenset({"VARCHAR", "BOOLEAN", "DOUBLE", *_WHOLE})
 class Values:
     """The fields of a topic's JSON objects with their types, and counts of its other values.
 
-    Learned from a sample of the events, or from all of them.
+    They are inferred from a sample of the events, or from all of them.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class Values:
         """Those of them that are not JSON at all."""
 
     def learn(self, values: Iterable[bytes | None]) -> None:
-        """Look at some more values."""
+        """Add values to those from which fields and types are inferred."""
         for value in values:
             if value is None:
                 continue
@@ -108,7 +109,7 @@ def _united(one: dict[str, Kind], other: dict[str, Kind]) -> dict[str, Kind]:
 
 
 def _joined(one: Kind, other: Kind) -> Kind:
-    """Return the type that holds values of both."""
+    """Return the narrowest type that can have the values of both types."""
     if other in (one, UNKNOWN):
         return one
     if one == UNKNOWN:
@@ -125,7 +126,7 @@ def _joined(one: Kind, other: Kind) -> Kind:
 
 
 class Columns(msgspec.Struct, frozen=True):
-    """The columns of JSON fields: the paths to extract, and an expression for each column."""
+    """The columns of JSON fields: which paths to extract, and the SQL expression of each column."""
 
     paths: list[str]
     expressions: dict[str, str]
@@ -134,7 +135,7 @@ class Columns(msgspec.Struct, frozen=True):
 def columns(
     fields: Mapping[str, Kind], used: Callable[[str], bool], dotted: Container[str]
 ) -> Columns:
-    """Return the columns of the fields in use; those in ``dotted`` are used as structs."""
+    """Return the columns of the fields that are used; those in ``dotted`` become structs."""
     paths: list[str] = []
     expressions: dict[str, str] = {}
     taken: set[str] = set()
@@ -148,7 +149,7 @@ def columns(
 
 
 def _free(name: str, taken: Container[str]) -> str:
-    """Return a name for a column: DuckDB's do not differ by case alone."""
+    """Return a column name that is not taken in any case, as DuckDB ignores the case of names."""
     found, number = name, 1
     while found.lower() in taken:
         found, number = f"{name}_{number}", number + 1
@@ -190,19 +191,22 @@ def _whole(text: str, cast: str, column: str) -> str:
 
 
 def _step(name: str) -> str:
-    """Return one step of a JSON path."""
+    """Return a field's name as a step of a JSON path."""
     return '."' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def extraction(paths: list[str], value: str, *, checked: bool) -> str:
-    """Return the expression that extracts all paths from a text, as a list of texts."""
+    """Return the SQL expression that extracts paths from a JSON text, as a list of texts.
+
+    With ``checked``, a text that is not JSON gives null instead of an error.
+    """
     listed = ", ".join(literal(f"${path}") for path in paths)
     found = f"json_extract_string({value}, [{listed}])"
     return f"CASE WHEN json_valid({value}) THEN {found} END" if checked else found
 
 
 def quoted(name: str) -> str:
-    """Return a name as a quoted identifier."""
+    """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -1,4 +1,4 @@
-"""The settings of a node for the queries that are asked on its admin port."""
+"""The node's settings for SQL queries on its admin port."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from msgspec import Meta
 
 
 class SqlLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the queries of all users together, and each of them, may use."""
+    """Limits of each query on the admin port, and of all together."""
 
     max_at_once: Annotated[
         int,

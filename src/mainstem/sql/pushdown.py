@@ -1,9 +1,10 @@
-"""Which offsets and times the filter of a scan can need, so that no others are read.
+"""Finds which offsets and times a scan's filter can need, so that no others are read.
 
-How this works: DuckDB gives a scan its filter as an Arrow expression, which cannot be taken apart.
-But Arrow can tell whether an expression can be true of rows of which something is guaranteed: that
-is how it leaves out files of a partitioned dataset. So Arrow is asked about imaginary files with
-ranges of offsets, and a binary search finds the first and the last offset that can be needed.
+How this works: DuckDB passes a scan its filter as an Arrow expression, which cannot be taken apart.
+But Arrow can tell whether an expression may be true for rows of which some guarantee is given: that
+is how it skips files of a partitioned dataset. So Arrow is asked about imaginary files, with ranges
+of offsets as their guarantees, and a binary search finds the first and the last offset that the
+filter may need.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ _files, _parquet = LocalFileSystem(), ds.ParquetFileFormat()
 
 
 def needed(spans: list[Span], condition: ds.Expression | None, schema: pa.Schema) -> list[Span]:
-    """Return the parts of the spans that may have rows for which the condition is true."""
+    """Return the parts of the offset ranges in which the condition may be true for an event."""
     if condition is None:
         return spans
     named = str(condition)
@@ -32,7 +33,7 @@ def needed(spans: list[Span], condition: ds.Expression | None, schema: pa.Schema
 
 
 def from_ms(condition: ds.Expression | None, schema: pa.Schema) -> int | None:
-    """Return a time before which the condition is never true; None if there is none."""
+    """Return a time in ms before which the condition is false for all events; None if unknown."""
     if condition is None or TIMESTAMP not in str(condition):
         return None
     time = ds.field(TIMESTAMP)
@@ -61,7 +62,10 @@ def _narrowed(span: Span, condition: ds.Expression, schema: pa.Schema) -> Span:
 
 
 def _last(low: int, high: int, true: Callable[[int], bool]) -> int:
-    """Return the last number for which ``true`` holds, as it does from ``low`` to that number."""
+    """Return the last number from ``low`` to ``high`` for which ``true`` holds.
+
+    It must hold for all numbers from ``low`` to that one, and for none after.
+    """
     while low < high:
         middle = (low + high + 1) // 2
         if true(middle):

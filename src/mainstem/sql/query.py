@@ -1,9 +1,10 @@
 """A query over topics: parsed once, evaluated over one snapshot or several.
 
-How this works: the worker says which tables a query names, and these are looked up. A snapshot
-fixes the offsets to read. A sample of each topic tells its fields. Then the worker evaluates the
-query and asks for the events of its scans. If an event does not fit the sample, all events of the
-snapshot are looked at, and the query is evaluated again: nothing has been returned yet.
+How this works: the worker tells which tables a query names, and the topics of these names are
+looked up. A snapshot fixes the offsets to read. The fields of each topic are inferred from a
+sample. Then the worker evaluates the query and asks for the events of its scans. If an event does
+not fit what the sample told, fields are inferred from all events of the snapshot, and the query is
+evaluated again: no row was returned before that.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,11 +31,11 @@ StoredTables = Callable[[str], pa.Table | None]
 
 
 def _no_tables(name: str) -> None:
-    """Return None: there are topics only."""
+    """Return None, as there are no tables besides topics."""
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The result of one evaluation."""
+    """The result of one evaluation: its schema and its batches."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
@@ -42,7 +43,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Query:
-    """A query and its worker; to be closed."""
+    """A query with its worker process; must be closed."""
 
     def __init__(
         self,
@@ -76,13 +77,13 @@ class Query:
         self.close()
 
     def close(self) -> None:
-        """End the worker and the connections."""
+        """Kill the worker and close the connections."""
         self._evaluation.close()
         self._admin.close()
 
     @property
     def notices(self) -> list[str]:
-        """What a user should know of the result, one sentence each; complete when it is read."""
+        """Sentences for the user about the result; complete once the result was read to its end."""
         misfits = [
             f"some values of {each.name} are not Avro of its schema: their fields are null"
             for each in self._topics
@@ -92,17 +93,17 @@ class Query:
 
     @property
     def stored_tables(self) -> list[str]:
-        """The tables that the query reads and that are no topics."""
+        """The names of the tables in the query that are not topics."""
         return sorted({each.name for each in self._tables if isinstance(each, StoredTable)})
 
     @property
     def appends(self) -> bool:
-        """Whether new events only add rows to the result."""
+        """Whether new events can only add rows to the result, never change or remove any."""
         return self._parsed.appends
 
     @property
     def topics(self) -> list[str]:
-        """The topics that the query reads."""
+        """The names of the topics that the query reads."""
         return sorted({each.name for each in self._topics})
 
     def snapshot(self) -> Snapshot:
@@ -116,7 +117,8 @@ class Query:
         bounds = self._admin.bounds(places, committed=True)
         spans: dict[str, list[Span]] = {name: [] for name in self.topics}
         for (name, number), found in sorted(bounds.items()):
-            # The start may pass the committed end of a partition while it is being trimmed.
+            # While a partition is trimmed, its start may briefly be after its end for committed
+            # events.
             spans[name].append(Span(number, min(found.start, found.tail), found.tail))
         return Snapshot(
             {
@@ -126,7 +128,10 @@ class Query:
         )
 
     def check(self, snapshot: Snapshot) -> None:
-        """Raise SnapshotGone if a given snapshot cannot be read any more, and why."""
+        """Raise SnapshotGone, with the reason, if an earlier snapshot cannot be read any more.
+
+        Raises InvalidQuery if it lacks a topic of the query.
+        """
         now = self.snapshot()
         for name in self.topics:
             given, there = snapshot.topics.get(name), now.topics[name]
@@ -152,7 +157,8 @@ class Query:
     def run(self, snapshot: Snapshot, *, of: Snapshot | None = None) -> Result:
         """Evaluate the query over a snapshot.
 
-        If that is a part of a larger one, ``of`` is the larger one: columns are inferred from it.
+        If the snapshot is only the new part of a larger one (``of``), columns are inferred from the
+        larger one.
         """
         for topic in self._topics:
             if not topic.learned:
@@ -186,7 +192,7 @@ class Query:
         ]
         found = self._evaluation.run(self._sql, views, self._read)
         schema = next(found)
-        # The first batch tells whether the events fit.
+        # Wait for the first batch, as it tells whether the events fit the sample.
         first = next(found, None)
         return Result(schema, self._rest(first, found))
 
@@ -219,7 +225,7 @@ class Query:
     # Topics
 
     def _found(self) -> list[Topic | StoredTable]:
-        """Return the tables that the query names; raises UnknownTopic."""
+        """Return the topics and stored tables that the query names; raises UnknownTopic."""
         known = self._admin.partitions()
         by_case: dict[str, list[str]] = {}
         for name in known:
@@ -270,7 +276,7 @@ def _resolved(path: list[str], known: Mapping[str, int], by_case: Mapping[str, l
 
 
 def _sampled(spans: tuple[Span, ...], count: int) -> list[Span]:
-    """Return the last events of some partitions, and a few of the first."""
+    """Return offset ranges for a sample: of some partitions the last and a few first events."""
     filled = sorted(spans, key=lambda span: span.end - span.start, reverse=True)
     chosen = []
     for span in filled[:_SAMPLE_PARTITIONS]:

@@ -1,4 +1,4 @@
-"""The packages of the extra ``sql``."""
+"""Checks the packages of the extra ``sql``."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""Rows of Arrow batches as Python values, and as JSON."""
+"""Converts rows of Arrow batches to Python values, and to JSON."""
 
 import base64
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ _AT_ONCE = 1000
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
-    """Yield the rows of batches."""
+    """Yield each row of the batches as a tuple of Python values."""
     for batch in batches:
         for first in range(0, batch.num_rows, _AT_ONCE):
             part = batch.slice(first, _AT_ONCE)

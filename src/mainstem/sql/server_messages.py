@@ -4,7 +4,7 @@ import msgspec
 
 
 class QueryRequest(msgspec.Struct, frozen=True):
-    """A query, the server that has its topics, and its limits."""
+    """From the server: a query, the address to read topics from, and the limits."""
 
     address: str
     query: str
@@ -21,21 +21,21 @@ class QueryRequest(msgspec.Struct, frozen=True):
 
 
 class Topics(msgspec.Struct, frozen=True, tag=True):
-    """The topics and other tables that a query reads."""
+    """To the server: the topics and other tables that the query will read."""
 
     topics: list[str]
     tables: list[str] = []
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of a result: its name and its Arrow type."""
+    """A column of a result: its name, and its Arrow type as text."""
 
     name: str
     type: str
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):
-    """The result of a query."""
+    """To the server: the result of the query."""
 
     columns: list[Column]
     rows: list[msgspec.Raw]
@@ -46,7 +46,7 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, tag=True):
-    """The query was refused or failed."""
+    """To the server: the query was refused or has failed."""
 
     failure: str
     """The value of a ``core.errors.Failure``."""

@@ -1,7 +1,7 @@
-"""Snapshots: which events a query reads, as a text that can be used again.
+"""Snapshots: which events a query reads, as a text with which it can be run again.
 
-``orders~1a2b3c4d:0=0-120,1=5-99/views~…``: each topic, the beginning of its id, and the offsets of
-each partition. An id is there so that a topic that was deleted and created again is told apart.
+``orders~1a2b3c4d:0=0-120,1=5-99/views~…``: each topic, the beginning of its id, and the range of
+offsets in each partition. By the id, a topic that was deleted and created again is recognised.
 """
 
 import re
@@ -16,14 +16,14 @@ _TOPIC = re.compile(r"([^~/:]+)~([0-9a-f]*):((?:\d+=\d+-\d+)(?:,\d+=\d+-\d+)*)?"
 
 
 class TopicSnapshot(msgspec.Struct, frozen=True):
-    """The events of one topic in a snapshot."""
+    """The offset ranges of one topic in a snapshot, and the beginning of the topic's id."""
 
     id: str
     spans: tuple[Span, ...]
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The events that a query reads, by topic."""
+    """The events that a query reads: offset ranges by topic."""
 
     topics: dict[str, TopicSnapshot]
 
@@ -36,11 +36,11 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     @property
     def events(self) -> int:
-        """The number of offsets in the snapshot; there may be fewer events."""
+        """The number of offsets in the snapshot: at least as many as there are events."""
         return sum(span.end - span.start for each in self.topics.values() for span in each.spans)
 
     def after(self, earlier: "Snapshot") -> "Snapshot":
-        """Return what this snapshot has and an earlier one has not."""
+        """Return the offset ranges of this snapshot that come after those of an earlier one."""
         topics = {}
         for name, topic in self.topics.items():
             known = earlier.topics.get(name)
@@ -56,7 +56,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Snapshot:
-    """Read a snapshot from the text that ``str`` gave; raises InvalidSetting."""
+    """Parse a snapshot from the text that ``str`` returned; raises InvalidSetting."""
     topics = {}
     for part in text.strip().split("/"):
         found = _TOPIC.fullmatch(part)

@@ -1,8 +1,8 @@
-"""What a query refers to, read from DuckDB's own syntax tree of it.
+"""Finds what a query refers to, in the syntax tree that DuckDB makes of it.
 
-How this works: DuckDB gives the tree of a SELECT as JSON, and of nothing else. Names of columns
-are not resolved here: every text in the tree counts as a name that the query may use, so that a
-column is read once too often rather than missing.
+How this works: DuckDB returns the tree of a SELECT as JSON, and refuses other statements. Names of
+columns are not resolved here: every text in the tree counts as a name that the query may use, so
+that a column may be read needlessly, but is never missing.
 """
 
 from collections.abc import Collection, Iterator
@@ -39,7 +39,7 @@ _NOT_ROW_BY_ROW = frozenset({"WINDOW", "SUBQUERY"})
 
 
 def parsed(tree: Node, aggregates: Collection[str]) -> Parsed:
-    """Return what a syntax tree refers to; raises InvalidQuery if it is not one plain SELECT."""
+    """Return what a syntax tree refers to; raises InvalidQuery unless it is one allowed SELECT."""
     if tree.get("error"):
         raise InvalidQuery(_refusal(str(tree.get("error_message"))))
     statements = _list(tree.get("statements"))
@@ -67,7 +67,7 @@ def _refusal(said: str) -> str:
 
 
 def _check(top: Node) -> None:
-    """Raise InvalidQuery for what a query may not contain."""
+    """Raise InvalidQuery for statements and functions that queries must not use."""
     for each in _nodes(top):
         kind = each.get("type")
         if isinstance(kind, str) and kind.endswith("_NODE") and kind not in _NODES:
@@ -92,7 +92,7 @@ def _function(each: Node) -> str:
 
 
 def _tables(node: Node, known: frozenset[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the tables of a node, without those that WITH defines for it."""
+    """Yield the paths of tables that a node reads, except those that WITH defines."""
     for name, inner, recursive in _defined(node):
         yield from _tables(inner, known | {name} if recursive else known)
         known |= {name}
@@ -109,7 +109,7 @@ def _tables(node: Node, known: frozenset[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _defined(node: Node) -> Iterator[tuple[str, Node, bool]]:
-    """Yield what WITH defines at a node: name, query, and whether it refers to itself."""
+    """Yield what WITH defines at a node: name, query, and whether it is recursive."""
     found = node.get("cte_map")
     if isinstance(found, dict):
         for each in _list(found.get("map")):
@@ -126,7 +126,7 @@ def _uses_all_columns(top: Node, tables: set[str]) -> bool:
     for each in _nodes(top):
         if each.get("class") == "STAR" or each.get("ref_type") == "NATURAL":
             return True
-        # A table's name alone stands for a whole row.
+        # The name of a table alone is an expression for its whole row.
         if each.get("class") == "COLUMN_REF" and _parts(each)[-1] in names:
             return True
     return False
@@ -160,7 +160,7 @@ def _parts(reference: Node) -> list[str]:
 
 
 def _nodes(value: object) -> Iterator[Node]:
-    """Yield a node and all below it."""
+    """Yield all nodes of a tree, from its root on."""
     for each in _children(value):
         yield each
         for inner in each.values():

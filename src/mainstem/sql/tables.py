@@ -1,4 +1,4 @@
-"""The tables of a query: topics as views with metadata and field columns."""
+"""The tables of a query: topics as views with columns for metadata and fields; stored tables."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -16,7 +16,7 @@ _SHOWN = (events.KEY, "_partition", "_offset", "_timestamp")
 
 
 class StoredTable:
-    """A table that is no topic, such as one that a pipeline keeps in Delta."""
+    """A table that is not a topic, such as a Delta table of a pipeline."""
 
     def __init__(self, name: str, path: list[str], rows: pa.Table) -> None:
         self.name, self.path, self._rows = name, path, rows
@@ -27,17 +27,17 @@ class StoredTable:
         return list(self._rows.column_names)
 
     def view(self) -> View:
-        """Return the view that has all columns."""
+        """Return the view for the worker; it has all columns."""
         schema = memoryview(self._rows.schema.serialize()).tobytes()
         return View(self.path, "SELECT * FROM {scan}", schema, [])
 
     def read(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """Yield some columns of the rows."""
+        """Yield all rows with the columns asked for."""
         yield from self._rows.select(columns).to_batches(max_chunksize=_ROWS)
 
 
 class Topic:
-    """A topic in a query, and what is known of its values."""
+    """A topic in a query, and what was inferred of its values."""
 
     def __init__(self, name: str, path: list[str], avro: AvroValues | None = None) -> None:
         self.name, self.path, self._avro = name, path, avro
@@ -49,11 +49,15 @@ class Topic:
 
     @property
     def learned(self) -> bool:
-        """Whether any events have been looked at."""
+        """Whether columns were inferred from events."""
         return self._learned
 
     def learn(self, batches: Iterable[pa.RecordBatch], *, whole: bool = False) -> None:
-        """Learn the columns from these events (``_key``, ``_value`` as bytes); forget others."""
+        """Infer the columns from these events, and forget what others told.
+
+        The batches have ``_key`` and ``_value`` as bytes; ``whole`` says that they are all events
+        of the snapshot, not a sample.
+        """
         self.values, self._bytes = Values(), set()
         for batch in batches:
             keys, values = (batch.column(name).to_pylist() for name in (events.KEY, events.VALUE))
@@ -66,18 +70,18 @@ class Topic:
 
     @property
     def has_fields(self) -> bool:
-        """Whether the fields of JSON objects are columns."""
+        """Whether the fields of JSON values are columns."""
         return self._has_fields
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of its scans."""
+        """The columns that a scan of the topic can return."""
         return events.schema(frozenset((events.KEY, events.VALUE)) - self._bytes)
 
     def read(
         self, cluster: Cluster, spans: Sequence[Span], columns: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the events of the spans; Avro values as JSON."""
+        """Yield the events in offset ranges, with Avro values converted to JSON."""
         if self._avro is None:
             yield from events.read(cluster, self.name, spans, columns)
             return
@@ -88,11 +92,11 @@ class Topic:
 
     @property
     def has_misfits(self) -> bool:
-        """Whether values were read that are not Avro of the topic's schema."""
+        """Whether values were read that the topic's Avro schema does not fit."""
         return self._avro is not None and self._avro.has_misfits
 
     def view(self, query: Parsed, spans: Iterable[Span]) -> View:
-        """Return the view that has the columns in use."""
+        """Return the view for the worker, with the columns that the query may use."""
         words = frozenset(query.words)
         metadata = [name for name in events.METADATA if name in words]
         if query.star:

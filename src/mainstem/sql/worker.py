@@ -1,9 +1,9 @@
 """The worker: a process that evaluates queries, and can reach neither files nor the network.
 
-How this works: DuckDB runs with all access to files, extensions and settings off; and once it has
-started, the process can open no descriptor any more (RLIMIT_NOFILE), whatever the query makes it
-do. Events come over the socket that it was started with. A table of the query is a view over a
-``Scanned``, which DuckDB treats as an Arrow dataset: DuckDB asks for some columns of the rows for
+How this works: DuckDB runs with all access to files, extensions and settings off. Once it has
+started, the process can open no more descriptors (RLIMIT_NOFILE), so that no query can make it read
+a file. Events come over the socket that it was started with. A table of the query is a view over a
+``Scanned``, which is an Arrow dataset for DuckDB: DuckDB asks it for some columns of the rows for
 which a filter is true.
 """
 
@@ -59,7 +59,7 @@ Otherwise a query about ``user`` would answer "duckdb" for a topic without that 
 
 
 class Scans:
-    """Asks for the batches of scans, for all threads of DuckDB and Arrow."""
+    """Requests the batches of scans over the channel, for all threads of DuckDB and Arrow."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel, self._lock = channel, threading.Lock()
@@ -67,7 +67,7 @@ class Scans:
         self._closed = False
 
     def read(self, view: int, schema: pa.Schema, scan: Scan) -> Iterator[pa.RecordBatch]:
-        """Begin a scan, and yield its batches."""
+        """Begin a scan of a view and yield its batches; raises OSError if reading failed."""
         with self._lock:
             self._check_open()
             self._begun += 1
@@ -79,19 +79,19 @@ class Scans:
                 self._channel.send(Next(number))
                 answer, blob = self._channel.receive()
             if isinstance(answer, Failed):
-                # It fails the query; the other side knows the reason.
+                # This error fails the query; the other process knows the reason.
                 raise OSError(answer.text)
             if not isinstance(answer, Batch):
                 return
             yield pa.ipc.read_record_batch(pa.py_buffer(blob), schema)
 
     def send(self, message: Columns | Rows, blob: memoryview) -> None:
-        """Send a part of the result, between the messages of scans."""
+        """Send a part of the result; a lock keeps it apart from requests of other threads."""
         with self._lock:
             self._channel.send(message, blob)
 
     def close(self) -> None:
-        """End all scans: threads that read ahead ask for nothing any more."""
+        """End all scans; a thread that reads ahead gets an OSError at its next request."""
         with self._lock:
             self._closed = True
 
@@ -101,7 +101,7 @@ class Scans:
 
 
 class Scanned(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
-    """A table that is read through the channel, as an Arrow dataset."""
+    """A table whose batches come over the channel, as an Arrow dataset."""
 
     def __init__(self, view: View, number: int, scans: Scans) -> None:
         self._view, self._number, self._scans = view, number, scans
@@ -118,7 +118,7 @@ class Scanned(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         filter: ds.Expression | None = None,  # noqa: A002 - Arrow's name
         **_: object,
     ) -> ds.Scanner:
-        """Return the rows for which the filter is true; reads only where such rows can be."""
+        """Return the rows for which the filter is true; requests only offsets where it may be."""
         asked = str(filter)
         wanted = [
             name
@@ -168,7 +168,7 @@ class Worker:
             ).fetchall()
 
     def serve(self) -> None:
-        """Answer until the other side ends."""
+        """Handle messages until the other process closes the channel."""
         while True:
             try:
                 asked, _ = self._channel.receive()
@@ -194,7 +194,7 @@ class Worker:
         scans = Scans(self._channel)
         for number, view in enumerate(asked.views):
             self._define(view, f"_scan_{number}", Scanned(view, number, scans))
-        # Not execute(), which would collect the whole result before its first batch.
+        # DuckDB's execute() would compute the whole result before its first batch.
         result = self._database.sql(asked.sql)
         if result is None:
             raise InvalidQuery("the query has no result")
@@ -230,9 +230,9 @@ def _failed(error: Exception) -> Failed:
 
 
 def _confine(memory_bytes: int) -> None:
-    """Take from this process what it does not need any more: new descriptors, most memory."""
+    """Deprive this process of what it no longer needs: new descriptors, files, most memory."""
     open_now = len(list(Path("/proc/self/fd").iterdir()))
-    # Fill the holes, so that there is no number left below the limit.
+    # Occupy unused descriptor numbers, so that none is left below the limit.
     while (filler := os.open(os.devnull, os.O_RDWR)) < open_now:
         pass
     resource.setrlimit(resource.RLIMIT_NOFILE, (filler + 1, filler + 1))
@@ -243,15 +243,15 @@ def _confine(memory_bytes: int) -> None:
 
 
 def main(descriptor: str, memory_bytes: str, threads: str) -> None:
-    """Serve queries on the socket of this descriptor."""
+    """Serve queries over the socket with this descriptor."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # However the other side ends, this process ends too.
+    # End when the parent process ends, in whatever way.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     channel = Channel(socket.socket(fileno=int(descriptor)))
     worker = Worker(channel, int(memory_bytes), int(threads))
     _confine(int(memory_bytes))
     worker.serve()
-    # DuckDB reports objects that are left at the end of the interpreter.
+    # Skip the interpreter's cleanup, as DuckDB would report objects that still exist then.
     os._exit(0)
 
 

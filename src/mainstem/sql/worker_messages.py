@@ -1,9 +1,9 @@
 """Messages between a query's process and its worker, over one socket.
 
-How this works: the worker leads. It is told to parse or to run a query, and while it runs, it asks
-for the batches of its scans, one by one, and sends result batches. A frame is a message and, for
-some, a blob of Arrow IPC bytes. Whoever does not receive stops the sender: that is the only
-backpressure.
+How this works: the query's process tells the worker to parse or to run a query. While the query
+runs, the worker leads: it requests the batches of its scans, one by one, and sends batches of the
+result. A frame is a message and, for some, a blob of Arrow IPC bytes. A process that does not
+receive stops the other one that sends; there is no other backpressure.
 """
 
 import socket
@@ -29,7 +29,7 @@ class Parse(msgspec.Struct, frozen=True, tag=True):
 
 
 class Parsed(msgspec.Struct, frozen=True, tag=True):
-    """What a query refers to."""
+    """From the worker: what a query refers to."""
 
     tables: list[list[str]]
     """Every table as written, in its parts: ``["sample", "views"]``."""
@@ -44,7 +44,7 @@ class Parsed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A range of offsets in one partition."""
+    """A range of offsets in one partition; ``end`` is the first offset after it."""
 
     partition: int
     start: int
@@ -52,7 +52,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """A table of the query: what it scans, and the SELECT that makes its columns of the scan's."""
+    """A table of the query: what its scans may read, and the SELECT that makes its columns."""
 
     path: list[str]
     select: str
@@ -70,7 +70,7 @@ class Run(msgspec.Struct, frozen=True, tag=True):
 
 
 class Scan(msgspec.Struct, frozen=True, tag=True):
-    """A scan begins: which columns and ranges of a view it needs."""
+    """From the worker: a scan begins; it needs these columns and offset ranges of a view."""
 
     number: int
     view: int
@@ -91,7 +91,7 @@ class Batch(msgspec.Struct, frozen=True, tag=True):
 
 
 class End(msgspec.Struct, frozen=True, tag=True):
-    """To the worker: a scan has no more batches."""
+    """To the worker: the scan has no more batches."""
 
 
 class Broken(msgspec.Struct, frozen=True, tag=True):
@@ -99,19 +99,19 @@ class Broken(msgspec.Struct, frozen=True, tag=True):
 
 
 class Columns(msgspec.Struct, frozen=True, tag=True):
-    """The schema of the result, in the blob."""
+    """From the worker: the schema of the result, in the blob."""
 
 
 class Rows(msgspec.Struct, frozen=True, tag=True):
-    """A batch of the result, in the blob."""
+    """From the worker: a batch of the result, in the blob."""
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    """The result is complete."""
+    """From the worker: the result is complete."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The query cannot be parsed or evaluated."""
+    """The query failed; from the worker, or to it if a scan has failed."""
 
     kind: Literal["invalid", "failed", "memory", "misfit"]
     text: str
@@ -128,14 +128,14 @@ class Channel:
         self._socket = connected
 
     def send(self, message: Message, blob: memoryview = NO_BLOB) -> None:
-        """Send a message; blocks while the other side does not receive."""
+        """Send a message; blocks while the other process does not receive."""
         encoded = msgspec.msgpack.encode(message)
         self._socket.sendall(_HEAD.pack(len(encoded), len(blob)) + encoded)
         if blob:
             self._socket.sendall(blob)
 
     def receive(self) -> tuple[Message, memoryview]:
-        """Wait for a message; raises EOFError if the other side has ended."""
+        """Wait for a message; raises EOFError if the other process has ended."""
         size, blob_size = _HEAD.unpack(self._exactly(_HEAD.size))
         message: Message = _decoder.decode(self._exactly(size))
         return message, self._exactly(blob_size)
