@@ -1,6 +1,6 @@
 """A client's side of the protocol: requests to bytes, bytes to responses.
 
-It knows only the APIs passed to it, so that a client need not import all messages.
+Its functions take the API as an argument, so that a client need not import all messages.
 """
 
 from struct import Struct

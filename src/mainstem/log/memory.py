@@ -3,8 +3,8 @@
 How this works: a partition is a list of batches in offset order with two parallel lists, for binary
 search by offset and by time. Dropping the oldest batches only advances a start index; the lists are
 rebuilt now and then, so the cost does not depend on the number of batches. ``MemoryPartition`` has
-no lock and makes no calls: it is used under its log's lock, and returns the watches that are due to
-its log, which calls them without the lock.
+no lock and makes no calls: it is used under its log's lock; its methods return the callbacks of
+watches that are due, and the log calls these without the lock.
 """
 
 import threading

@@ -1,12 +1,12 @@
 """One member of a share group, through librdkafka's share consumer (a preview feature there).
 
-How this works: a member polls a few events, acknowledges each, and may poll again after the last.
-An event's acquisition lock starts at the server: a poll that returns nothing may leave a fetch in
-flight, and what that acquires waits in librdkafka.
+How this works: a member polls a few events, acknowledges each, and may poll again after the last
+one. An event's acquisition lock starts when the server sends the event: a poll that returns nothing
+may leave a fetch in flight, whose events then wait in librdkafka while their locks run.
 
 Asynchronous acknowledgements share a request with later ones, in the order of the calls, and Kafka
-refuses a whole partition unless its offsets ascend. So an acknowledgement below one that the server
-has not answered yet is sent synchronously, in a request of its own.
+refuses a whole partition unless its offsets ascend. So an acknowledgement of an offset below one
+that the server has not answered yet is sent synchronously, in a request of its own.
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -1,17 +1,17 @@
 """Writes a batch of events exactly once: all of it or nothing, and never twice.
 
-How this works: a writer has a name that outlives its process. The name gives it a transactional id,
-so that an earlier writer of this name is fenced, and its open transaction is aborted. It also gives
-it a group, whose committed offset carries a mark that identifies the last batch. The mark is
-committed in the same transaction as the events. So after a crash the mark tells whether the batch
-was written. The offset is in a topic without events that exists only for this, because brokers
-require an existing topic; the group has no lag there.
+How this works: a writer has a name that outlives its process. The name is the transactional id, so
+that an earlier writer of this name is fenced, and its open transaction is aborted. It is also the
+name of a group, whose committed offset carries, as metadata, a mark that identifies the last batch.
+The mark is committed in the same transaction as the events. So after a crash the mark tells whether
+the batch was written. The offset is in a topic without events that exists only for this, because
+brokers require an existing topic; the group has no lag there.
 
-Two bugs elsewhere determine how refusals are handled. confluent-kafka never frees an error that it
-raises, nor the exception that was being handled at that moment, its frames, and their producer: so
-no producer is called while an error is handled. And librdkafka frees a text twice, which ends the
-process, if a fenced producer is freed while it awaits responses: so a producer is freed only when
-it awaits none (``give_up``).
+Two bugs of the libraries used determine how refusals are handled. confluent-kafka never frees an
+error that it raises, nor the exception that was being handled at that moment, its frames, and their
+producer: so no producer is called while an error is handled. And librdkafka frees a text twice,
+which ends the process, if a fenced producer is freed while it awaits responses: so a producer is
+freed only when it awaits none (``give_up``).
 """
 
 import time

@@ -1,10 +1,10 @@
 """Sequence numbers of idempotent producers in one partition: derived from its batch headers.
 
-How this works: every batch of such a producer carries its producer id, epoch and first sequence
-number. The last five batches of each producer are remembered, as it has at most five in flight. A
-repeated batch is recognised and not appended again. A gap is refused, because a batch is missing.
-Sequence numbers start at 0 in each epoch, and wrap after 2^31 - 1. An unknown producer (new, or
-expired) may start with any number, as in Kafka since 2.5: its earlier batches may be gone.
+How this works: every batch of an idempotent producer carries its producer id, epoch and first
+sequence number. The last five batches of each producer are remembered, as it has at most five in
+flight. A repeated batch is recognised and not appended again. A gap is refused, because a batch is
+missing. Sequence numbers start at 0 in each epoch, and wrap after 2^31 - 1. An unknown producer
+(new, or expired) may start with any number, as in Kafka since 2.5: its earlier batches may be gone.
 
 The same ``apply`` runs live and over the headers in the log, so replay gives the same state.
 """

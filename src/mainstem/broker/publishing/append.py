@@ -1,11 +1,11 @@
 """Appends the record batches of producers: the route of every produce request.
 
 How this works: each batch is checked, rewritten if the topic's settings demand it, and appended,
-refused or held on its own, as if it had come alone. But all are passed to the log at once, which
-writes those of one partition in one write and commits all together. The log, or the sequence
-numbers of an idempotent producer, may allow only the first of them in one append; the remaining
-batches go into the next append. In a topic with a backlog limit each batch is an append of its own,
-as the backlog decides about each; the first that is held ends the call.
+refused, or held back by backpressure, as if it had come alone. But all batches are passed to the
+log at once, which writes those of one partition in one write and commits all together. The log, or
+the sequence numbers of an idempotent producer, may allow only the first of them in one append; the
+remaining batches go into the next append. In a topic with a backlog limit each batch is an append
+of its own, as the backlog decides about each; the first that is held back ends the call.
 """
 
 from collections.abc import Sequence

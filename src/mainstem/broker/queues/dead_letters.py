@@ -2,8 +2,8 @@
 
 If a queue has a ``dead_letter_route``, its dead letters go elsewhere: a router, which a head
 registers, maps that route (in AMQP an exchange and routing key) to topics. Such dead letters wait
-until a router is registered. A dead letter that cannot be routed, as a topic refuses it, goes to
-``<topic>.dead`` after all.
+until a router is registered. If the router raises an error, or a topic refuses the letter, it goes
+to ``<topic>.dead`` after all.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """Recovers the tail of a partition after an unclean stop: the batches after its recovery point.
 
-At first the tail is only read, so that it can be read again, up to a lower offset. Then bytes that
-cannot be used are copied to ``quarantine/``. Only when the copies are durable is anything
-truncated.
+At first the tail is only read, so that it can be read again, up to a lower offset, if an atomic
+append turns out to be incomplete. Then bytes that cannot be used are copied to ``quarantine/``.
+Only when the copies are durable is anything truncated.
 """
 
 from collections.abc import Callable, Iterator

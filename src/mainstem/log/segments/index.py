@@ -1,11 +1,11 @@
 """The sparse index of a segment: blocks of batches by offset, position or time, with checksums.
 
 A block is a run of whole batches of at least BLOCK_BYTES. Its entry holds the offset and position
-of its first batch, its newest timestamp, and a checksum over the headers of its batches. These
-hold what Kafka's CRC does not cover (base offset and leader epoch), and the fields by which a batch
-is found or skipped before its CRC is checked (last offset, newest timestamp): a flipped bit there
-would otherwise go unnoticed. The last block is open until it is large enough; it is stored in the
-manifest, closed ones in the ``.idx`` file.
+of its first batch, its newest timestamp, and a checksum over the headers of its batches. The
+headers hold what Kafka's CRC does not cover (base offset and leader epoch), and the fields by which
+a batch is found or skipped before its CRC is checked (last offset, newest timestamp): a flipped bit
+there would otherwise go unnoticed. The last block is open until it is large enough; it is stored in
+the manifest, closed ones in the ``.idx`` file.
 """
 
 import struct

@@ -2,10 +2,10 @@
 
 Kinds of deadlines, with what it means that one has passed:
 
-session     a member sent no heartbeat
-rebalance   a member did not give up revoked partitions
-join, sync  a classic member did not join again, or did not send SyncGroup
-forget      a group that has been empty for a while, and has no cursors, is deleted
+    session     a member sent no heartbeat
+    rebalance   a member did not give up revoked partitions
+    join, sync  a classic member did not join again, or did not send SyncGroup
+    forget      a group that has been empty for a while, and has no cursors, is deleted
 """
 
 from collections.abc import Iterable, Sequence

@@ -12,9 +12,9 @@ group and can no longer commit.
                          └── target again ─────────┘      leave, or too slow: free at once
 
 Every change of ownership increments the generation. Each assigned partition carries the generation
-in which it was assigned (``since``); if that differs, the member restarts at the group's cursor.
-Cursors are independent of this: Kafka's kinds of groups keep their members elsewhere, and only
-``occupy`` the group's name here.
+in which it was assigned (``since``): if it has changed, another member may have owned the partition
+in between, so the member restarts at the group's cursor. Groups of Kafka's protocols keep their
+members elsewhere: they share the cursors, and only ``occupy`` the group's name here.
 """
 
 from collections.abc import Callable, Iterable, Sequence
