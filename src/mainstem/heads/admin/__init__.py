@@ -1,4 +1,4 @@
-"""The admin HTTP API: /livez, /readyz, /metrics, and the contents of queues."""
+"""The admin head: /livez, /readyz, /metrics, the admin API, and the contents of queues."""
 
 from mainstem.heads.addresses import Address
 from mainstem.heads.admin.settings import AdminSettings

@@ -31,7 +31,7 @@ _PATHS = _GUARDED | {"/", "/livez", "/readyz"}
 
 
 class Pages:
-    """Creates the pages from what the node reports (``Operations``)."""
+    """Makes the pages from what the node reports (``Operations``)."""
 
     def __init__(self, operations: Operations, run_id: str = "", auth: Auth | None = None) -> None:
         self._auth = auth or Auth()
@@ -44,11 +44,11 @@ class Pages:
         return path in _PATHS
 
     def is_slow(self, path: str) -> bool:
-        """Tell whether a page may take long, and so must be created outside the event loop."""
+        """Tell whether a page may take long to make, so that it must be made in a thread."""
         return path in _GUARDED
 
     def answer(self, path: str, fields: dict[str, str]) -> HttpAnswer:
-        """Create a page and return it; may be called from any thread."""
+        """Make a page and return it; may be called from any thread."""
         match path:
             case "/livez":
                 return HttpAnswer(200, b"ok\n")
@@ -103,7 +103,7 @@ def _needs(path: str, fields: dict[str, str]) -> Iterator[tuple[Action, Resource
 
 
 def said(status: int, why: str) -> HttpAnswer:
-    """Return an error in text."""
+    """Return an error response in plain text."""
     return HttpAnswer(status, f"{why}\n".encode("utf-8", "replace"))
 
 

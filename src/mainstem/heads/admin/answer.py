@@ -1,4 +1,4 @@
-"""A response of the admin port, before it becomes one of Starlette's."""
+"""A response of the admin port, independent of Starlette."""
 
 from typing import TYPE_CHECKING
 
@@ -27,17 +27,17 @@ class HttpAnswer(msgspec.Struct, frozen=True):
 def problem_answer(
     status: int, detail: str, failure: Failure | None = None, allow: str = ""
 ) -> HttpAnswer:
-    """Return an error as JSON."""
+    """Return an error response in JSON (problem details)."""
     return HttpAnswer(status, problem(status, detail, failure), PROBLEM_TYPE, allow)
 
 
 def method_refused(path: str, method: str, allow: str) -> HttpAnswer:
-    """Return the answer to a method that a page or operation does not support."""
+    """Return the response (405) to a method that a page or operation does not support."""
     return problem_answer(405, f"{path} answers {allow}, not {method}", allow=allow)
 
 
 def response_of(answer: HttpAnswer) -> "Response":
-    """Return an answer as Starlette sends it."""
+    """Convert to a response of Starlette."""
     from starlette.responses import Response  # noqa: PLC0415 - slow to import
 
     headers = {"Content-Type": answer.content_type, "Cache-Control": "no-store"}

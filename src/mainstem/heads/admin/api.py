@@ -2,7 +2,7 @@
 
 How this works: segments of the path are arguments; the others come in the query (GET, DELETE) or in
 a JSON object (POST, PUT, PATCH). Names may have any characters: each segment is percent-decoded by
-itself, so ``%2F`` is a character of a name.
+itself, so ``%2F`` stands for a slash in a name.
 """
 
 from urllib.parse import unquote_to_bytes
@@ -35,7 +35,7 @@ class Api:
         self._run_id, self._version = run_id, version
 
     def answer(self, called: Called, peer: Peer) -> HttpAnswer:
-        """Return the answer to a request; called in any thread except the event loop's.
+        """Answer a request; must not be called in the event loop, which it may wait for.
 
         ``called.path``: as it was sent, percent-encoded.
         """
@@ -94,7 +94,7 @@ class Api:
 
 
 class NotOffered(MainstemError):
-    """Raised if there is no operation at an address."""
+    """No operation has this path."""
 
     failure = Failure.NOT_FOUND
 

@@ -27,7 +27,7 @@ ORIGINS = Origins(hostless=frozenset(("/livez", "/readyz")))
 
 
 def admin_app(pages: Pages, operations: OperationPages, api: Api) -> "ASGIApp":
-    """Return the app of the admin port."""
+    """Return the ASGI app of the admin port."""
     app = _AdminApp(pages, operations, api)
     return Router(
         [
@@ -38,7 +38,7 @@ def admin_app(pages: Pages, operations: OperationPages, api: Api) -> "ASGIApp":
 
 
 class _AdminApp:
-    """Answers requests; what takes long is done in threads."""
+    """Answers requests; slow ones in threads."""
 
     def __init__(self, pages: Pages, operations: OperationPages, api: Api) -> None:
         self._pages, self._operations, self._api = pages, operations, api

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the operations that are offered."""
+"""The OpenAPI 3.1 document of all registered operations."""
 
 from collections.abc import Iterable, Mapping
 from typing import cast

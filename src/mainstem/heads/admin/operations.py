@@ -1,8 +1,8 @@
 """Operations over HTTP: read-only ones by GET with a query, the others by POST.
 
-The arguments of a POST are a JSON object. A page of another origin can set neither the header
-``X-Requested-By`` nor the content type JSON without the server's consent (CORS), which it never
-gives; so a POST must have both.
+The arguments of a POST are a JSON object. A web page of another origin can set neither the header
+``X-Requested-By`` nor the content type JSON unless the server permits it (CORS), which this one
+never does; so a POST must have both.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from mainstem.heads.web.problem import STATUSES, Refused
 
 
 class Called(msgspec.Struct, frozen=True):
-    """A request for an operation."""
+    """An HTTP request for an operation."""
 
     method: str
     path: str
@@ -42,11 +42,11 @@ class OperationPages:
         self._run_id = run_id
 
     def has(self, path: str) -> bool:
-        """Tell whether an operation is offered at this path."""
+        """Tell whether an operation is registered at this path."""
         return self._administration.find(path[1:]) is not None
 
     def answer(self, called: Called, peer: Peer) -> HttpAnswer:
-        """Run an operation and return its answer; called in any thread except the event loop's."""
+        """Run an operation and return its answer; must not be called in the event loop."""
         operation = self._administration.find(called.path[1:])
         if operation is None:
             offered = ", ".join(each.name for each in self._administration if each.changes)
@@ -72,7 +72,7 @@ class OperationPages:
 
 
 def check_post(headers: Mapping[str, str]) -> None:
-    """Raise Refused for a POST that a page of another origin could send."""
+    """Raise Refused for a POST that a web page of another origin could send."""
     if not headers.get("x-requested-by"):
         reason = "a POST needs the header X-Requested-By, with any value"
         raise Refused(403, f"{reason}: web pages of other origins cannot send it")
@@ -80,13 +80,13 @@ def check_post(headers: Mapping[str, str]) -> None:
 
 
 def check_json(headers: Mapping[str, str]) -> None:
-    """Raise Refused if the body is not said to be JSON, which no form can send."""
+    """Raise Refused unless the content type is JSON, which a form of a web page cannot send."""
     if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON_TYPE:
         raise Refused(415, "the body must be JSON, with Content-Type: application/json")
 
 
 def object_in(body: bytes) -> dict[str, object]:
-    """Return the JSON object in a body; an empty body is an empty object."""
+    """Decode a body as a JSON object; an empty body is an empty object."""
     try:
         return msgspec.json.decode(body or b"{}", type=dict[str, object])
     except (msgspec.DecodeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The fields of a request's query."""
+"""The parameters of a request's query."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ _RUN = "run"
 
 
 def fields_of(query: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the fields of a query; raises Refused for repeated ones, and bytes that are no text.
+    """Return a query's parameters; raises Refused for repeated ones and bytes that are not UTF-8.
 
     ``query``: Starlette's ``QueryParams.multi_items``.
     """
@@ -26,6 +26,10 @@ def fields_of(query: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def check_run(fields: dict[str, str], run_id: str) -> None:
-    """Remove the field ``run``; raise if it is the run id of another server, or an earlier run."""
+    """Remove the parameter ``run``; raise Refused unless it is absent or this server's run id.
+
+    The run id changes with every start, so a request for an earlier run or another server is
+    refused.
+    """
     if fields.pop(_RUN, run_id) != run_id:
         raise Refused(421, "another server is meant: this one has started since, or is not it")

@@ -1,4 +1,4 @@
-"""RabbitMQ's management HTTP API, for its tools: rabbitmqadmin, flower, client libraries' tests."""
+"""RabbitMQ's management HTTP API, for tools such as rabbitmqadmin and flower, and for tests."""
 
 from mainstem.heads.addresses import Address
 from mainstem.heads.amqp_management.settings import AmqpManagementSettings

@@ -1,8 +1,8 @@
 """The management API as an ASGI app: finds the function that answers a request; sends its response.
 
 Errors have RabbitMQ's form, ``{"error": "not_found", "reason": "..."}``. As in RabbitMQ, a missing
-permission is a 401, not a 403. What already exists, is in conflict or is unsupported is a 400, not
-a 409 or 501, because RabbitMQ's tools then show the reason. All other failures have the status of
+permission is a 401, not a 403. The failures "exists", "conflict" and "unsupported" are a 400, not a
+409 or 501, because RabbitMQ's tools then show the reason. All other failures have the status of
 ``heads/web/problem.py``.
 """
 
@@ -35,7 +35,7 @@ _MAX_FIELDS = 50
 
 
 def management_app(context: HeadContext, max_body_bytes: int) -> "ASGIApp":
-    """Return the app of the management API."""
+    """Return the ASGI app of the management API."""
 
     async def app(scope: "Scope", receive: "Receive", send: "Send") -> None:
         try:
@@ -58,7 +58,7 @@ def management_app(context: HeadContext, max_body_bytes: int) -> "ASGIApp":
 
 
 def segments_of(raw: bytes) -> tuple[str, ...]:
-    """Return the decoded segments of a path; an empty one at the end does not count."""
+    """Return the decoded segments of a path, without an empty one at its end."""
     try:
         segments = [unquote_to_bytes(each).decode() for each in raw.split(b"/")[1:]]
     except UnicodeDecodeError:
@@ -69,7 +69,7 @@ def segments_of(raw: bytes) -> tuple[str, ...]:
 
 
 def fields_of(query: bytes) -> dict[str, str]:
-    """Return the fields of a query; of repeated ones the last counts."""
+    """Return the parameters of a query by name; of repeated ones the last."""
     try:
         found = parse_qsl(
             query.decode("ascii"),

@@ -1,4 +1,4 @@
-"""A request of the management API, as the functions that answer it see it."""
+"""A request of the management API, with what the functions that answer it need."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
@@ -28,14 +28,14 @@ class Created(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """An answer with a status of its own."""
+    """An answer with an HTTP status of its own."""
 
     status: int
     body: Item
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A request: who asks, and for what."""
+    """A request: its sender, path, query and body."""
 
     context: HeadContext
     peer: Peer
@@ -53,7 +53,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def vhost_or_all(self) -> Item:
-        """The argument ``vhost`` of an operation that lists; none if the path names none."""
+        """The argument ``vhost`` for operations that list; empty to list all virtual hosts."""
         return {"vhost": self.vhost} if "vhost" in self.path else {}
 
     def exchange(self, argument: str = "exchange") -> str:
@@ -62,11 +62,11 @@ class Call(msgspec.Struct, frozen=True):
         return "" if name == DEFAULT else name
 
     def flag(self, name: str) -> bool:
-        """Tell whether a query's field is true."""
+        """Tell whether a query parameter is true."""
         return self.query.get(name, "").lower() == "true"
 
     def read(self, kind: type[S]) -> S:
-        """Return the body as a struct; fields that it does not have are ignored."""
+        """Decode the body as a ``kind``; unknown fields are ignored."""
         try:
             # Tools send numbers and booleans as text.
             return msgspec.json.decode(self.body or b"{}", type=kind, strict=False)
@@ -75,11 +75,11 @@ class Call(msgspec.Struct, frozen=True):
             raise OperationFailed(Failure.INVALID, why) from None
 
     def check(self, action: Action = Action.DESCRIBE) -> None:
-        """Raise Denied or Unauthenticated if the peer may not do this with the server."""
+        """Raise Denied or Unauthenticated if the peer may not do ``action`` with the server."""
         self.context.auth.authorize(self.peer.principal, action, CLUSTER)
 
     def run(self, operation: str, **given: object) -> object:
-        """Run an operation of the AMQP head."""
+        """Run an operation of the AMQP head, and return its result."""
         found = self.context.administration.find(operation)
         if found is None:
             why = "AMQP is off: start the server with --amqp HOST:PORT"
@@ -100,7 +100,7 @@ Answer = Callable[[Call], object]
 
 
 def refuse(why: str) -> Answer:
-    """Return a function that refuses every request for this reason."""
+    """Return a function that refuses every request with this reason."""
 
     def answer(_: Call) -> object:
         raise OperationFailed(Failure.UNSUPPORTED, why)

@@ -1,4 +1,4 @@
-"""Starts the management head, on the common HTTP runtime."""
+"""Starts the head for RabbitMQ's management API."""
 
 from typing import TYPE_CHECKING
 

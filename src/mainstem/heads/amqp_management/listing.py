@@ -1,4 +1,4 @@
-"""Lists: filtered by name, sorted, cut to columns, and in pages."""
+"""Filters, sorts and pages lists, and cuts their items to the requested columns."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -13,7 +13,7 @@ _DEFAULT_PAGE = 100
 
 
 def listed(items: Sequence[Item], query: Mapping[str, str]) -> object:
-    """Return what a query asks of a list: all, or one page."""
+    """Return a list as the query asks for it: sorted, as a whole or one page."""
     found = _named(items, query) if "page" in query else list(items)
     if sort := query.get("sort"):
         found.sort(key=lambda each: _rank(value_at(each, sort)))
@@ -38,7 +38,7 @@ def listed(items: Sequence[Item], query: Mapping[str, str]) -> object:
 
 
 def narrowed(item: Item, columns: Sequence[str]) -> Item:
-    """Return an object with these columns only; ``a.b`` is the field ``b`` of the field ``a``."""
+    """Return an item with only these columns; ``a.b`` is the field ``b`` of the field ``a``."""
     if not columns:
         return item
     found: Item = {}
@@ -55,7 +55,7 @@ def narrowed(item: Item, columns: Sequence[str]) -> Item:
 
 
 def value_at(item: Item, column: str) -> object:
-    """Return the value of a column; None if there is none."""
+    """Return the value of a column, None if the item has none."""
     value: object = item
     for name in column.split("."):
         if not isinstance(value, dict):
@@ -73,7 +73,7 @@ def _named(items: Sequence[Item], query: Mapping[str, str]) -> list[Item]:
 
 
 def _rank(value: object) -> tuple[int, float, str]:
-    """Return the order of a value: nothing first, then numbers, then texts."""
+    """Return a sort key for a value: absent ones first, then numbers, then texts."""
     if value is None:
         return 0, 0, ""
     if isinstance(value, int | float):

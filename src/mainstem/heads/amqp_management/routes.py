@@ -1,4 +1,4 @@
-"""The addresses of the management API, and the functions that answer them."""
+"""The routes of the management API: methods and paths, and the functions that answer them."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ from mainstem.heads.web.problem import Refused
 
 
 class Route(msgspec.Struct, frozen=True):
-    """A method and a path; ``{vhost}`` stands for a segment of any content."""
+    """A method and a path; ``{vhost}`` stands for any one segment."""
 
     method: str
     path: tuple[str, ...]
@@ -49,7 +49,7 @@ ROUTES = tuple(_routes())
 
 
 def find(method: str, path: tuple[str, ...]) -> tuple[Answer, dict[str, str]]:
-    """Return who answers a request, and the arguments in its path; raises Refused."""
+    """Return the function that answers a request, and the path's arguments; raises Refused."""
     method = "GET" if method == "HEAD" else method
     there = [
         (each, found) for each in ROUTES if (found := arguments_in(each.path, path)) is not None

@@ -1,4 +1,4 @@
-"""Bindings: list, show, create, delete. In addresses, ``e`` is an exchange and ``q`` a queue."""
+"""Bindings: list, show, create, delete. In paths, ``e`` is an exchange and ``q`` a queue."""
 
 from urllib.parse import quote
 
@@ -13,14 +13,14 @@ _KINDS = {"q": "queue", "e": "exchange"}
 
 
 class NewBinding(msgspec.Struct, frozen=True):
-    """The body of a request that binds."""
+    """The body of a request to create a binding."""
 
     routing_key: str = ""
     arguments: dict[str, object] = {}
 
 
 def binding_items(call: Call) -> list[Item]:
-    """Return the bindings of the virtual host in the path, or of all if it names none."""
+    """Return the bindings of the virtual host in the path; of all if the path has none."""
     return [_item(each) for each in call.items("amqp/bindings/list", **call.vhost_or_all)]
 
 
@@ -44,7 +44,7 @@ def to_exchange(call: Call) -> object:
 
 
 def bind(call: Call, vhost: str, binding: Item) -> bool:
-    """Create a binding, given as it is listed; tell whether it is new."""
+    """Create a binding, given in the form in which they are listed; return whether it is new."""
     changed = call.item(
         "exchanges/bind",
         vhost=vhost,
@@ -77,7 +77,7 @@ def _create(call: Call) -> object:
         if (each["routing_key"], each["arguments"]) == (said.routing_key, said.arguments)
     ]
     key = str((new or same or found)[0]["properties_key"])
-    # As in RabbitMQ, 201 also if it was there before.
+    # As in RabbitMQ, 201 also if the binding existed before.
     return Created(True, f"{quote(call.path['destination'], safe='')}/{quote(key, safe='')}")
 
 

@@ -10,7 +10,7 @@ from mainstem.heads.amqp_management.listing import listed
 
 
 def consumer_items(call: Call) -> list[Item]:
-    """Return the consumers of the virtual host in the path, or of all if it names none."""
+    """Return the consumers of the virtual host in the path; of all if the path has none."""
     return [_consumer(each) for each in _in_vhost(call, call.items("amqp/consumers"))]
 
 
@@ -72,7 +72,7 @@ def _connections_of_user(call: Call) -> list[Item]:
 def _close_of_user(call: Call) -> object:
     reason = call.reason or "Closed via management plugin"
     for each in _connections_of_user(call):
-        # It may have ended meanwhile.
+        # The connection may have ended meanwhile.
         with suppress(OperationFailed):
             call.run("amqp/connections/close", connection=each["name"], reason=reason)
     return None

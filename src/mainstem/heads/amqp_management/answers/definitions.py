@@ -1,7 +1,8 @@
 """Definitions: export and import of durable exchanges and queues, and their bindings.
 
-An import declares one definition after the other, and stops at the first one that is refused. Those
-before it stay declared, and declaring them again does no harm, so a corrected file can be imported.
+An import declares one definition after the other, and stops at the first one that is refused. The
+definitions before it stay declared; declaring them again has no effect, so the corrected file can
+be imported as a whole.
 """
 
 import logging
@@ -40,7 +41,7 @@ _LEFT_OUT = ("users", "permissions", "topic_permissions")
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """An exchange in definitions; ``vhost`` is left out if the request's path names it."""
+    """An exchange in definitions; has no ``vhost`` if the request's path has it."""
 
     name: str
     type: str
@@ -73,7 +74,7 @@ class Binding(msgspec.Struct, frozen=True):
 
 
 class Definitions(msgspec.Struct, frozen=True):
-    """The body of an import; what else RabbitMQ writes says nothing here."""
+    """The body of an import; sections of RabbitMQ's files that have no meaning here are ignored."""
 
     exchanges: list[Exchange] = []
     queues: list[Queue] = []
@@ -120,7 +121,7 @@ def _export(call: Call) -> object:
 
 
 def _is_defined(exchange: Item) -> bool:
-    """Tell whether an exchange was declared, and is stored."""
+    """Tell whether an exchange belongs in an export: durable, and declared by a client."""
     name = cast(str, exchange["name"])
     return bool(exchange["durable"]) and bool(name) and not name.startswith("amq.")
 
@@ -163,7 +164,7 @@ def _declare(call: Call, kind: str, defined: Exchange | Queue, given: Item) -> N
 
 
 def _vhost(call: Call, defined: Exchange | Queue | Binding) -> str:
-    """Return the virtual host of a definition: the address names it, or the definition itself."""
+    """Return the virtual host of a definition: that in the path, or else its own."""
     if "vhost" in call.path:
         return call.vhost
     if not defined.vhost:
@@ -173,7 +174,7 @@ def _vhost(call: Call, defined: Exchange | Queue | Binding) -> str:
 
 @contextmanager
 def _named(what: str) -> Iterator[None]:
-    """Say in an error which definition was refused."""
+    """Add to errors which definition was refused."""
     try:
         yield
     except MainstemError as error:
@@ -181,7 +182,7 @@ def _named(what: str) -> Iterator[None]:
 
 
 def _answer(found: Definitions) -> Status | None:
-    """Return what was left out, if anything; tools that do not look see a success."""
+    """Return the sections that were skipped; None (204) if none were, as RabbitMQ answers."""
     skipped = [name for name in _LEFT_OUT if _holds(getattr(found, name))]
     if not skipped:
         return None
@@ -190,7 +191,7 @@ def _answer(found: Definitions) -> Status | None:
 
 
 def _holds(section: msgspec.Raw) -> bool:
-    """Tell whether there is anything in a section, which is not decoded."""
+    """Tell whether a section has entries, without decoding it."""
     return bytes(section).strip() not in (b"[]", b"{}", b"null")
 
 

@@ -20,7 +20,7 @@ class ExchangeDeclaration(msgspec.Struct, frozen=True):
 
 
 def exchange_items(call: Call) -> list[Item]:
-    """Return the exchanges of the virtual host in the path, or of all if it names none."""
+    """Return the exchanges of the virtual host in the path; of all if the path has none."""
     return [_item(each) for each in call.items("exchanges", **call.vhost_or_all)]
 
 

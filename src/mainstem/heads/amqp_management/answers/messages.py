@@ -54,7 +54,7 @@ def _publish(call: Call) -> object:
         )
     except OperationFailed as error:
         if error.failure is Failure.NOT_FOUND:
-            # As in RabbitMQ: the exchange is an argument here, rather than what is asked for.
+            # 400 rather than 404, as in RabbitMQ: the exchange is only an argument here.
             raise OperationFailed(Failure.INVALID, str(error)) from None
         raise
 
@@ -82,7 +82,7 @@ def _item(message: Item, said: Get) -> Item:
     shown = body if said.truncate is None else body[: said.truncate]
     encoding, payload = "base64", b64encode(shown).decode()
     if said.encoding == "auto":
-        # What is no text stays in base64.
+        # A body that is not UTF-8 stays in base64.
         with contextlib.suppress(UnicodeDecodeError):
             encoding, payload = "string", shown.decode()
     return {

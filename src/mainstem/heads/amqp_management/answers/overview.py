@@ -1,4 +1,4 @@
-"""The server at a glance: overview, node, name of the cluster, extensions."""
+"""The overview of the server, its only node, the name of the cluster, and extensions."""
 
 from typing import cast
 

@@ -18,7 +18,7 @@ class QueueDeclaration(msgspec.Struct, frozen=True):
 
 
 def queue_items(call: Call) -> list[Item]:
-    """Return the queues of the virtual host in the path, or of all if it names none."""
+    """Return the queues of the virtual host in the path; of all if the path has none."""
     return [_item(each) for each in call.items("amqp/queues/list", **call.vhost_or_all)]
 
 
@@ -85,7 +85,7 @@ def _item(queue: Item) -> Item:
         "messages_ready": queue["messages_ready"],
         "messages_unacknowledged": queue["messages_unacknowledged"],
         "consumers": queue["consumers"],
-        # Of a queue, only its redeliveries are counted.
+        # For a single queue, only redeliveries are counted.
         "message_stats": {"redeliver": queue["redelivered"]},
     }
     if queue["owner"] is not None:

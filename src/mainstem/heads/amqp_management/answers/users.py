@@ -1,7 +1,6 @@
-"""Users and permissions, as far as there are any; and what is refused.
+"""Users and permissions: only the user of the request is shown, and changes are refused.
 
-There is no list of users: who may log in is decided by the server's identity rules. So only the
-user who asks is shown.
+There is no list of users: the server's identity rules decide who may log in.
 """
 
 from mainstem.auth import CLUSTER, Action
