@@ -3,7 +3,7 @@
 How this works: an answer goes to the send queue at once if it is settled and no earlier answer is
 pending. Pending answers (an append that waits for the disk, a fetch that waits for events) and all
 answers behind them wait; they move to the send queue in order, as they are settled and the peer
-reads. Pushes do not wait for answers.
+reads. Pushes, data that answers no request, do not wait for answers.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Answers:
         return self.queue.blocked or self.queue.held_bytes >= TURN_BYTES
 
     def must_catch_up(self) -> bool:
-        """Tell whether no further request may be handled before the peer reads or is answered."""
+        """Tell whether no further request may be handled until the peer reads or gets answers."""
         return (
             self.queue.blocked
             or self.queue.held_bytes >= TURN_BYTES

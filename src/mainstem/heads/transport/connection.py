@@ -1,14 +1,14 @@
 """One connection: drives a conversation over a socket, with bounded memory.
 
-How this works: an idle connection holds no buffers; only an incomplete frame is kept by its
+How this works: an idle connection has no buffers; only an incomplete frame is kept by its
 connection (``receiver.py``). All frames of one read are handled before anything is written, and
 their answers are sent in one write, in the order of the requests (``answers.py``). Pushes
 (``Outbox``) of one loop iteration also share a write.
 
 If the frames of one read take long to handle, or their answers grow large, the rest of the input is
-kept (``backlog``), and reading stops until it is handled. That happens in the next loop iteration;
-or, if the peer does not read its answers or has too many unanswered requests, once it has caught
-up. This is the only backpressure, and bounds the memory that a peer can use.
+kept (``backlog``) until the next loop iteration. If the peer does not read its answers or has too
+many unanswered requests, it is kept until the peer has read, or got answers. Meanwhile nothing is
+read. This is the only backpressure, and bounds the memory that a peer can use.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ LINGER_S = 2.0
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Drives one conversation over one socket; the conversation's ``Outbox``."""
+    """Drives one conversation over one socket; it is the ``Outbox`` of the conversation."""
 
     __slots__ = (
         "_answers",
@@ -154,18 +154,18 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
 
     def pause_writing(self) -> None:
-        """Stop sending, as the socket accepts no more until the peer reads."""
+        """Stop sending: the socket's buffer is full until the peer reads."""
         self._answers.queue.blocked = True
 
     def resume_writing(self) -> None:
-        """Continue sending, as the peer has read."""
+        """Continue sending: the peer has read."""
         self._answers.queue.blocked = False
         self._go_on()
 
     # Called by the budget.
 
     def room_again(self) -> None:
-        """Enlarge the buffer of an incomplete frame, or go on waiting for memory."""
+        """Enlarge the buffer of an incomplete frame if the budget has memory again, and read on."""
         if not self._ending:
             self._receiver.grow()
             self._flush()
@@ -221,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_later(LINGER_S, self.abort)
 
     def end(self, farewell: Answer = (), reason: str = "") -> None:
-        """Answer all pending requests, send ``farewell``, and close."""
+        """Accept no more requests, answer the pending ones, send ``farewell``, and close."""
         if self._ending:
             return
         self._tell(reason)
@@ -241,7 +241,7 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._answers) or self._backlog is not None
 
     def say_goodbye(self) -> None:
-        """Send the farewell to a peer that has all its answers; close once the peer closes."""
+        """Send the farewell to a peer that has all its answers; close when the peer closes."""
         if not self._ending and not self._transport.is_closing():
             self._finish(self._last_words())
 
@@ -296,7 +296,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
 
     def _settle(self) -> None:
-        """Send settled answers: at once, or at the end of the iteration if more may be settled."""
+        """Send settled answers: at once if no other can follow, else after this iteration."""
         unanswered = self._answers.unanswered
         only_one = unanswered is not None and len(unanswered) == 1
         if only_one and self._backlog is None and not self._ending:
@@ -311,7 +311,7 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Send settled answers, then handle the backlog, unless the peer must read first."""
+        """Send settled answers, then handle the backlog unless the peer must catch up first."""
         self._scheduled = False
         if self._transport.is_closing():
             return
@@ -395,7 +395,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def _end_at_last(self) -> None:
-        """Close the connection of a peer that does not read; if answers are pending, later."""
+        """Close the connection if its peer does not read; if answers are pending, later."""
         if self._answers.unanswered:
             self._loop.call_later(LINGER_S, self._end_at_last)
         else:

@@ -1,4 +1,4 @@
-"""UDP sockets: one passes each packet to a head and can answer it, another sends multicast."""
+"""UDP sockets: one receives packets for a head and sends answers, another sends multicast."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ def ask_for_buffer(found: socket.socket, size: int) -> None:
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """Receives UDP packets until it is closed."""
+    """Receives UDP packets and sends answers until it is closed."""
 
     def __init__(self, listener: socket.socket, receive: Receive) -> None:
         self.address = address_of(listener)
@@ -85,10 +85,10 @@ class Datagrams(asyncio.DatagramProtocol):
         _logger.warning("%s: %s", self.address, exc)
 
     def answer(self, data: bytes, to: Sender) -> bool:
-        """Send a packet to a sender; False if it was dropped, as the socket takes no more."""
+        """Send a packet to an address; False if it was dropped, as the socket's buffer is full."""
         if self._transport is None:
             return False
-        # Those of asyncio and uvloop have it, the type has not.
+        # Transports of asyncio and uvloop have this method, their type has not.
         unsent = cast(asyncio.WriteTransport, self._transport).get_write_buffer_size()
         if unsent + len(data) > MAX_UNSENT_BYTES:
             return False
@@ -98,7 +98,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
     @property
     def kernel_drops(self) -> int:
-        """Packets that the kernel dropped as the buffer was full; once closed, the last count."""
+        """Packets that the kernel dropped because the buffer was full, as last read if closed."""
         if self._socket.fileno() >= 0:
             told = self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
             self._drops = _MEMINFO.unpack(told)[_DROPS]
@@ -129,7 +129,7 @@ class MulticastSender:
             raise
 
     def send(self, data: bytes, group: Address) -> bool:
-        """Send a packet; False if the socket takes no more now. Raises OSError."""
+        """Send a packet; return False if the socket's buffer is full. Raises OSError."""
         try:
             self._socket.sendto(data, group.pair)
         except BlockingIOError:

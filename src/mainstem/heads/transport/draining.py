@@ -1,4 +1,4 @@
-"""How a head's connections drain: each may answer its requests, and then has a moment to leave."""
+"""Drains the connections of a head: each may answer its requests, then its peer should close."""
 
 import asyncio
 import contextlib
@@ -12,11 +12,11 @@ _LOOK_S = 0.005
 
 
 class Ending(Protocol):
-    """A connection that ends once it owes its peer nothing."""
+    """A connection that can be ended once its peer has all answers."""
 
     @property
     def is_ending(self) -> bool:
-        """Whether all its requests are answered, and only the peer has to close."""
+        """Whether all requests are answered, and only the peer still has to close."""
 
 
 E = TypeVar("E", bound=Ending)
@@ -31,7 +31,7 @@ async def drained(
     """Return when all connections are closed, or only wait for their peers to close.
 
     Returns after ``within_s`` at the latest, or when ``hurry`` is set. Until then ``look`` is
-    called again and again for each connection that has not begun to end.
+    called repeatedly for each connection that has not begun to end.
     """
     until = time.monotonic() + within_s
     quiet_until = time.monotonic() + GOODBYE_S

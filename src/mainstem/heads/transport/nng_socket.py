@@ -26,7 +26,7 @@ Admit = Callable[[str], bool]
 
 
 class NngSocket:
-    """A socket that a head sends and receives messages through; never blocks."""
+    """One nng socket, to send and receive messages; never blocks."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class NngSocket:
         per_turn: int = MESSAGES_PER_TURN,
         tells_sender: bool = False,
     ) -> None:
-        """Watch the socket; ``receive`` gets its messages, ``per_turn`` in a turn of the loop."""
+        """Watch the socket; ``receive`` gets its messages, at most ``per_turn`` in one call."""
         self.raw = found
         self.peers: dict[int, tuple[str, float]] = {}
         """Address of each connection, and since when, by its number."""
@@ -61,7 +61,10 @@ class NngSocket:
         self.resume()
 
     def listen(self, address: Address, setting: str) -> Address:
-        """Listen on an address, which a setting names; raises InvalidSetting if it is taken."""
+        """Listen on an address; return it with the port. Raises InvalidSetting if it is taken.
+
+        ``setting``: the name of the setting with the address.
+        """
         # The kernel probes idle peers, as often as the system says (tcp_keepalive_time).
         self.raw.tcp_keepalive = True
         try:
@@ -72,7 +75,7 @@ class NngSocket:
         return Address(host.strip("[]"), int(port))
 
     def send(self, data: bytes) -> bool:
-        """Send a message; False if it was not taken, as no peer has room."""
+        """Send a message; return False if it was dropped, because no peer has room."""
         if self._is_closed:
             return False
         try:
@@ -84,14 +87,14 @@ class NngSocket:
         return True
 
     def transmitted(self) -> dict[int, int]:
-        """Return how many messages TCP has taken for each connection, by its number."""
+        """Return how many messages TCP has taken, by the number of each connection."""
         found = dict[int, int]()
         root = pynng.ffi.new("nng_stat **")
         if pynng.lib.nng_stats_get(root) != 0:
             return found
         each = pynng.lib.nng_stat_child(root[0])
         while each:
-            # Of all sockets of the process.
+            # The statistics are of all sockets of the process.
             if (number := int(pynng.lib.nng_stat_value(each))) in self.peers:
                 sent = pynng.lib.nng_stat_find(each, b"tx_msgs")
                 found[number] = int(pynng.lib.nng_stat_value(sent))
@@ -106,30 +109,30 @@ class NngSocket:
 
     @property
     def is_writable(self) -> bool:
-        """Whether a message may be taken; only sending tells."""
+        """Whether a peer is connected; only ``send`` tells whether it has room."""
         return bool(self.peers)
 
     def takes(self) -> bool:
-        """Return whether a message would be taken now."""
+        """Tell whether a message would be taken now."""
         if self._sendable is None:
             self._sendable = select.poll()
             self._sendable.register(self.raw.send_fd, select.POLLIN)
         return not self._is_closed and bool(self._sendable.poll(0))
 
     def when_writable(self, call: Callable[[], None]) -> None:
-        """Call ``call`` once the socket can take a message."""
+        """Call ``call`` once when the socket can take a message."""
         self._waiting = call
         if self._send_fd is None:
             self._send_fd = self.raw.send_fd
             self._loop.add_reader(self._send_fd, self._has_room)
 
     def pause(self) -> None:
-        """Receive nothing for now, so that the peers' queues fill up."""
+        """Stop receiving, so that the peers' queues fill up."""
         if self._receive_fd is not None:
             self._loop.remove_reader(self._receive_fd)
 
     def resume(self) -> None:
-        """Receive again."""
+        """Receive again, or for the first time."""
         if self._receive_fd is not None and not self._is_closed:
             self._loop.add_reader(self._receive_fd, self._turn)
 
@@ -195,7 +198,7 @@ class NngSocket:
 
     def _on_loop(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):
-            # Unless the loop is closed.
+            # Raises RuntimeError if the loop is closed.
             self._loop.call_soon_threadsafe(call)
 
     # In the loop
@@ -218,7 +221,7 @@ class NngSocket:
 
 
 def connections(sockets: list[NngSocket]) -> list[ConnectionInfo]:
-    """Return the connected peers of sockets; may be called from any thread."""
+    """Return the connected peers of these sockets; may be called from any thread."""
     now = time.monotonic()
     return [
         ConnectionInfo(peer, now - since)

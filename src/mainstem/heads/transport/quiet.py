@@ -1,4 +1,4 @@
-"""Waits until the peers of a library that owns its sockets have nothing more to say."""
+"""Waits until a library that owns its sockets has passed on all data and sent its answers."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ MOST_S = 0.5
 
 
 async def quiet(traffic: Traffic, within_s: float, hurry: asyncio.Event) -> None:
-    """Wait until nothing has come and gone for a moment, at most so long."""
+    """Wait until no bytes are received or sent for a moment, for ``within_s`` at most."""
     clock = asyncio.get_running_loop().time
     until_s = clock() + min(MOST_S, within_s)
     before = -1, -1

@@ -23,7 +23,7 @@ class Reading:
         self._is_looked_at = False
 
     def want(self, wanted: bool) -> None:
-        """Resume or pause reading; while paused, check regularly for a disconnect."""
+        """Resume or pause reading; while it is paused, check regularly for a disconnect."""
         if wanted and not self._is_on:
             self._is_on = True
             self._transport.resume_reading()

@@ -1,8 +1,9 @@
 """The memory budget for incomplete frames, shared by all connections of a server.
 
-How this works: the oldest holder may always grow, so that at least one frame completes and frees
-its memory. The others grow while the budget allows, else they wait. If the oldest holder receives
-nothing while others wait, it is disconnected.
+How this works: each connection reserves memory for its incomplete frame. The one that has had
+memory for the longest time may always reserve more, so that at least one frame completes and frees
+its memory. The others may if the budget allows, else they wait. If the oldest receives nothing
+while others wait, it is disconnected.
 """
 
 import asyncio
@@ -12,17 +13,17 @@ STALL_S = 10.0
 
 
 class Holder(Protocol):
-    """A connection that holds memory for an incomplete frame."""
+    """A connection with memory for an incomplete frame."""
 
     def room_again(self) -> None:
-        """Reserve memory again, as some may be free now."""
+        """Try again to reserve memory, because some was freed."""
 
     def close(self, reason: str) -> None:
         """Disconnect the peer, because other connections wait for the memory."""
 
 
 class ReceiveBudget:
-    """The memory that all incomplete frames together may use."""
+    """The limit on the memory of all incomplete frames together."""
 
     def __init__(self, max_bytes: int, beside: "ReceiveBudget | None" = None) -> None:
         """``beside``: another budget; while that is used up, this one counts as used up, too."""
@@ -41,9 +42,10 @@ class ReceiveBudget:
         return is_used_up or (self._beside is not None and self._beside.is_tight)
 
     def hold(self, holder: Holder, size: int, *, must: bool = False) -> bool:
-        """Set a connection's reservation to ``size`` bytes; if False, ``room_again`` follows.
+        """Set a connection's reservation to ``size`` bytes; return False if it must wait.
 
-        ``must``: reserve in any case, because the data was already read.
+        ``room_again`` is then called later. ``must``: reserve in any case, because the data was
+        read already.
         """
         held = self._held.get(holder, 0)
         first = next(iter(self._held), holder)
@@ -56,7 +58,7 @@ class ReceiveBudget:
         return True
 
     def release(self, holder: Holder) -> None:
-        """Free all memory that a connection has reserved, and let waiting connections try again."""
+        """Free the memory that a connection has reserved, and let waiting connections try again."""
         self._waiting.pop(holder, None)
         if holder not in self._held:
             return
@@ -76,7 +78,7 @@ class ReceiveBudget:
             self._timer = asyncio.get_running_loop().call_later(STALL_S, self._look)
 
     def _look(self) -> None:
-        """Disconnect the oldest holder if it has received nothing since the last check."""
+        """Disconnect the oldest connection if it has received nothing since the last check."""
         self._timer = None
         if not self._waiting:
             return

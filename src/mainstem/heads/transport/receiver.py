@@ -70,7 +70,7 @@ class Receiver:
     def received(
         self, nbytes: int, frame_size: Callable[[memoryview], int | None]
     ) -> memoryview | None:
-        """Add ``nbytes`` that were just read; return all data, None if the frame is incomplete.
+        """Add ``nbytes`` just read; return all data, or None if the first frame is incomplete.
 
         The caller handles the complete frames in it, and passes the rest to ``keep``.
         """

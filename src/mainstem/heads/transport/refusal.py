@@ -15,7 +15,7 @@ class Refusal(asyncio.Protocol):
         self._connections = connections
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Refuse the peer."""
+        """Log and close the connection."""
         _logger.warning(
             "refusing %s: %d connections are open already", peer_of(transport), self._connections
         )

@@ -1,10 +1,10 @@
 """The send queue of a connection: pieces of memory and ranges of files.
 
 How this works: data is written directly to the socket as long as it accepts any, files by sendfile.
-Of the rest, one chunk at a time goes through the transport, which reports when it was sent. So a
-peer that does not read costs the memory of its queued answers, but never copies of file ranges.
-
-On a TLS connection all data goes through the transport, which encrypts it, a chunk at a time.
+The rest goes through the asyncio transport, one chunk at a time; the transport reports when a chunk
+was sent. So a peer that does not read costs the memory of its queued answers, but never copies of
+file ranges. On a TLS connection all data goes through the transport, which encrypts it, a chunk at
+a time.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class SendQueue:
             self._joined += piece
 
     def push(self) -> None:
-        """Send until the queue is empty, or the peer has to read first."""
+        """Send until the queue is empty, or the socket accepts no more until the peer reads."""
         while self._pieces and not self.blocked:
             sent = self._send_now()
             if sent:
@@ -169,7 +169,7 @@ class SendQueue:
 
 
 def _plain(piece: Piece) -> _Plain | None:
-    """Return a piece as bytes; None for a file range that is long enough for sendfile."""
+    """Return a piece as bytes; None for a file range that is large enough for sendfile."""
     if isinstance(piece, _Plain):
         return piece
     if piece.length < SENDFILE_FROM or piece.fileno() < 0:

@@ -30,12 +30,12 @@ disconnected.
 
 
 def no_samples() -> Iterable[tuple[Metric, Sample]]:
-    """Return no metrics: for heads that have none besides those of their sockets."""
+    """Return no metrics: for heads whose only metrics are those of their sockets."""
     return ()
 
 
 class Server:
-    """A listening socket and its connections; this is all of a head while it serves."""
+    """A listening socket and its connections: the ``RunningHead`` of heads on TCP."""
 
     def __init__(
         self,
@@ -82,7 +82,10 @@ def _end_if_answered(connection: Connection) -> None:
 
 
 def bind(host: str, port: int, silence_ms: int = SILENCE_MS) -> socket.socket:
-    """Return a socket that is bound to an address, and not served yet; port 0 takes a free port."""
+    """Return a socket that is bound to an address and listens; port 0 takes a free port.
+
+    Connections wait in the kernel until ``serve`` is called.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     # Accepted connections inherit these options: the kernel probes idle peers, and closes the
@@ -109,7 +112,7 @@ def serve(
 ) -> Server:
     """Serve connections, up to a limit; with TLS, the conversation begins after the handshake.
 
-    ``beside``: the head's own memory budget; while it is used up, little is read at a time.
+    ``beside``: a memory budget of the head; while it is used up, connections read little at a time.
     """
     scratch = memoryview(bytearray(READ_BYTES))
     budget = ReceiveBudget(UNFINISHED_BYTES, beside)

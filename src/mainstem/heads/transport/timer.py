@@ -16,14 +16,14 @@ def now_ms() -> int:
 
 
 class Timed(Protocol):
-    """What a timer is for: a conversation, or any other connection with a deadline."""
+    """An object with a deadline: a conversation, or another connection."""
 
     def deadline(self) -> int | None:
-        """Return when to call back (monotonic ms); None for never. It may change at any time."""
+        """Return when to call back (monotonic ms), None for never; may change at any time."""
 
 
 class Timer:
-    """Calls back when the deadline of a conversation has passed."""
+    """Calls back when the deadline of one ``Timed`` has passed."""
 
     __slots__ = ("_call", "_conversation", "_fires_ms", "_handle", "_loop")
 
@@ -36,7 +36,7 @@ class Timer:
         self._fires_ms = 0
 
     def ask(self) -> None:
-        """Read the conversation's deadline, which may have changed, and set the timer."""
+        """Read the deadline, which may have changed, and set the timer."""
         deadline = self._conversation.deadline()
         if deadline is None or (self._handle is not None and self._fires_ms <= deadline):
             return

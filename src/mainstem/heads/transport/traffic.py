@@ -6,7 +6,7 @@ import msgspec
 
 
 class ConnectionInfo(msgspec.Struct, frozen=True):
-    """A connected peer, for the admin page of connections."""
+    """A connected peer, as the admin port shows it."""
 
     peer: str
     connected_s: float

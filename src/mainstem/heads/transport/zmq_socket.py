@@ -2,8 +2,8 @@
 
 How this works: libzmq has threads of its own for TCP. It signals through a file descriptor that a
 socket may have changed state, once per change. So after each signal, and after each send, the
-socket is read until it is empty; a busy socket takes turns with the rest of the loop. Connections
-are known from the events of libzmq's socket monitors.
+socket is read until it is empty, but no more than ``per_turn`` messages in one iteration of the
+event loop. Connections are known from the events of libzmq's socket monitors.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _WATCHED = zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED | zmq.Event.CLOSED | _FAI
 
 
 class Received(NamedTuple):
-    """A message, and who sent it."""
+    """A message, and its sender if known."""
 
     frames: list[bytes]
     user: str = ""
@@ -49,7 +49,7 @@ Receive = Callable[[list[Received]], None]
 
 
 class ZmqSocket:
-    """A socket that a head sends and receives messages through; never blocks."""
+    """One ZeroMQ socket, to send and receive messages; never blocks."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class ZmqSocket:
     ) -> None:
         """Watch the socket; ``receive`` gets its messages.
 
-        ``identifies``: whether received messages tell their sender. ``per_turn``: how many are
-        received before the loop does something else.
+        ``identifies``: whether received messages have their sender. ``per_turn``: the most messages
+        of one call.
         """
         self.raw = found
         self.traffic = traffic
@@ -78,7 +78,7 @@ class ZmqSocket:
         self._soon()
 
     def send(self, frames: Sequence[bytes]) -> bool:
-        """Send a message; False if it was not taken, as a peer's high-water mark is reached."""
+        """Send a message; False if it was dropped, as no peer has room or the peer is gone."""
         send, last = self.raw.send, len(frames) - 1
         try:
             for frame in frames[:last]:
@@ -97,7 +97,7 @@ class ZmqSocket:
         return True
 
     def check(self) -> None:
-        """Look for messages soon: a call of libzmq may have used up the signal of the next one."""
+        """Look for messages soon: a call of libzmq may have consumed the signal for them."""
         if not self._is_due:
             self._soon()
 
@@ -107,12 +107,12 @@ class ZmqSocket:
         return bool(int(self.raw.getsockopt(zmq.EVENTS)) & zmq.POLLOUT)
 
     def when_writable(self, call: Callable[[], None]) -> None:
-        """Call ``call`` once a message would be taken."""
+        """Call ``call`` once when a message would be taken."""
         self._waiting = call
         self._soon()
 
     def pause(self) -> None:
-        """Receive nothing for now, so that the peers' queues fill up."""
+        """Stop receiving, so that the peers' queues fill up."""
         self._is_paused = True
 
     def resume(self) -> None:
@@ -121,7 +121,7 @@ class ZmqSocket:
         self._soon()
 
     def close(self, linger_ms: int = 0) -> None:
-        """Close the socket; what was sent may still leave for ``linger_ms``."""
+        """Close the socket; for ``linger_ms``, unsent messages may still be sent."""
         if not self.raw.closed:
             self._loop.remove_reader(self._number)
             self.raw.close(linger_ms)
@@ -145,7 +145,7 @@ class ZmqSocket:
             while len(found) < self._per_turn:
                 found.append(self._take())
         self.traffic.bytes_in += sum(len(frame) for each in found for frame in each.frames)
-        # There may be more, or the head's answers use up the next signal.
+        # There may be more messages, or the head's answers may consume the next signal.
         self._soon()
         try:
             self._receive(found)
@@ -172,10 +172,10 @@ def _property(frame: zmq.Frame, name: str = "Peer-Address") -> str:
 
 
 class ZmqTransport:
-    """The sockets of a head, and the connections to them."""
+    """All sockets of a head, and their connections."""
 
     def __init__(self, options: dict[int, int]) -> None:
-        """``options``: socket options of all of them."""
+        """``options``: socket options that all sockets get."""
         self._context = zmq.Context[zmq.Socket[bytes]]()
         self._context.setsockopt(zmq.MAX_SOCKETS, 1023)
         self._options = options
@@ -192,7 +192,7 @@ class ZmqTransport:
         identifies: bool = False,
         per_turn: int = MESSAGES_PER_TURN,
     ) -> ZmqSocket:
-        """Open a socket of a kind, such as ``zmq.PULL``."""
+        """Open a socket of a type, such as ``zmq.PULL``."""
         found = self._context.socket(kind)
         for option, value in {**self._options, **(options or {})}.items():
             found.set(option, value)
@@ -201,16 +201,19 @@ class ZmqTransport:
         return opened
 
     def serve(self, opened: ZmqSocket, listener: socket.socket) -> None:
-        """Accept the connections of a listening TCP socket, which belongs to libzmq from now on."""
+        """Accept connections on a listening TCP socket, which libzmq owns from now on."""
         self._monitors.append(_Monitor(self._context, opened.raw, self.traffic))
         at = address_of(listener)
-        # libzmq closes it when it stops to listen.
+        # A copy, because libzmq closes the descriptor when it stops listening.
         opened.raw.setsockopt(zmq.USE_FD, listener.dup().detach())
         listener.close()
         opened.raw.bind(f"tcp://{at}")
 
     def bind(self, opened: ZmqSocket, address: Address, setting: str) -> Address:
-        """Listen on an address, which a setting names; raises InvalidSetting if it is taken."""
+        """Listen on an address; return it with the port. Raises InvalidSetting if it is taken.
+
+        ``setting``: the name of the setting with the address.
+        """
         from mainstem.heads.transport.server import bind  # noqa: PLC0415 - for its socket options
 
         try:
@@ -233,7 +236,7 @@ class ZmqTransport:
         ]
 
     async def close(self, linger_ms: int) -> None:
-        """Close all sockets and connections; what was sent may still leave for ``linger_ms``."""
+        """Close all sockets and connections; for ``linger_ms``, messages may still be sent."""
         for each in self._sockets:
             each.close(linger_ms)
         for monitor in self._monitors:
@@ -268,7 +271,7 @@ class _Monitor:
         self._loop.call_soon(self._turn)
 
     def close(self) -> None:
-        """Stop watching: all connections are closed."""
+        """Stop watching a socket, and count its connections as closed."""
         if self._events.closed:
             return
         self._loop.remove_reader(self._number)
@@ -277,7 +280,7 @@ class _Monitor:
         self.peers.clear()
 
     def _turn(self) -> None:
-        # Only asking for the state makes libzmq look at everything that has come.
+        # libzmq processes what has arrived only when it is asked for the state.
         while not self._events.closed and int(self._events.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             told = parse_monitor_message(self._events.recv_multipart(_DONTWAIT))
             self._take(told["event"], told["value"])
@@ -294,7 +297,7 @@ class _Monitor:
 
 
 def _peer_of(number: int) -> str:
-    """Return the address of a connection by its file descriptor, which libzmq may close."""
+    """Return the peer's address of a connection; libzmq may have closed its file descriptor."""
     try:
         with socket.socket(fileno=os.dup(number)) as copy:
             host, port, *_ = copy.getpeername()
