@@ -13,11 +13,11 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class Disconnected(Exception):
-    """The peer has gone, or sent no whole body in time; there is nobody to answer."""
+    """The peer has disconnected, or did not send the whole body in time; no answer is possible."""
 
 
 async def read_body(scope: "Scope", receive: "Receive", limit: int) -> bytes:
-    """Return the body of a request; raises Refused for one of more than ``limit`` bytes."""
+    """Read the body of a request; raises Refused if it has more than ``limit`` bytes."""
     pieces: list[bytes] = []
     size = 0
     more = True
@@ -35,7 +35,7 @@ async def read_body(scope: "Scope", receive: "Receive", limit: int) -> bytes:
 
 
 def too_large(limit: int) -> Refused:
-    """Return the refusal of a body over the limit."""
+    """Return the error for a body over the limit."""
     return Refused(413, f"a body may have up to {limit} bytes here")
 
 

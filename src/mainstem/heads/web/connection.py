@@ -1,13 +1,15 @@
 """One connection of a peer that speaks HTTP/1.1: uvicorn's protocol, with limits.
 
 How this works: uvicorn parses requests (llhttp refuses those that could be smuggled), runs the app
-in a task, and upgrades to WebSockets. It has no limits of its own, so everything that a peer sends
-is fed to it in small pieces, and the callbacks of its parser count. A refused request is answered
-with a problem, and ends the connection. While the peer owes us something (a request's head or its
-body, reading an answer), the connection is in ``Shared.waiting``, and may have to give way.
+in a task, and upgrades to WebSockets. It has no limits of its own, so received data is fed to it in
+small pieces, and the callbacks of its parser count bytes. A refused request is answered with a
+problem, and ends the connection.
+
+While the server waits for the peer (to send a request, or to read an answer), the connection is in
+``Shared.waiting``; if there are too many connections, one of these is closed.
 
 A connection ends by half-closing: closing with unread data would reset it, and the peer could lose
-its answer. What it still sends is dropped, until it closes too or ``LINGER_S`` is over.
+its answer. Data that the peer still sends is dropped, until it closes too or ``LINGER_S`` is over.
 """
 
 import asyncio
@@ -49,7 +51,7 @@ _OFFER = frozenset((b"connection", b"upgrade", b"http2-settings"))
 
 
 class Part(Enum):
-    """What a peer sends next."""
+    """Which part of a request the peer sends next."""
 
     HEAD = auto()
     BODY = auto()
@@ -58,7 +60,7 @@ class Part(Enum):
 
 
 class Shared:
-    """What the connections of one head share."""
+    """The state that all connections of one head share."""
 
     def __init__(
         self, config: Config, limits: WebLimits, origins: Origins, auth: Auth, traffic: Traffic
@@ -73,7 +75,7 @@ class Shared:
 
 
 class HttpConnection(HttpToolsProtocol):
-    """A connection, from its first byte to its end."""
+    """One connection, from its first byte to its end."""
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared.config, shared.state, {})
@@ -103,7 +105,7 @@ class HttpConnection(HttpToolsProtocol):
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
+        """Wait for the first request."""
         self._real = transport
         self.peer = peer_of(transport)
         tls = transport.get_extra_info("sslcontext") is not None
@@ -114,7 +116,7 @@ class HttpConnection(HttpToolsProtocol):
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the app that the peer is gone, and forget the connection."""
+        """Tell the app that the peer has disconnected, and release everything."""
         self._timer.cancel()
         self._shared.open.discard(self)
         self._shared.waiting.pop(self, None)
@@ -125,11 +127,11 @@ class HttpConnection(HttpToolsProtocol):
             self._socket.connection_lost(exc)
             self._unset_keepalive_if_required()
         else:
-            # With an error it would leave its timer.
+            # With an error, uvicorn's method would not cancel its timer.
             super().connection_lost(None)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, up to the first request that must wait for the one before it."""
+        """Parse requests; keep data that follows a request which is not answered yet."""
         self._shared.traffic.bytes_in += len(data)
         if self._socket is not None:
             if not self.is_ending:
@@ -140,7 +142,7 @@ class HttpConnection(HttpToolsProtocol):
             self._feed(data)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer what was asked, as the peer may have closed its own side only."""
+        """Answer earlier requests before closing, as the peer may have closed only its own side."""
         if self._socket is not None or self.is_ending or not self._busy or self._is_tls:
             return False
         self._half_closed_ms = now_ms()
@@ -148,7 +150,7 @@ class HttpConnection(HttpToolsProtocol):
         return True
 
     def pause_writing(self) -> None:
-        """Make the app wait until the peer reads."""
+        """Stop the app's sends until the peer reads."""
         self._stalled_ms = now_ms()
         if isinstance(self._socket, asyncio.Protocol):
             self._socket.pause_writing()
@@ -157,7 +159,7 @@ class HttpConnection(HttpToolsProtocol):
         self._look()
 
     def resume_writing(self) -> None:
-        """Let the app go on."""
+        """Let the app send again."""
         self._stalled_ms = None
         if isinstance(self._socket, asyncio.Protocol):
             self._socket.resume_writing()
@@ -169,11 +171,11 @@ class HttpConnection(HttpToolsProtocol):
 
     @property
     def is_ending(self) -> bool:
-        """Whether nothing more is sent, and what the peer sends is dropped."""
+        """Whether nothing more is sent, and data from the peer is dropped."""
         return self._ending_ms is not None
 
     def give_way(self) -> None:
-        """Close, because others need the connection."""
+        """Close at once: there are too many connections, and this one waits for its peer."""
         self._shared.waiting.pop(self, None)
         self._tell("others need the connection, and its peer keeps it waiting")
         self.abort()
@@ -184,7 +186,7 @@ class HttpConnection(HttpToolsProtocol):
             self._real.abort()
 
     def shutdown(self) -> None:
-        """Answer what was asked, then end: the server stops."""
+        """Answer earlier requests, then end the connection, because the server stops."""
         if self._socket is not None:
             self._socket.shutdown()  # type: ignore[attr-defined]  # both of uvicorn's have it
         elif not self._busy:
@@ -197,7 +199,7 @@ class HttpConnection(HttpToolsProtocol):
     # Called by uvicorn.
 
     def end(self) -> None:
-        """End the connection once everything has been sent; drop what the peer still sends."""
+        """End the connection once everything has been sent; drop data that the peer still sends."""
         if self.is_ending or self._real is None or self._real.is_closing():
             return
         self._wire.flush()
@@ -216,14 +218,14 @@ class HttpConnection(HttpToolsProtocol):
         self._look()
 
     def upgrade(self, protocol: asyncio.Protocol) -> None:
-        """Become a WebSocket."""
+        """Pass all further data to a WebSocket protocol."""
         protocol.logger = _SILENT  # type: ignore[attr-defined]  # it has one
         self._socket = protocol
         self._part = Part.NOTHING
         self._look()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what the parser or one of its callbacks refused."""
+        """Refuse a request because of an error of the parser, or of one of its callbacks."""
         error = sys.exception()
         while error is not None and not isinstance(error, Refused | MainstemError):
             msg = str(error) or msg
@@ -231,9 +233,9 @@ class HttpConnection(HttpToolsProtocol):
         self._refuse(error or Refused(400, f"this is not valid HTTP/1.1: {msg}"))
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Decline an offer of another protocol, such as HTTP/2, and answer in this one.
+        """Ignore an offer to upgrade to another protocol, such as HTTP/2, and answer in HTTP/1.1.
 
-        The parser takes what follows the head for the other protocol, and drops it; so another
+        The parser takes the data behind the head for the other protocol, and drops it; so a new
         parser gets the head without the offer, and then the body.
         """
         upgrade = sys.exception()
@@ -256,25 +258,25 @@ class HttpConnection(HttpToolsProtocol):
     # Called by the parser.
 
     def on_message_begin(self) -> None:
-        """Begin a request's head."""
+        """Begin the head of a request."""
         self._begin(Part.HEAD)
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """Take a part of the request's target."""
+        """Add a part of the request's target."""
         super().on_url(url)
         if len(self.url) > self._limits.max_url_bytes:
             raise Refused(414, f"a URL may have up to {self._limits.max_url_bytes} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; drop trailers, which the checks of the head have not seen."""
+        """Add a header; drop trailers, as the head was checked without them."""
         if self._part is Part.HEAD:
             super().on_header(name, value)
             if len(self.headers) > self._limits.max_headers:
                 raise Refused(431, f"a request may have up to {self._limits.max_headers} headers")
 
     def on_headers_complete(self) -> None:
-        """Check the head, before any of the body is taken or the app is called."""
+        """Check the head before the body is read or the app is called."""
         method = self.parser.get_method().decode("ascii", "replace")
         if method == "CONNECT" or (not self.url.startswith(b"/") and self.url != b"*"):
             raise Refused(400, "the target must be a path, without scheme and host")
@@ -287,7 +289,7 @@ class HttpConnection(HttpToolsProtocol):
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
+        """Add a part of the body."""
         self._body_bytes += len(body)
         if self._body_left is not None:
             self._body_left -= len(body)
@@ -296,13 +298,13 @@ class HttpConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Wait for the answer, or the next request."""
+        """Wait for the answer to this request, or for the next request."""
         if not self._is_offer():
             self._begin(Part.NOTHING)
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Go on with what the peer sent meanwhile."""
+        """Parse data that the peer has sent during the answer."""
         super().on_response_complete()
         if self._half_closed_ms is not None and not self._busy and not self._rest:
             self.end()
@@ -313,7 +315,7 @@ class HttpConnection(HttpToolsProtocol):
     # Limits.
 
     def deadline(self) -> int | None:
-        """Return when the peer's time is up, None if it owes us nothing."""
+        """Return when the peer has exceeded a time limit (monotonic ms), None if none applies."""
         limits, found = self._limits, []
         if self._ending_ms is not None:
             return self._ending_ms + int(LINGER_S * 1000)
@@ -331,7 +333,7 @@ class HttpConnection(HttpToolsProtocol):
         if self.is_ending:
             self.abort()
         elif self._half_closed_ms is not None:
-            # The peer is gone, or wants no answer that takes so long.
+            # The peer has disconnected, or the answer takes too long for it.
             self.abort()
         elif self._stalled_ms is not None:
             self._tell("its peer does not read its answer")
@@ -349,7 +351,7 @@ class HttpConnection(HttpToolsProtocol):
 
     @property
     def _busy(self) -> bool:
-        """Whether a request is worked on, or an answer is being sent."""
+        """Whether a request is being answered, or the connection is a WebSocket."""
         unanswered = self.cycle is not None and not self.cycle.response_complete
         return self._socket is not None or unanswered or bool(self.pipeline)
 
@@ -359,12 +361,12 @@ class HttpConnection(HttpToolsProtocol):
         elif part is Part.BODY:
             self._body_bytes = self._raw_bytes = 0
         self._part, self._part_ms = part, now_ms()
-        # What the rest of a piece holds may be the end of this part.
+        # The rest of the piece that is being parsed may complete this part.
         if not self._parsing:
             self._look()
 
     def _look(self) -> None:
-        """Keep the list of connections that wait for their peer, and the timer."""
+        """Update the list of connections that wait for their peer, and the timer."""
         waits = (
             self.is_ending
             or self._stalled_ms is not None
@@ -403,7 +405,7 @@ class HttpConnection(HttpToolsProtocol):
         self._feed(rest)
 
     def _count(self, size: int) -> None:
-        """Count bytes that were parsed; refuse a head, or the overhead of chunks, that is large."""
+        """Count parsed bytes; refuse a head that is too large, or chunks with too much overhead."""
         if self.is_ending or self._socket is not None:
             return
         limit = self._limits.max_head_bytes
@@ -427,7 +429,7 @@ class HttpConnection(HttpToolsProtocol):
                 if value.strip().lower() != b"chunked":
                     raise Refused(501, "the Transfer-Encoding must be chunked, or none")
                 if self.parser.get_http_version() == "1.0":
-                    # [RFC 9112, 6.1]: a proxy may have found another end of the body.
+                    # [RFC 9112, 6.1]: a proxy in between may have seen another end of the body.
                     raise Refused(400, "HTTP/1.0 has no Transfer-Encoding")
         if length > self._limits.max_body_bytes:
             raise self._body_too_large()
@@ -447,7 +449,7 @@ class HttpConnection(HttpToolsProtocol):
             # The app learns that nothing more comes.
             cycle.disconnected = True
             cycle.message_event.set()
-        # A refusal must not be taken for the answer to an earlier request.
+        # The peer must not mistake a refusal for the answer to an earlier request.
         is_first = not unanswered or (cycle.scope is self.scope and not cycle.response_started)
         if is_first and not self.pipeline:
             said = [

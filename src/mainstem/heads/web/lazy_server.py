@@ -1,8 +1,8 @@
 """Loads the HTTP server of a head when the first peer connects.
 
-uvicorn and Starlette take longer to import than everything that a server needs to start without
-them, and several megabytes. Until somebody connects, only the socket is bound; the kernel keeps
-connections until the import, in a thread, is done.
+uvicorn and Starlette take longer to import than everything else that a server needs at its start,
+and several megabytes. Until somebody connects, only the socket listens; the kernel keeps new
+connections until the import, which runs in a thread, is done.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Begin = Callable[[Traffic], "WebServer"]
 
 
 class LazyServer:
-    """A running head whose server is loaded when somebody connects."""
+    """A running head whose HTTP server is loaded when the first peer connects."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class LazyServer:
             self._listener.close()
 
     async def _loaded(self) -> "WebServer | None":
-        """Return the server if somebody has connected; or else stop listening."""
+        """Return the server when it is loaded; if nobody has connected, stop listening."""
         if self._loading is not None:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._loading

@@ -1,4 +1,4 @@
-"""Who sends a request: the connection's peer, and HTTP Basic authentication."""
+"""The user of a request: the connection's peer, and HTTP Basic authentication."""
 
 from base64 import b64decode
 from typing import TYPE_CHECKING, cast
@@ -14,23 +14,23 @@ PEER = "peer"
 
 
 def header(scope: "Scope", name: bytes) -> bytes:
-    """Return the value of a request's header, b"" if it is not there."""
+    """Return the value of a header of a request, b"" if it is absent."""
     headers = cast("list[tuple[bytes, bytes]]", scope["headers"])
     return next((value for each, value in headers if each == name), b"")
 
 
 def peer_of(scope: "Scope") -> Peer:
-    """Return the peer that sends a request, before any login."""
+    """Return the peer of a request's connection, without a login."""
     return cast("dict[str, Peer]", scope["state"])[PEER]
 
 
 def user_of(auth: Auth, scope: "Scope") -> Peer:
-    """Return the peer of a request as the user it names; raises Unauthenticated."""
+    """Return the peer of a request with the user who logged in; raises Unauthenticated."""
     return login(auth, peer_of(scope), header(scope, b"authorization"))
 
 
 def login(auth: Auth, peer: Peer, authorization: bytes) -> Peer:
-    """Check an Authorization header; return the peer as its user, or raise Unauthenticated."""
+    """Return the peer with the user of an Authorization header; raises Unauthenticated."""
     if not authorization:
         return peer
     scheme, _, encoded = authorization.partition(b" ")

@@ -1,4 +1,4 @@
-"""What the OpenAPI 3.1 documents of all heads have in common."""
+"""Builds the parts that the OpenAPI 3.1 documents of all heads have in common."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
@@ -19,7 +19,7 @@ _ERROR: Schema = {
 
 
 def schemas_of(types: Sequence[object]) -> tuple[list[Schema], dict[str, Schema]]:
-    """Return the schema of each type, and the schemas to which they refer, by name."""
+    """Return the schema of each type, and by name the schemas to which these refer."""
     schemas, components = msgspec.json.schema_components(
         [*cast("list[type]", types), Problem], ref_template=_REFERENCE, schema_hook=_any
     )
@@ -29,18 +29,18 @@ def schemas_of(types: Sequence[object]) -> tuple[list[Schema], dict[str, Schema]
 def parameter(
     name: str, place: Place, schema: Schema, *, required: bool = True, description: str = ""
 ) -> Schema:
-    """Return a parameter of an operation."""
+    """Return the description of a parameter of an operation."""
     found: Schema = {"name": name, "in": place, "required": required, "schema": schema}
     return found | ({"description": description} if description else {})
 
 
 def body(content: Mapping[str, Schema], *, required: bool) -> Schema:
-    """Return the body of a request, by media type."""
+    """Return the description of a request body, with a schema per media type."""
     return {"required": required, "content": {kind: {"schema": content[kind]} for kind in content}}
 
 
 def response(description: str, content: Mapping[str, Schema]) -> Schema:
-    """Return a response, by media type."""
+    """Return the description of a response, with a schema per media type."""
     if not content:
         return {"description": description}
     return {
@@ -56,7 +56,7 @@ def operation(
     parameters: Iterable[Schema],
     responses: Mapping[str, Schema],
 ) -> Schema:
-    """Return an operation; every error is a problem."""
+    """Return the description of an operation; its errors are problem details."""
     return {
         "operationId": operation_id,
         "summary": summary,
@@ -73,7 +73,7 @@ def whole(
     paths: Mapping[str, Schema],
     components: Mapping[str, Schema],
 ) -> Schema:
-    """Return the document; who logs in does so by HTTP Basic."""
+    """Return the whole document; login is by HTTP Basic, and optional."""
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version, "description": description},

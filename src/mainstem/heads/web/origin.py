@@ -1,10 +1,10 @@
-"""Which hosts and origins a request may name: protection of local ports against web pages.
+"""Which hosts and origins a request may name: protects local ports against web pages.
 
 How this works: a web page can make any domain resolve to 127.0.0.1 (DNS rebinding), but cannot
 change the Host header, so a request must name a known host. A page of another origin can also send
-simple requests without the server's consent (CSRF), and open WebSockets; browsers then tell the
-page's origin, so such requests are refused if the origin is foreign. ``with_cors`` lets the pages
-of named origins read answers.
+simple requests without the server's consent (CSRF), and open WebSockets; browsers then send the
+page's origin, so such requests are refused if the origin is foreign. ``with_cors`` lets pages of
+allowed origins read answers.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class Origins(msgspec.Struct, frozen=True, kw_only=True):
         for name, value in headers:
             if name == b"host":
                 if host:
-                    # [RFC 9112, 3.2]: a proxy may have looked at the other one.
+                    # [RFC 9112, 3.2]: a proxy in between may have checked the other one.
                     raise Refused(400, "there are several Host headers")
                 host = value.decode("latin-1").lower()
             elif name == b"origin":
@@ -65,13 +65,13 @@ class Origins(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def host_name(host: str) -> str:
-    """Return the name in a Host header without the port, which differs behind a tunnel."""
+    """Return the name in a Host header without the port, which may differ behind a tunnel."""
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdigit() else host
 
 
 def with_cors(app: "ASGIApp", origins: Origins) -> "ASGIApp":
-    """Return an app that lets the pages of the allowed origins read its answers."""
+    """Return an app that lets web pages of the allowed origins read its answers."""
     if not origins.allowed:
         return app
     from starlette.middleware.cors import CORSMiddleware  # noqa: PLC0415 - few need it

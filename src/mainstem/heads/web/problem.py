@@ -47,7 +47,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Refused(Exception):
-    """A request is refused with an HTTP status, for a reason that is no class of failure."""
+    """Refuses a request with an HTTP status, for a reason that has no class of failure."""
 
     def __init__(
         self, status: int, reason: str, headers: Iterable[tuple[bytes, bytes]] = ()
@@ -59,7 +59,7 @@ class Refused(Exception):
 
 
 def problem(status: int, detail: str, failure: Failure | None = None) -> bytes:
-    """Return the body of an error."""
+    """Return the JSON body for an error."""
     title = HTTPStatus(status).phrase
     # The quoted parts of an error may not be valid Unicode.
     readable = detail.encode("utf-8", "replace").decode()
@@ -69,7 +69,7 @@ def problem(status: int, detail: str, failure: Failure | None = None) -> bytes:
 def problem_of(
     error: MainstemError | Refused,
 ) -> tuple[int, bytes, Headers]:
-    """Return status, body and further headers of the response to an error."""
+    """Return status, body and additional headers of the response to an error."""
     if isinstance(error, Refused):
         return error.status, problem(error.status, str(error)), error.headers
     status = STATUSES[error.failure]

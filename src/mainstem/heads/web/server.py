@@ -1,7 +1,7 @@
 """Serves an ASGI app on a bound socket, in the node's own event loop.
 
 How this works: connections are accepted as for every other head (``transport.acceptor``), and
-spoken to by uvicorn's protocols (``connection.py``). uvicorn's own server is not used: it would
+handled by uvicorn's protocols (``connection.py``). uvicorn's own server is not used: it would
 install signal handlers and open sockets. An error that the app raises becomes a problem response.
 """
 
@@ -39,7 +39,7 @@ _logger = logging.getLogger("mainstem.heads")
 
 
 class WebServer:
-    """A listening socket and its connections: the running head."""
+    """A listening socket and its connections: the ``RunningHead`` of heads that speak HTTP."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class WebServer:
     async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
         """Accept no more connections and requests; wait until the earlier ones are answered."""
         self._acceptor.close()
-        # What has arrived by now is read, and answered.
+        # Some iterations of the loop, so that requests that have arrived are read and answered.
         for _ in range(3):
             await asyncio.sleep(0)
         self._shared.draining = True
@@ -72,7 +72,7 @@ class WebServer:
         await drained(self._shared.open, within_s, hurry)
 
     async def close(self) -> None:
-        """Close every connection, and end the requests that are still being worked on."""
+        """Close every connection, and cancel the requests that are not answered."""
         self._acceptor.close()
         self._shared.draining = True
         if self._clock is not None:
@@ -86,7 +86,7 @@ class WebServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _keep_date(self) -> None:
-        """Set the headers of all answers, with the date [RFC 9110, 6.6.1]; once a second."""
+        """Update the Date header of all answers once a second [RFC 9110, 6.6.1]."""
         date = formatdate(usegmt=True).encode()
         self._shared.state.default_headers[:] = [(b"date", date), NO_SNIFFING]
         self._clock = asyncio.get_running_loop().call_later(1, self._keep_date)
@@ -116,7 +116,7 @@ def serve_app(
         log_config=None,
         proxy_headers=False,
         server_header=False,
-        # It may have fractions; uvicorn only adds it to a time.
+        # A float works: uvicorn only adds it to a time.
         timeout_keep_alive=cast(int, limits.idle_s),
     )
     config.load()
@@ -141,7 +141,7 @@ def serve_app(
 
 
 def with_problems(app: "ASGIApp") -> "ASGIApp":
-    """Return an app that answers with a problem if ``app`` raises before it has answered."""
+    """Return an app that answers with a problem if ``app`` raises before its response begins."""
 
     async def answer(scope: "Scope", receive: "Receive", send: "Send") -> None:
         started = False
@@ -162,7 +162,7 @@ def with_problems(app: "ASGIApp") -> "ASGIApp":
                 return
             status, body, headers = _problem(error, scope, cut_off=started)
             if started:
-                # uvicorn cuts the answer off.
+                # The response has begun, so uvicorn can only close the connection.
                 raise
             await _send_problem(scope, send, status, body, headers)
 

@@ -1,4 +1,4 @@
-"""Work that takes long, in threads, for requests that wait for it in the event loop."""
+"""Runs slow work in threads, for requests that wait for it in the event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,23 +13,23 @@ async def in_thread(call: Callable[[], T]) -> T:
 
 
 class OncePerKey(Generic[T]):
-    """Runs calls in threads; those with the same key at the same time share one call."""
+    """Runs calls in threads; while one runs for a key, others with this key share its result."""
 
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Future[T]] = {}
 
     async def run(self, key: str, call: Callable[[], T]) -> T:
-        """Return the result of a call that is running for this key, or of this one."""
+        """Return the result of the call that runs for this key; if none runs, start ``call``."""
         running = self._running.get(key)
         if running is None:
             running = asyncio.get_running_loop().run_in_executor(None, call)
             self._running[key] = running
             running.add_done_callback(lambda done: self._forget(key, done))
-        # A peer that goes away does not take it from the others.
+        # A request that is cancelled must not cancel the call for the others.
         return await asyncio.shield(running)
 
     def _forget(self, key: str, done: "asyncio.Future[T]") -> None:
         del self._running[key]
         if not done.cancelled():
-            # Everybody who asked may have gone; the loop would complain.
+            # If all requests were cancelled, the loop would log an exception that nobody took.
             done.exception()

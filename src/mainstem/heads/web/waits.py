@@ -1,4 +1,4 @@
-"""What a request waits for in the event loop: an append, and room in a full topic."""
+"""Waits in the event loop: for the durability of an append, and for room in a full topic."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,9 +33,9 @@ async def until_durable(context: "HeadContext", durable: Durable) -> None:
 async def until_room(
     context: "HeadContext", peer: set[Callable[[], None]], held: HeldPublish
 ) -> HeldPublish:
-    """Wait until a full topic has room; return what the publish is retried with.
+    """Wait until a full topic has room; return the ``HeldPublish`` for the next attempt.
 
-    ``peer``: called when the peer has gone.
+    ``peer``: calls to make when the client disconnects; the wait adds its own.
     """
     done: asyncio.Future[HeldPublish] = asyncio.get_running_loop().create_future()
 

@@ -1,7 +1,8 @@
-"""A transport as uvicorn's protocols see it: counts bytes, and closes without losing answers.
+"""The transport that uvicorn's protocols get: counts bytes, and closes without losing answers.
 
 uvicorn writes the head of a response and its body one after the other. Each write would be a system
-call, so a head is held until the body comes, or until the end of this turn of the loop.
+call, so a head is kept until the body follows, or until the end of this iteration of the event
+loop.
 """
 
 import asyncio
@@ -14,21 +15,21 @@ _HEAD = b"HTTP/1.1 "
 
 
 class Ends(Protocol):
-    """What a ``Wire`` calls on its connection: to end it, or to upgrade it."""
+    """The connection of a ``Wire``, which ends or upgrades it."""
 
     @property
     def is_ending(self) -> bool:
         """Whether nothing more is sent."""
 
     def end(self) -> None:
-        """Close once everything has been sent, and the peer has read it or had time to."""
+        """Close once everything has been sent, and the peer has read it or a time limit is over."""
 
     def upgrade(self, protocol: asyncio.Protocol) -> None:
-        """Give what the peer sends to another protocol, as it asked for."""
+        """Pass all further data from the peer to another protocol."""
 
 
 class Wire(asyncio.Transport):
-    """Passes on to a real transport; its connection decides about closing and upgrades."""
+    """Forwards to the real transport; its connection decides about closing and upgrades."""
 
     def __init__(self, transport: asyncio.Transport, owner: Ends, traffic: Traffic) -> None:
         super().__init__()
@@ -51,7 +52,7 @@ class Wire(asyncio.Transport):
             self._transport.write(data)
 
     def flush(self) -> None:
-        """Send what is held."""
+        """Send the head of a response that is kept."""
         if self._held:
             held, self._held = self._held, b""
             self._transport.write(held)
@@ -61,7 +62,7 @@ class Wire(asyncio.Transport):
         return self._owner.is_ending or self._transport.is_closing()
 
     def close(self) -> None:
-        """End the connection."""
+        """End the connection, after everything was sent."""
         self._owner.end()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
@@ -70,7 +71,7 @@ class Wire(asyncio.Transport):
         self._owner.upgrade(protocol)
 
     def get_extra_info(self, name: str, default: object = None) -> object:
-        """Return what the real transport knows."""
+        """Return the value of the real transport."""
         return self._transport.get_extra_info(name, default)
 
     def pause_reading(self) -> None:
