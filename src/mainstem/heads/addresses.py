@@ -1,4 +1,4 @@
-"""Host-and-port addresses: where a head listens (``HOST:PORT`` or ``off``), and those of peers."""
+"""Host-and-port addresses: of listening heads (``HOST:PORT`` or ``off``), and of peers."""
 
 import ipaddress
 from typing import TYPE_CHECKING

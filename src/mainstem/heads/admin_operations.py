@@ -1,11 +1,11 @@
-"""Operations that heads and the node offer on the admin port, by name.
+"""Operations that heads and the node register with the admin port, by name.
 
 How this works: an operation has a name such as ``exchanges/bind``, an argument type, an answer
 type, and a function. The function checks the peer's permissions, waits until its changes are
 durable, and returns a value that can be encoded as JSON. It is called in a thread, never in the
-event loop's (``HeadContext.from_thread`` runs code in the loop). It knows nothing of HTTP, and the
-admin head knows operations only by name. From its ``route``, the admin head makes an address of the
-API, its JSON schema and its documentation.
+event loop (``HeadContext.from_thread`` runs code in the loop). The function does not depend on
+HTTP, and the admin head knows operations only by name. From an operation's ``route``, the admin
+head makes a path of the API, its JSON schema and its documentation.
 
 Most operations are methods with the decorator ``operation``, which ``offer_all`` registers.
 """
@@ -29,12 +29,13 @@ class Run(Protocol):
     def __call__(self, peer: Peer, given: Mapping[str, object], *, text: bool) -> object:
         """Run the operation for a peer and return its answer.
 
-        ``given``: the arguments by name. ``text``: their values are text, even those of numbers.
+        ``given``: the arguments by name. ``text``: whether all values are text, as in a query, and
+        must be converted.
         """
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """An operation: its argument type and its function."""
+    """A registered operation: its argument type, its function, and its path."""
 
     name: str
     changes: bool
@@ -56,7 +57,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class OperationFailed(MainstemError):
-    """An operation was refused; for reasons that have no error class of their own."""
+    """Refuses an operation for a reason that has no error class of its own."""
 
     def __init__(self, failure: Failure, why: str) -> None:
         super().__init__(why)
@@ -64,11 +65,11 @@ class OperationFailed(MainstemError):
 
 
 class NoArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The arguments of an operation that has none."""
+    """The arguments of an operation that takes none."""
 
 
 class _Mark(msgspec.Struct, frozen=True):
-    """What the decorator ``operation`` says of a method."""
+    """What the decorator ``operation`` records about a method."""
 
     name: str
     route: str
@@ -79,10 +80,10 @@ class _Mark(msgspec.Struct, frozen=True):
 def operation(
     name: str, route: str = "", *, changes: bool | None = None, answer: object | None = None
 ) -> Callable[[Method], Method]:
-    """Make a method an operation; its annotations and its docstring are those of the API.
+    """Make a method an operation; its annotations and docstring describe it in the API.
 
-    ``route``: as in ``Administration.offer``. ``changes``: otherwise whether the route is no GET.
-    ``answer``: the type of the answer if the annotation does not say it.
+    ``route``: as in ``Administration.offer``. ``changes``: whether it may change something; None:
+    if the route is not a GET. ``answer``: the answer's type, if the annotation does not have it.
     """
     changing = not route.startswith("GET ") if changes is None else changes
 
@@ -110,10 +111,11 @@ class Administration:
         answer: object = object,
         summary: str = "",
     ) -> None:
-        """Register an operation, in place of an earlier one of the same name.
+        """Register an operation; it replaces an earlier one of the same name.
 
-        ``route``: its method and path in the API, such as ``DELETE topics/{topic}``; otherwise its
-        name, with POST or GET. ``summary``: otherwise the first line of the argument type.
+        ``route``: its method and path in the API, such as ``DELETE topics/{topic}``; if empty, its
+        name, with POST or GET. ``summary``: if empty, the first line of the argument type's
+        docstring.
         """
 
         def run(peer: Peer, given: Mapping[str, object], *, text: bool) -> object:
@@ -153,13 +155,13 @@ class Administration:
         return self._operations.get(name)
 
     def at(self, path: tuple[str, ...]) -> list[tuple[Operation, dict[str, str]]]:
-        """Return the operations at a path of the API, with the arguments that the path holds."""
+        """Return the operations with this path in the API, and the arguments in the path."""
         found = [
             (each, arguments)
             for each in self._operations.copy().values()
             if (arguments := arguments_in(each.path, path)) is not None
         ]
-        # ``queues/purge`` comes before ``queues/{topic}``.
+        # A path with fewer arguments wins: ``queues/purge`` over ``queues/{topic}``.
         fewest = min((len(arguments) for _, arguments in found), default=0)
         return [each for each in found if len(each[1]) == fewest]
 
@@ -168,7 +170,7 @@ class Administration:
 
 
 def arguments_in(template: tuple[str, ...], path: tuple[str, ...]) -> dict[str, str] | None:
-    """Return what ``{name}`` stands for in a path; None if the path is another."""
+    """Return the segments that ``{name}`` stands for, by name; None if the path does not match."""
     if len(template) != len(path):
         return None
     found: dict[str, str] = {}

@@ -10,7 +10,7 @@ Call = Callable[[], None]
 
 
 class Confirmations:
-    """The pending confirmations of one peer; used in the thread of the event loop."""
+    """The pending confirmations of one peer; only the event loop may call it."""
 
     def __init__(self, context: HeadContext, failed: Callable[[MainstemError], None]) -> None:
         """``failed`` is called with the error if an append fails."""
@@ -22,7 +22,7 @@ class Confirmations:
         """
 
     def not_before(self, durable: Durable) -> None:
-        """Send no later confirmation before this append is durable."""
+        """Make later confirmations wait until this append is durable."""
         if durable is self._last:
             return
         if not durable.done:
@@ -40,7 +40,7 @@ class Confirmations:
         return self._last is None or self._last.done
 
     def when_durable(self, call: Call) -> None:
-        """Call ``call`` on the loop once all appends so far are durable; never if one fails."""
+        """Call ``call`` in the event loop once all appends so far are durable, unless one fails."""
         if self._last is None:
             self._context.on_loop(call)
             return

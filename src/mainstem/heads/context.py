@@ -1,9 +1,9 @@
 """A head's access to the node: the broker, authorization, clock, event loop, and draining.
 
-How this works: sockets and timers call a head in the thread of the event loop. Other threads (the
-log's commit thread, programs that embed a node) use ``on_loop``. A request that waits for anything
-but the disk is parked (``park``), or registers a callback that ends its wait (``wait_with``), so
-that a stopping server can answer all peers.
+How this works: the event loop calls a head for sockets and timers. Other threads (the log's commit
+thread, programs that embed a node) use ``on_loop``. A request that waits for anything but the disk
+is parked (``park``), or registers a callback that ends its wait (``wait_with``), so that a stopping
+server can answer all peers.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Operations(Protocol):
-    """What the node tells operators about itself."""
+    """What the node reports to the admin port."""
 
     def not_ready(self) -> str | None:
         """Return why the node is not ready to serve, None if it is ready."""
@@ -46,14 +46,14 @@ class Operations(Protocol):
         """Return the state of every queue as JSON."""
 
     def peek(self, topic: str, name: str, limit: int, after: Position | None) -> bytes:
-        """Return up to ``limit`` events of a queue after a position, as JSON."""
+        """Return up to ``limit`` waiting events of a queue after a position, as JSON."""
 
     def connections(self) -> bytes:
         """Return the connected peers of every head, as JSON."""
 
 
 class HeadContext:
-    """What all heads of a node share; used in the event loop's thread unless stated otherwise."""
+    """What all heads of a node share; only the event loop may call it, unless stated otherwise."""
 
     broker: "Door"
     """The broker. Not set before the log is open, so heads with ``starts_first`` start without it.
@@ -113,7 +113,7 @@ class HeadContext:
         self.dispatcher.dry = self.settlements.flush_soon
 
     def door(self, peer: Peer) -> "Door":
-        """Return the broker with a peer's permissions: forbidden operations raise Denied.
+        """Return the broker's interface with a peer's permissions: other operations raise Denied.
 
         For its own operations, a head uses ``broker``.
         """
@@ -134,20 +134,23 @@ class HeadContext:
             end()
 
     def wait_with(self, end: Callable[[], None]) -> Callable[[], None]:
-        """Register a callback for the server's stop; return a function that unregisters it."""
+        """Register a callback that ends a wait when the server stops; return its unregistration."""
         self._waits.add(end)
         return lambda: self._waits.discard(end)
 
     def park(
         self, peer: set[Call], wait_ms: int, over: Callable[[Over], None], look: Call | None = None
     ) -> Parked:
-        """Make a request wait: ``wake`` calls ``look``, and the end of the wait calls ``over``."""
+        """Make a request wait, as ``Parked`` describes; without ``look``, only for the end."""
         return Parked(self, peer, wait_ms, over, look or _nothing)
 
     def when_room(
         self, peer: set[Call], held: "HeldPublish", again: Callable[["HeldPublish"], None]
     ) -> None:
-        """Retry a publish held by backpressure when there is room, and once when its time is up."""
+        """Call ``again`` to retry a held publish, when there is room or for the last time.
+
+        The last time is when its time limit is over, the peer disconnects or the server stops.
+        """
 
         def retry(held: "HeldPublish") -> None:
             parked.end()
@@ -163,7 +166,7 @@ class HeadContext:
         return self._loop.call_later(delay_ms / 1000, call)
 
     def on_loop(self, call: Callable[[], None]) -> None:
-        """Call ``call`` soon in the loop's thread; may be called from any thread.
+        """Call ``call`` soon in the event loop; may be called from any thread.
 
         Many calls from other threads share one wake-up of the loop.
         """
@@ -181,7 +184,7 @@ class HeadContext:
                 self._calls.clear()
 
     def from_thread(self, call: Callable[[], T]) -> T:
-        """Run ``call`` in the loop's thread and return its result; called from other threads."""
+        """Run ``call`` in the event loop and return its result; called from other threads."""
         called = futures.Future[T]()
 
         def settle() -> None:
@@ -218,4 +221,4 @@ class HeadContext:
 
 
 def _nothing() -> None:
-    """Do nothing: scheduling this wakes the loop."""
+    """Do nothing; scheduled only to wake the loop."""

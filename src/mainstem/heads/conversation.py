@@ -34,7 +34,7 @@ Answer = Sequence[Piece]
 
 
 class Later:
-    """The answer to a request that is not known yet; settled once, in the event loop's thread."""
+    """An answer that is not known yet; settled once, in the event loop."""
 
     __slots__ = ("_call", "answer", "failed", "holds")
 
@@ -76,7 +76,7 @@ class Later:
 
 
 class Room(Protocol):
-    """Whether a peer takes more data; used in the thread of the event loop."""
+    """Tells whether a peer takes more data; only the event loop may call it."""
 
     @property
     def is_full(self) -> bool:
@@ -89,8 +89,8 @@ class Room(Protocol):
 class Outbox(Room, Protocol):
     """A connection as its conversation sees it: to push data, and to close.
 
-    Used in the thread of the event loop. Once the connection ends, nothing more is sent, and only
-    the conversation's ``close`` is called.
+    Only the event loop may call it. Once the connection ends, nothing more is sent, and only the
+    conversation's ``close`` is called.
     """
 
     @property
@@ -120,7 +120,7 @@ class Outbox(Room, Protocol):
 
 @runtime_checkable
 class AcknowledgedOutbox(Outbox, Protocol):
-    """A connection that tells what has arrived at the peer's host."""
+    """A connection that tells how much data has arrived at the peer's host."""
 
     @property
     def unacknowledged_bytes(self) -> int | None:
@@ -128,7 +128,7 @@ class AcknowledgedOutbox(Outbox, Protocol):
 
 
 class Conversation(Protocol):
-    """One peer's requests, handled by a head: receives complete frames, returns answers."""
+    """Handles one peer's requests for a head: gets complete frames, returns answers."""
 
     def frame_size(self, view: memoryview) -> int | None:
         """Return the size of the frame that begins here, None if more bytes are needed.
@@ -154,7 +154,7 @@ class RunConversation(Conversation, Protocol):
     """A conversation that can handle several frames in one call."""
 
     def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
-        """Handle several leading requests together; return their answer and their size in bytes.
+        """Handle several leading requests together; return their answer and the bytes handled.
 
         None if that is not possible: then the first request is handled by ``handle``.
         """
@@ -172,7 +172,7 @@ class TimedConversation(Conversation, Protocol):
         """Return when to call ``tick`` (monotonic ms); None for never."""
 
     def tick(self, now_ms: int) -> Answer:
-        """Do what is due, such as a heart-beat; return data to send.
+        """Do what is due, such as sending a heart-beat; return data to send.
 
         Raises ProtocolError to disconnect the peer.
         """

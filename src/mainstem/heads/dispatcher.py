@@ -14,7 +14,7 @@ other reports appends; it is set when the queue is empty, as only then the ends 
 are known. One run of deliveries is limited in events and time, so that other work on the event loop
 is not delayed.
 
-All of this runs in the thread of the event loop, except that watches are called from any thread.
+All of this runs in the event loop, except that watches are called from any thread.
 """
 
 import logging
@@ -45,7 +45,7 @@ failed.
 
 
 class Watch(Protocol):
-    """The broker's function that calls ``wake`` when a queue may have events (``Queues.watch``)."""
+    """A function of the broker that has ``wake`` called when a queue may have events."""
 
     def __call__(
         self, topic: str, name: str, wake: Call, partitions: Collection[int] | None
@@ -176,7 +176,7 @@ class Consumer:
 
 
 class Dispatcher:
-    """Distributes events of queues among consumers by credit; used in the event loop's thread."""
+    """Distributes events of queues among consumers by credit; only the event loop may call it."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class Dispatcher:
         self._queues: dict[tuple[str, str], _Queue] = {}
 
     def session(self, credit: int | None = None) -> SessionCredit:
-        """Return a shared credit for consumers that are registered with it; None is no limit."""
+        """Return a shared credit, for consumers to be registered with; None is no limit."""
         return SessionCredit(credit)
 
     def consume(
@@ -335,13 +335,13 @@ class _Queue:
         return not self._is_due or not self._ready
 
     def _returned(self) -> None:
-        """React to returned deliveries, or to the queue's deletion; called from any thread."""
+        """Schedule a run, because deliveries returned or the queue was deleted; from any thread."""
         self._has_returned = True
         self._is_dry = False
         self.wake()
 
     def _grown(self) -> None:
-        """React to an append; called from any thread."""
+        """Schedule a run, because events were appended; called from any thread."""
         self._is_dry = False
         self.wake()
 
@@ -438,7 +438,7 @@ class _Queue:
         Returns False if it is gone.
         """
         if self._has_returned:
-            # First, because setting the watch may call ``wake`` at once.
+            # Cleared before the watch is set, which may call ``_returned`` at once.
             self._has_returned = False
             try:
                 watch = self._dispatcher.watch
@@ -487,4 +487,4 @@ def _covers(watched: frozenset[int] | None, wanted: frozenset[int] | None) -> bo
 
 
 def _nothing() -> None:
-    """Do nothing; stands for the cancellation of a watch that is not set."""
+    """Do nothing: the placeholder until a watch is set that can be cancelled."""

@@ -2,7 +2,8 @@
 
 Every head's folder has one value ``HEAD`` in its ``__init__.py``, and one line in ``heads.HEADS``.
 The node binds the addresses of all heads first, opens the log, then starts the heads; it drains and
-closes them in reverse order. A server library that opens its own sockets gets the bound one.
+closes them in reverse order. A head whose library opens its own sockets passes the bound one to it,
+or closes that and lets the library bind the same address.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -99,7 +100,7 @@ def bind_udp(settings: HeadSettings, address: Address) -> "socket.socket":
 
 
 def starts_in(module: str) -> Start:
-    """Return a function that imports ``module`` when called, and calls its ``start``."""
+    """Return a function that imports ``module`` when it is called, and then calls its ``start``."""
 
     async def start(
         context: "HeadContext", settings: HeadSettings, listener: "socket.socket"
@@ -111,7 +112,7 @@ def starts_in(module: str) -> Start:
 
 
 def forgets_queues_in(module: str, head: str, kind: str) -> ForgetQueue:
-    """Return a function that deletes a head's definitions of a deleted queue.
+    """Return a function that deletes what a head has stored about a deleted queue.
 
     It imports ``module`` only if the head has definitions of this kind.
     """
@@ -155,5 +156,5 @@ class Head(msgspec.Struct, frozen=True):
 
     @property
     def flag(self) -> str:
-        """The flag of ``mainstem serve`` with the head's listen address."""
+        """The flag of ``mainstem serve`` that sets the head's listen address."""
         return f"--{self.name.replace('_', '-')}"

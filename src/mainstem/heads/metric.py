@@ -1,4 +1,4 @@
-"""The declaration of a metric, and its samples; the admin head encodes them."""
+"""The declaration of a metric, and its samples, which the admin head encodes for Prometheus."""
 
 from typing import Literal
 

@@ -1,9 +1,9 @@
 """A parked request (Kafka's purgatory): waits for events or room, until a timeout or disconnect.
 
-How this works: ``wake``, from any thread, schedules one call of ``look`` in the loop's thread,
-however often it is called meanwhile. The request calls ``end`` when it has found enough. Otherwise
-``over`` is called one time, with the reason (timeout, peer disconnected or server stopping), after
-all watches are cancelled. An ended wait holds no references, so a late ``wake`` does no harm.
+How this works: ``wake``, from any thread, schedules one call of ``look`` in the event loop, however
+often it is called meanwhile. The request calls ``end`` when it has found enough. Otherwise ``over``
+is called one time, with the reason (timeout, peer disconnected or server stopping), after all
+watches are cancelled. An ended wait keeps no references, so a late ``wake`` does no harm.
 """
 
 from collections.abc import Callable, Hashable
@@ -17,7 +17,7 @@ Call = Callable[[], None]
 
 
 class Over(Enum):
-    """Why a wait is over, other than by a call of ``end``."""
+    """Why a wait is over, if not by a call of ``end``."""
 
     TIME = "its time is up"
     PEER = "the peer has gone"
@@ -25,7 +25,7 @@ class Over(Enum):
 
 
 class Parked:
-    """A wait of one request, which ends once; used in the loop's thread, except ``wake``."""
+    """A wait of one request, which ends once; only ``wake`` may be called from any thread."""
 
     __slots__ = ("_context", "_look", "_over", "_peer", "_timer", "_watches", "_woken")
 
@@ -37,9 +37,9 @@ class Parked:
         over: Callable[[Over], None],
         look: Call,
     ) -> None:
-        """Begin the wait.
+        """Begin the wait; see the module for ``look`` and ``over``.
 
-        ``peer``: callbacks for the peer's disconnect; the wait adds and removes its own.
+        ``peer``: the calls to make when the peer disconnects; the wait adds its own until it ends.
         """
         self._context = context
         self._peer = peer
@@ -53,7 +53,7 @@ class Parked:
 
     @property
     def watches(self) -> dict[Hashable, Call]:
-        """Functions that cancel the watches of the waiting request, by keys that it chooses."""
+        """Functions that cancel the watches of the request, by keys that the request chooses."""
         return self._watches
 
     def wake(self) -> None:
@@ -96,4 +96,4 @@ class Parked:
 
 
 def _ignored(_: Over) -> None:
-    """Do nothing: stands for ``over`` once the wait has ended."""
+    """Do nothing: replaces ``over`` once the wait has ended."""

@@ -1,9 +1,9 @@
 """Consumes a queue on behalf of a peer, limited by credit; for topics there is ``topic_consumer``.
 
-How this works: the dispatcher calls the consumer when it is its turn; it takes deliveries and
-passes them to ``send``. It buffers no events: it pauses while the peer does not read. A connected
-peer keeps its unsettled deliveries (``renew``); they are released when it disconnects (``leave``).
-Used in the thread of the event loop.
+How this works: the dispatcher calls the consumer round robin with others; it acquires deliveries
+and passes them to ``send``. It buffers no events: it pauses while the peer does not read. A
+connected peer keeps its unsettled deliveries (``renew``); they are released when it disconnects
+(``leave``). Only the event loop calls this module.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +20,7 @@ PORTION_BYTES = 256 * 1024
 
 
 def settlement(delivery: Delivery, outcome: Outcome = Outcome.ACK) -> Settlement:
-    """Return the settlement of a delivery; it has the event's position, but not the event."""
+    """Return the settlement of a delivery; it keeps the event's position, but not the event."""
     event = delivery.event
     return Settlement(event.partition, event.offset, outcome, delivery.lease)
 
@@ -47,9 +47,10 @@ class QueueConsumer:
     ) -> None:
         """``queue``: topic and name. ``gone``: called if the queue is deleted or taking fails.
 
-        ``credit``: events that may be sent; None is no limit. ``session``: a credit that several
-        consumers share. ``auto_ack``: sending an event settles it. ``locked``: events that are not
-        settled or renewed in time go to another consumer.
+        ``credit``: how many events may be sent; None is no limit. ``session``: a credit that
+        several consumers share. ``auto_ack``: sending an event settles it. ``locked``: events that
+        are not settled or renewed in time go to another consumer. ``single``: only the queue's
+        oldest consumer gets events.
         """
         self.queue = queue
         self.owner = owner
@@ -82,12 +83,12 @@ class QueueConsumer:
         self._queues.renew(*self.queue, self.owner, unsettled)
 
     def lock_ms(self) -> int | None:
-        """Return the lock duration of the queue; None if the queue does not exist."""
+        """Return the lock duration of the queue in ms, None if the queue does not exist."""
         settings = self._queues.settings(*self.queue)
         return None if settings is None else settings.lock_ms
 
     def close(self) -> None:
-        """Send no more events; the peer may still settle its deliveries."""
+        """Stop sending events; the peer may still settle its deliveries."""
         self._consumer.close()
 
     def leave(self) -> None:
@@ -109,7 +110,7 @@ class QueueConsumer:
         try:
             self._send(taken)
         except BaseException:
-            # Unless they have a lock, nothing else would return them while the peer is connected.
+            # Without a lock, nothing else would return these while the peer is connected.
             back = [settlement(each, Outcome.NACK) for each in taken]
             self._queues.settle(*self.queue, self.owner, back)
             raise

@@ -1,12 +1,14 @@
 """Collects the settlements of all queues, connections and heads into few appends.
 
 How this works: heads whose protocol does not confirm acknowledgements add them here. While queues
-have more to deliver, acknowledgements wait about a millisecond for others to share an append: no
-delivery depends on them then. Settlements that return events to a queue or make dead letters are
-appended at the end of this iteration of the event loop, with all that were added before. Nobody
-waits for the sync of that append, so after a power cut some events may be delivered again. While
-the disk is full, settlements are kept and retried, so that peers can continue and their events are
-not redelivered.
+have more to deliver, acknowledgements wait about a millisecond, so that more of them share an
+append: no delivery depends on them then. Settlements that return events to a queue or make dead
+letters are appended at the end of this iteration of the event loop, with all that were added
+before.
+
+Nothing waits for the sync of that append, so after a power cut some events may be delivered again.
+While the disk is full, settlements are kept and retried, so that peers can continue and their
+events are not redelivered.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,13 +34,10 @@ _From = tuple[tuple[str, str], str, Refused]
 
 
 class Settlements:
-    """Collects settlements for shared appends; used in the thread of the event loop."""
+    """Collects settlements for shared appends; only the event loop may call it."""
 
     def __init__(self, soon: Callable[[Call], None], after: Callable[[int, Call], object]) -> None:
-        """Set how calls are scheduled.
-
-        ``soon``: calls in this iteration of the loop. ``after``: calls after a delay in ms.
-        """
+        """``soon``: makes a call in this iteration of the loop. ``after``: after a delay in ms."""
         self._soon, self._after = soon, after
         self._is_soon = self._is_later = False
         """Whether ``flush`` is scheduled: for this iteration, and after a delay."""

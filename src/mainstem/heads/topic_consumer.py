@@ -25,7 +25,7 @@ Call = Callable[[], None]
 
 
 class TopicConsumer:
-    """A peer's consumer of a topic: sends each event of all partitions once."""
+    """Sends the events of all partitions of a topic to a peer, each once."""
 
     def __init__(
         self,
@@ -40,10 +40,11 @@ class TopicConsumer:
         from_start: bool = False,
         cursor: Callable[[int], int | None] | None = None,
     ) -> None:
-        """Begin to send events.
+        """Begin to send events at the end of the topic, or elsewhere if the arguments say so.
 
         ``credit``: how many may be sent; None is no limit. ``gone``: called if reading fails.
-        ``cursor``: returns where to begin in a partition, None if only ``from_start`` says that.
+        ``from_start``: begin with the first events. ``cursor``: returns where to begin in a
+        partition; if it returns None, ``from_start`` decides.
         """
         self._context, self._door, self._outbox = context, door, outbox
         self._topic = topic
@@ -66,7 +67,7 @@ class TopicConsumer:
             self._soon()
 
     def again(self, partition: int, offset: int) -> Event | None:
-        """Return an event that was already sent, None if retention has deleted it since."""
+        """Read an event that was already sent; return None if retention has deleted it since."""
         try:
             found = self._door.follow(self._topic, partition, offset).take(1)
         except OffsetOutOfRange:
@@ -74,7 +75,7 @@ class TopicConsumer:
         return found[0] if found and found[0].offset == offset else None
 
     def look(self) -> None:
-        """Start to send events of partitions that were added to the topic, from their start."""
+        """Also send the events of partitions that were added to the topic, from their start."""
         try:
             self._follow(from_start=True)
         except MainstemError as error:
@@ -82,7 +83,7 @@ class TopicConsumer:
         self._soon()
 
     def close(self) -> None:
-        """Send no more events."""
+        """Stop sending events."""
         self._is_closed = True
         for end in self._watches.values():
             end()
