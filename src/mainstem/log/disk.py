@@ -177,7 +177,7 @@ class DiskLog:
             self._partitions[partition] = known
 
     def _sync_with_next_commit(self, partition: DiskPartition) -> None:
-        """Sync events appended with durability ``disk``, now that the partition has ``fsync``."""
+        """Let the next commit sync events that were appended before the partition got ``fsync``."""
         group = self.committer.gather()
         try:
             for segment in partition.segments:

@@ -312,7 +312,7 @@ class Admin:
 
 
 def out_of_range(place: Place, offset: int, bounds: Bounds) -> OffsetOutOfRange:
-    """Return the error for an offset that a partition does not have."""
+    """Return an OffsetOutOfRange for an offset outside a partition's bounds."""
     where = f"partition {place[1]} of topic {place[0]!r}"
     return OffsetOutOfRange(where, offset, bounds.start, bounds.tail)
 

@@ -379,7 +379,7 @@ class _Slice:
     def _runs(
         self, opened: OpenTopic, found: Sequence[Event], at: int | None
     ) -> list[PartitionBatch]:
-        """Build record batches, without events that the topic does not accept."""
+        """Build record batches of events for one topic, without those that it does not accept."""
         try:
             return runs(opened.topic, found, at, opened.turns, self._now_ms)
         except MainstemError:

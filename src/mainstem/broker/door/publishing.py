@@ -35,7 +35,8 @@ __all__ = [
 class Publishing(Protocol):
     """Appends events; read the offsets only after ``durable``.
 
-    ``durable`` may also raise the error of a failed append. Only ``publish`` ever blocks.
+    Waiting for ``durable`` may also raise the error of a failed append. Only ``publish`` ever
+    blocks.
     """
 
     def publish(

@@ -148,7 +148,9 @@ class Window:
         )
 
     def record(self, changes: Mapping[int, Redelivery | None] = {}, missed: int = 0) -> WindowSet:
-        """Return the record of the whole state after changes by offset; None settles the event.
+        """Return the record of the whole state after some changes, given by offset.
+
+        A change is None if it settles the event.
 
         ``missed``: how many of the settled events the log had deleted before they were delivered.
         """
@@ -159,7 +161,10 @@ class Window:
     def change(
         self, changes: Mapping[int, Redelivery | None], missed: int = 0
     ) -> WindowChange | None:
-        """Return the record of changes by offset; None if the whole state should be stored."""
+        """Return the record of changes by offset.
+
+        None if the whole state should be stored instead.
+        """
         if self._changed is None or len(self.entries) - len(changes) <= _FEW:
             return None
         left: list[tuple[int, int, int]] = []

@@ -444,7 +444,7 @@ class LiveQueue:
         return event
 
     def _lend_again(self, number: int, load: Load) -> None:
-        """Add to the load the batches of events that are ready for redelivery."""
+        """Add to ``load`` the batches of events that are ready for redelivery."""
         window, reader = self.windows[number], self._readers[number]
         batch: memoryview | None = None
         held: Collection[int] = ()

@@ -53,7 +53,7 @@ class Plan:
         self.renewed: list[tuple[int, int]] = []
 
     def set(self, partition: int, offset: int, change: Redelivery | None, reason: str = "") -> None:
-        """Add to the plan: settle an event (None), or return it to the queue."""
+        """Add to the plan: settle an event (``change`` is None), or return it to the queue."""
         self.changes.setdefault(partition, {})[offset] = change
         if reason:
             self.reasons.setdefault(partition, {})[offset] = reason

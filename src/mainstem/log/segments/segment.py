@@ -143,7 +143,7 @@ class Segment:
                 self.file.sync()
 
     def remove(self, files: Files) -> None:
-        """Delete the segment's files; a later segment may have the same names."""
+        """Delete the segment's files; close them, too, as later files may have the same names."""
         for path in (self.path, self.index_path):
             self._file_cache.drop(path)
             files.remove(path)

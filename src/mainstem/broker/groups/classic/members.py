@@ -1,7 +1,7 @@
 """Members of classic groups: their sessions, the memory they use, and their pending answers.
 
-``rebalance`` uses this to add, remove and answer members; each method keeps session deadline,
-memory count and group in step.
+``rebalance`` uses this to add, remove and answer members; each method updates the group, the
+session deadline and the memory count together.
 """
 
 from collections.abc import Mapping

@@ -99,7 +99,7 @@ class Rebalances:
             self._join_again(group, member, join, reply)
 
     def sync(self, sync: Sync, reply: SyncReply) -> None:
-        """Answer with a member's assignment, once the leader has sent the assignments."""
+        """Answer a member with its assignment, once the leader has sent all assignments."""
         group, member = self.member(sync.group, sync.member_id, sync.instance_id, sync.generation)
         for theirs, ours in (
             (sync.protocol_type, group.protocol_type),

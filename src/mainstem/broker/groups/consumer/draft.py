@@ -34,7 +34,7 @@ class ConsumerGroupDraft:
 
     @property
     def is_due(self) -> bool:
-        """Whether partitions must be assigned anew, as the epoch was incremented."""
+        """Whether partitions must be assigned again, because the epoch was incremented."""
         return self.epochs.group > self.epochs.assignment
 
     @property

@@ -152,7 +152,7 @@ class ConsumerGroup:
         """The monotonic time of the last assignment; None if before the broker's start."""
 
     def state(self) -> tuple[object, ...]:
-        """Return all state that follows from the records, to compare two groups."""
+        """Return all state that is derived from the records, by which two groups are compared."""
         return (
             self.epochs,
             self.members,
