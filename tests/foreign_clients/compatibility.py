@@ -138,14 +138,14 @@ def details(clients: list[Client]) -> str:
 def _detail_lines(clients: list[Client]) -> Iterator[str]:
     for client in clients:
         yield f"## {client.name} {client.version}\n"
-        yield "| | shown |"
+        yield "| feature | what the tests show |"
         yield "|---|---|"
         for feature in FEATURES[client.protocol]:
             shown = "; ".join(client.shows.get(feature, ())) or client.lacks.get(feature)
             yield f"| {feature} | {shown or cell(client, feature)} |"
         yield ""
     yield "## What is refused\n"
-    yield "| what | why | seen by |"
+    yield "| what | why | shown with |"
     yield "|---|---|---|"
     reasons: dict[tuple[str, str], list[str]] = {
         refusal: [] for client in clients for refusal in client.refused

@@ -195,7 +195,7 @@ async def test_master_and_worker(channel: AbstractRobustChannel) -> None:
     await worker.close()
 
 
-@pytest.mark.shows("consume", "robust connections over a restart of the server")
+@pytest.mark.shows("consume", "robust connections survive a restart of the server")
 async def test_a_robust_connection_goes_on_when_the_server_is_back(tmp_path: Path) -> None:
     """Durable and transient things are declared anew, consumers begin again."""
     port = free_port()

@@ -21,9 +21,9 @@ pytestmark = [
         importlib.util.find_spec("flower") is None, reason="flower is missing: pip install flower"
     ),
     pytest.mark.client("flower", "2.2", MANAGEMENT),
-    pytest.mark.lacks("declare", "flower only looks"),
-    pytest.mark.lacks("messages", "flower only looks"),
-    pytest.mark.lacks("definitions", "flower only looks"),
+    pytest.mark.lacks("declare", "flower only reads"),
+    pytest.mark.lacks("messages", "flower only reads"),
+    pytest.mark.lacks("definitions", "flower only reads"),
 ]
 APP = """
 from celery import Celery
@@ -54,7 +54,7 @@ def flower(running: Running, directory: Path) -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.mark.shows("lists", "how many tasks wait in each queue")
+@pytest.mark.shows("lists", "waiting tasks of each queue")
 def test_it_shows_how_many_tasks_wait_in_each_queue(tmp_path: Path) -> None:
     with managed(tmp_path / "data") as running:
         app = Celery("shop", broker=amqp_url(running))

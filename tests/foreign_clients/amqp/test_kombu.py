@@ -189,7 +189,7 @@ def test_heartbeats_are_answered(running: Running) -> None:
         assert connection.connected
 
 
-@pytest.mark.shows("publish", "confirms; retries over a restart of the server")
+@pytest.mark.shows("publish", "confirms; retries during a restart of the server")
 def test_a_producer_with_retries_goes_on_when_the_server_is_back(tmp_path: Path) -> None:
     port = free_port()
     config = CONFIG.listening(amqp=f"127.0.0.1:{port}")

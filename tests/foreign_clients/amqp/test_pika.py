@@ -98,7 +98,7 @@ def test_bodies_of_every_size_come_back(channel: BlockingChannel, queue: str, si
     assert len(body) == size
 
 
-@pytest.mark.refused("a message over amqp.max_message_bytes", "the server's limit")
+@pytest.mark.refused("a message over amqp.max_message_bytes", "the server's size limit")
 def test_a_message_over_the_limit_closes_the_channel_only(running: Running) -> None:
     with connected(running) as connection:
         channel = connection.channel()

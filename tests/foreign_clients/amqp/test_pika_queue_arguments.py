@@ -395,7 +395,7 @@ def test_a_queue_that_nobody_uses_expires(
         connection.process_data_events(time_limit=0.05)
 
 
-@pytest.mark.refused("unknown arguments of queues", "an argument that does nothing would mislead")
+@pytest.mark.refused("unknown queue arguments", "an argument without effect would mislead")
 @pytest.mark.parametrize(
     "arguments",
     [

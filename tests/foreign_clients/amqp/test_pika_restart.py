@@ -47,7 +47,7 @@ def route(channel: BlockingChannel) -> None:
     channel.basic_publish("orders", "book.known", b"nobody's", PERSISTENT)
 
 
-@pytest.mark.shows("declare", "durable over a restart of the server")
+@pytest.mark.shows("declare", "durable queues survive a restart of the server")
 def test_what_is_durable_is_there_after_a_restart(tmp_path: Path) -> None:
     with server(tmp_path, config=CONFIG) as running, channel_of(running) as channel:
         channel.confirm_delivery()

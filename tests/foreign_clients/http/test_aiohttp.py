@@ -21,7 +21,7 @@ from tests.foreign_clients.http.http_server import (
 pytestmark = pytest.mark.client("aiohttp", "3.14", HTTP)
 
 
-@pytest.mark.shows("publish", "NDJSON", "chunks")
+@pytest.mark.shows("publish", "NDJSON", "chunked bodies")
 @pytest.mark.shows("read", "from the first event")
 @pytest.mark.shows("follow", "Server-Sent Events")
 @pytest.mark.shows("WebSocket", "subscribe from a position, publish")

@@ -16,8 +16,10 @@ pytestmark = [
 ]
 
 
-@pytest.mark.shows("publish", "JSON", "NDJSON", "chunks", "Expect: 100-continue", "multipart")
-@pytest.mark.shows("read", "also with an offer of HTTP/2, which is declined")
+@pytest.mark.shows(
+    "publish", "JSON", "NDJSON", "chunked bodies", "Expect: 100-continue", "multipart"
+)
+@pytest.mark.shows("read", "with an offer of HTTP/2, which the server declines")
 def test_curl_publishes_reads_and_follows(url: str, name: str) -> None:
     path = f"{url}{EVENTS.format(name)}"
     json_type = ("-H", "Content-Type: application/json")

@@ -139,7 +139,8 @@ def test_a_page_consumes_and_publishes_by_websocket(pages: Pages, name: str, who
 
 
 @pytest.mark.refused(
-    "pages of origins that `http.origins` does not name", "they could use a server of their reader"
+    "web pages of origins that `http.origins` does not name",
+    "otherwise any web page could use a server on its visitor's machine",
 )
 def test_a_page_of_another_origin_neither_reads_nor_publishes(pages: Pages, name: str) -> None:
     post(pages.url, name, {"n": 0})
@@ -157,7 +158,7 @@ def test_a_page_of_another_origin_neither_reads_nor_publishes(pages: Pages, name
     assert events(pages.url, name) == [{"n": 0}]
 
 
-@pytest.mark.shows("follow", "EventSource resumes after kills of the server")
+@pytest.mark.shows("follow", "EventSource resumes after the server was killed")
 def test_a_page_reconnects_after_kills_of_the_server_without_loss_or_duplicate(
     chrome: Browser, tmp_path: Path
 ) -> None:

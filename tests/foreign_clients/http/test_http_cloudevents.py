@@ -18,7 +18,7 @@ from mainstem.node.server import Running
 
 BATCH = "application/cloudevents-batch+json"
 FORMAT = JSONFormat()
-NOT_ITS_OWN = "the SDK makes and reads messages, which another client carries"
+NOT_ITS_OWN = "the SDK encodes and decodes messages, which another client sends"
 pytestmark = [
     pytest.mark.client("CloudEvents SDK", "2.2", HTTP),
     pytest.mark.lacks("follow", NOT_ITS_OWN),
@@ -115,7 +115,7 @@ def test_what_is_no_cloudevent_is_read_as_one(client: httpx.Client, name: str) -
     assert found.get_attributes()["partitionkey"] == "k"
 
 
-@pytest.mark.shows("publish", "for Kafka consumers with the SDK")
+@pytest.mark.shows("publish", "events that Kafka consumers read with the SDK")
 def test_kafka_consumers_with_the_sdk_read_what_came_by_http(
     client: httpx.Client, running: Running, name: str
 ) -> None:
@@ -144,7 +144,7 @@ def test_kafka_consumers_with_the_sdk_read_what_came_by_http(
     assert found.get_id().startswith("event 1")
 
 
-@pytest.mark.shows("read", "what Kafka producers with the SDK published")
+@pytest.mark.shows("read", "events that Kafka producers published with the SDK")
 def test_what_kafka_producers_with_the_sdk_publish_is_a_cloudevent_over_http(
     client: httpx.Client, running: Running, name: str
 ) -> None:

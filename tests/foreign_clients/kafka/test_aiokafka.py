@@ -91,7 +91,7 @@ async def test_a_consumer_can_start_at_an_offset_and_at_a_time(kafka: str) -> No
     await consumer.stop()
 
 
-@pytest.mark.shows("groups", "cursors")
+@pytest.mark.shows("groups", "committed offsets")
 async def test_a_group_goes_on_where_it_committed(kafka: str) -> None:
     await produce(kafka, "aiokafka.group", 30)
     assert await consume(kafka, "aiokafka.group", 30, "aio") == list(range(30))
@@ -145,7 +145,7 @@ class Changes(ConsumerRebalanceListener):  # type: ignore[misc]
         self.seen.append("assigned")
 
 
-@pytest.mark.shows("groups", "members stay over a restart of the server")
+@pytest.mark.shows("groups", "members survive a restart of the server")
 async def test_a_member_stays_over_a_kill_of_the_server(tmp_path: Path) -> None:
     with Mortal(tmp_path) as server:
         await produce(server.address, "t", 10)
@@ -175,7 +175,7 @@ async def test_a_member_stays_over_a_kill_of_the_server(tmp_path: Path) -> None:
         await consumer.stop()
 
 
-@pytest.mark.shows("administration", "topics", "partitions", "cluster")
+@pytest.mark.shows("administration", "topics", "partitions", "description of the cluster")
 async def test_topics_can_be_created_grown_and_deleted(admin: AIOKafkaAdminClient) -> None:
     await admin.create_topics([NewTopic("aiokafka.made", 2, 1)])
     await admin.create_partitions({"aiokafka.made": NewPartitions(5)})
@@ -188,7 +188,7 @@ async def test_topics_can_be_created_grown_and_deleted(admin: AIOKafkaAdminClien
     assert len((await admin.describe_cluster())["brokers"]) == 1
 
 
-@pytest.mark.shows("administration", "settings")
+@pytest.mark.shows("administration", "topic configs")
 async def test_settings_of_a_topic_can_be_read_and_changed(admin: AIOKafkaAdminClient) -> None:
     await admin.create_topics([NewTopic("aiokafka.set", 1, 1)])
     wanted = ConfigResource(ConfigResourceType.TOPIC, "aiokafka.set")

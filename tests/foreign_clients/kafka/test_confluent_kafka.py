@@ -110,7 +110,7 @@ def test_every_kind_of_acknowledgement_works(kafka: str, made: str, acks: str) -
     source.close()
 
 
-@pytest.mark.shows("groups", "cursors")
+@pytest.mark.shows("groups", "committed offsets")
 def test_a_group_goes_on_where_it_committed(kafka: str, made: str) -> None:
     first = reader_of(kafka, made, 20)
     last = take(first, 10)[-1]
@@ -196,8 +196,8 @@ def test_topics_can_be_created_grown_and_deleted(kafka: str, admin: AdminClient)
     assert "administered" not in admin.list_topics(timeout=10).topics
 
 
-@pytest.mark.refused("topics with several copies", "there is one broker, with one copy")
-@pytest.mark.refused("settings that are not honoured", "a setting that does nothing would mislead")
+@pytest.mark.refused("a replication factor above 1", "there is one broker, with one copy")
+@pytest.mark.refused("configs that have no effect", "a config without effect would mislead")
 def test_what_cannot_be_done_is_refused_with_a_reason(kafka: str, admin: AdminClient) -> None:
     with pytest.raises(KafkaException) as copies:
         admin.create_topics([NewTopic("copies", 1, 3)])["copies"].result(30)
@@ -228,7 +228,7 @@ def test_groups_can_be_listed_described_and_deleted(
     assert made not in {each.group_id for each in admin.list_consumer_groups().result(30).valid}
 
 
-@pytest.mark.refused("an event over max.message.bytes", "the topic's limit")
+@pytest.mark.refused("an event over max.message.bytes", "the topic's size limit")
 def test_an_event_over_the_limit_is_refused_and_the_producer_goes_on(
     kafka: str, admin: AdminClient
 ) -> None:
@@ -250,7 +250,7 @@ def test_an_event_over_the_limit_is_refused_and_the_producer_goes_on(
     assert reports[1] is None
 
 
-@pytest.mark.shows("administration", "settings")
+@pytest.mark.shows("administration", "topic configs")
 def test_settings_of_a_topic_can_be_read_and_changed(
     kafka: str, admin: AdminClient, made: str
 ) -> None:

@@ -105,7 +105,7 @@ def test_offsets_of_a_group_can_be_altered_listed_and_go_with_the_group(
     assert listed() == []
 
 
-@pytest.mark.shows("administration", "cluster", "topics")
+@pytest.mark.shows("administration", "description of the cluster", "topics")
 def test_the_cluster_and_topics_are_described(kafka: str, admin: AdminClient, made: str) -> None:
     cluster = admin.describe_cluster().result(PATIENCE_S)
     (found,) = admin.describe_topics(TopicCollection([made])).values()
@@ -115,7 +115,7 @@ def test_the_cluster_and_topics_are_described(kafka: str, admin: AdminClient, ma
     assert cluster.authorized_operations is None
 
 
-@pytest.mark.shows("administration", "what one may do: everything")
+@pytest.mark.shows("administration", "authorized operations")
 def test_whoever_asks_what_may_be_done_is_told_everything(
     kafka: str, admin: AdminClient, made: str
 ) -> None:
@@ -186,7 +186,7 @@ def test_what_is_not_served_is_not_announced(admin: AdminClient) -> None:
     assert refused.value.args[0].code() == KafkaError._UNSUPPORTED_FEATURE
 
 
-@pytest.mark.shows("administration", "elections")
+@pytest.mark.shows("administration", "leader elections")
 def test_every_partition_has_its_leader_already(admin: AdminClient) -> None:
     admin.create_topics([NewTopic("admin.elections", 1)])["admin.elections"].result(PATIENCE_S)
     wanted = [TopicPartition("admin.elections", 0), TopicPartition("admin.elections", 1)]
@@ -197,7 +197,9 @@ def test_every_partition_has_its_leader_already(admin: AdminClient) -> None:
     assert codes == {0: KafkaError.ELECTION_NOT_NEEDED, 1: KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
-@pytest.mark.refused("settings of the broker, changed while it runs", "they are set at its start")
+@pytest.mark.refused(
+    "changes of broker configs at run time", "the server reads them only when it starts"
+)
 def test_settings_of_the_broker_can_only_be_read(admin: AdminClient) -> None:
     wanted = ConfigResource(ConfigResource.Type.BROKER, "1")
     entry = ConfigEntry("log.retention.ms", "60000", incremental_operation=AlterConfigOpType.SET)
@@ -210,7 +212,9 @@ def test_settings_of_the_broker_can_only_be_read(admin: AdminClient) -> None:
     assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
 
 
-@pytest.mark.refused("TLS and SASL", "there is no authentication yet; the server is on loopback")
+@pytest.mark.refused(
+    "TLS and SASL", "there is no authentication yet; the server listens on loopback only"
+)
 @pytest.mark.parametrize("security", ["SSL", "SASL_PLAINTEXT"])
 def test_a_client_that_wants_security_is_told_that_there_is_none(kafka: str, security: str) -> None:
     errors: list[KafkaError] = []
@@ -232,7 +236,7 @@ def test_a_client_that_wants_security_is_told_that_there_is_none(kafka: str, sec
     assert errors[0].code() in (KafkaError._TRANSPORT, KafkaError._AUTHENTICATION, KafkaError._SSL)
 
 
-@pytest.mark.shows("administration", "settings of Kafka's files, kept for its tools")
+@pytest.mark.shows("administration", "configs of Kafka's files, stored without effect")
 def test_a_setting_of_files_is_kept_and_shown_and_can_be_taken_back(admin: AdminClient) -> None:
     name, setting, other = "kept", "file.delete.delay.ms", "segment.jitter.ms"
     admin.create_topics([NewTopic(name, 1, 1, config={setting: "1"})])[name].result(PATIENCE_S)
@@ -252,7 +256,9 @@ def test_a_setting_of_files_is_kept_and_shown_and_can_be_taken_back(admin: Admin
         after("soon", AlterConfigOpType.SET)
 
 
-@pytest.mark.shows("administration", "time of append, compression by topic, both cleanups")
+@pytest.mark.shows(
+    "administration", "LogAppendTime, compression.type, cleanup.policy=compact,delete"
+)
 def test_a_topic_may_say_when_and_how_events_are_stored(kafka: str, admin: AdminClient) -> None:
     name = "stored-otherwise"
     config = {"message.timestamp.type": "LogAppendTime", "compression.type": "gzip"}

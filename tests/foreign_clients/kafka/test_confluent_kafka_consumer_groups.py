@@ -100,7 +100,7 @@ def everything(*topics: str) -> set[tuple[str, int]]:
     return {(topic, number) for topic in topics for number in range(PARTITIONS)}
 
 
-@pytest.mark.shows("groups", "consumer protocol (KIP-848)", "two members and what they committed")
+@pytest.mark.shows("groups", "consumer protocol (KIP-848)", "offsets committed by two members")
 def test_partitions_are_shared_by_two_members_and_go_on_where_they_committed(
     kafka: str, topic: str
 ) -> None:
@@ -161,7 +161,7 @@ def test_the_range_assignor_gives_runs_of_partitions(kafka: str, topic: str) -> 
         assert runs == [[0, 1], [2, 3]]
 
 
-@pytest.mark.shows("administration", "settings of groups", "groups of either protocol")
+@pytest.mark.shows("administration", "group configs", "groups of both protocols")
 def test_a_group_is_described_listed_and_set_up(kafka: str, topic: str, admin: AdminClient) -> None:
     interval = ConfigEntry(
         "consumer.heartbeat.interval.ms", "500", incremental_operation=AlterConfigOpType.SET
@@ -204,7 +204,7 @@ def test_an_empty_group_goes_from_one_protocol_to_the_other_and_keeps_its_offset
         assert reader.values == [str(number)]
 
 
-@pytest.mark.shows("groups", "members of both protocols, exchanged one by one")
+@pytest.mark.shows("groups", "upgrade to the consumer protocol member by member")
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_a_live_group_goes_from_one_protocol_to_the_other_and_back(
     kafka: str, topic: str, strategy: str
@@ -253,7 +253,7 @@ def test_a_live_group_goes_from_one_protocol_to_the_other_and_back(
         assert [at.offset for at in old[0].consumer.committed(places)] == [25] * PARTITIONS
 
 
-@pytest.mark.shows("groups", "members stay over a restart of the server")
+@pytest.mark.shows("groups", "members survive a restart of the server")
 def test_a_restart_of_the_server_moves_nothing(tmp_path: Path) -> None:
     with ExitStack() as stack:
         with serving(tmp_path) as address:

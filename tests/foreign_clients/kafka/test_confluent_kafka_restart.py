@@ -75,7 +75,7 @@ def heartbeats(served: Path) -> float:
     return float(found[1]) if found else 0.0
 
 
-@pytest.mark.shows("groups", "members stay over a restart of the server")
+@pytest.mark.shows("groups", "members survive a restart of the server")
 @pytest.mark.parametrize("static", [False, True])
 def test_members_of_a_classic_group_stay_over_a_kill_of_the_server(
     tmp_path: Path, static: bool

@@ -116,7 +116,7 @@ def letters(kafka: str, topic: str) -> list[bytes | None]:
     return [each.value() for each in found]
 
 
-@pytest.mark.shows("share groups", "the limit of deliveries")
+@pytest.mark.shows("share groups", "delivery limit")
 def test_what_is_released_too_often_becomes_a_dead_letter(kafka: str, made: str) -> None:
     configure(AdminClient({"bootstrap.servers": kafka}), made, "share.delivery.count.limit", "2")
     produce(kafka, made, range(1), partition=0)

@@ -20,7 +20,7 @@ def events(count: int) -> list[str]:
 @pytest.mark.shows("produce")
 @pytest.mark.shows("consume")
 @pytest.mark.shows("compression", "gzip", "snappy", "lz4", "zstd")
-@pytest.mark.shows("groups", "cursors")
+@pytest.mark.shows("groups", "committed offsets")
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_what_is_produced_is_consumed_in_every_compression(java: Java, codec: str) -> None:
     topic = f"java.{codec}"
@@ -65,8 +65,17 @@ def test_members_share_the_partitions_and_take_over(java: Java, assignor: str) -
     assert found == ["produced 10", "shared", "alone with 4"]
 
 
-@pytest.mark.shows("administration", "topics", "partitions", "settings", "groups", "cluster")
-@pytest.mark.shows("administration", "delete records", "offsets by time", "sizes", "group offsets")
+@pytest.mark.shows(
+    "administration",
+    "topics",
+    "partitions",
+    "topic configs",
+    "groups",
+    "description of the cluster",
+)
+@pytest.mark.shows(
+    "administration", "delete records", "offsets by time", "log sizes", "group offsets"
+)
 def test_topics_and_groups_are_administered(java: Java) -> None:
     java("roundtrip", f"{PLAIN},group.id=java.gzip", "java.gzip", "1")
 

@@ -55,7 +55,7 @@ def line(process: subprocess.Popen[str]) -> str:
     return said
 
 
-@pytest.mark.shows("groups", "consumer protocol (KIP-848)", "two members and what they committed")
+@pytest.mark.shows("groups", "consumer protocol (KIP-848)", "offsets committed by two members")
 def test_partitions_are_shared_and_go_on_where_they_were_committed(
     kafka: str, members: list[str]
 ) -> None:
@@ -64,8 +64,8 @@ def test_partitions_are_shared_and_go_on_where_they_were_committed(
     assert found == ["shared", "read 40", "alone with 4"]
 
 
-@pytest.mark.shows("administration", "settings of groups", "groups of either protocol")
-@pytest.mark.shows("groups", "a member that is killed is taken out")
+@pytest.mark.shows("administration", "group configs", "groups of both protocols")
+@pytest.mark.shows("groups", "a killed member is removed")
 def test_a_group_is_set_up_and_described_and_a_member_that_is_killed_is_taken_out(
     kafka: str, members: list[str]
 ) -> None:
@@ -87,7 +87,7 @@ def test_a_static_member_finds_what_it_had(kafka: str, members: list[str]) -> No
     assert run(members, kafka, "keep", made(kafka, "members.keep")) == ["kept true 2"]
 
 
-@pytest.mark.shows("groups", "members of both protocols, exchanged one by one")
+@pytest.mark.shows("groups", "upgrade to the consumer protocol member by member")
 @pytest.mark.parametrize("assignor", ["RangeAssignor", "CooperativeStickyAssignor"])
 def test_a_live_group_goes_from_one_protocol_to_the_other_and_back(
     kafka: str, members: list[str], assignor: str
@@ -109,7 +109,7 @@ def test_a_pattern_of_the_client_waits_for_its_first_topic(kafka: str, members: 
     assert run(members, kafka, "await", "members.await") == ["found 0", "found 2"]
 
 
-@pytest.mark.shows("groups", "members stay over a restart of the server")
+@pytest.mark.shows("groups", "members survive a restart of the server")
 def test_a_member_stays_over_a_restart_of_the_server(tmp_path: Path, members: list[str]) -> None:
     with ExitStack() as stack:
         with serving(tmp_path) as address:

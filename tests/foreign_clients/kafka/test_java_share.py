@@ -37,7 +37,9 @@ def test_consumers_share_partitions_record_by_record(java: Java) -> None:
     assert java("several", "java.several") == ["different 40", "both true"]
 
 
-@pytest.mark.shows("share groups", "describe, list", "offsets: list, alter, delete", "settings")
+@pytest.mark.shows(
+    "share groups", "describe, list", "offsets: list, alter, delete", "group configs"
+)
 def test_share_groups_are_looked_after(java: Java) -> None:
     assert java("administer", "java.administer") == [
         "Stable 1 2",

@@ -15,7 +15,9 @@ def java(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Java:
     return compiled("Transact", tmp_path_factory.mktemp("classes"), kafka)
 
 
-@pytest.mark.shows("transactions", "commit, abort, read_committed", "the newer rules (KIP-890)")
+@pytest.mark.shows(
+    "transactions", "commit, abort, read_committed", "the newer transaction protocol (KIP-890)"
+)
 def test_only_what_is_committed_is_seen_and_every_end_gives_another_epoch(java: Java) -> None:
     assert java("cycle", "java.cycle") == [
         "CompleteCommit 1",
@@ -54,7 +56,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(java: Java) -> None:
     ]
 
 
-@pytest.mark.shows("administration", "transactions and producers")
+@pytest.mark.shows("administration", "description of transactions and producers")
 def test_producers_and_transactions_are_described(java: Java) -> None:
     assert java("describe", "java.describe") == [
         "Ongoing 60000 4 true",

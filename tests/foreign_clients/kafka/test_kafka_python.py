@@ -93,7 +93,7 @@ def test_every_way_of_acknowledging(kafka: str, acks: int | str) -> None:
     assert consume(kafka, topic, 20) == list(range(20))
 
 
-@pytest.mark.shows("groups", "cursors")
+@pytest.mark.shows("groups", "committed offsets")
 def test_a_group_goes_on_where_it_committed(kafka: str) -> None:
     produce(kafka, "kafka-python.group", 30)
     assert consume(kafka, "kafka-python.group", 30, "kp") == list(range(30))
@@ -162,7 +162,9 @@ def test_offsets_are_found_by_time(kafka: str) -> None:
     producer.close()
 
 
-@pytest.mark.shows("administration", "topics", "partitions", "cluster", "sizes")
+@pytest.mark.shows(
+    "administration", "topics", "partitions", "description of the cluster", "log sizes"
+)
 def test_topics_can_be_created_grown_and_deleted(admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic("kafka-python.made", 2, 1)])
     admin.create_partitions({"kafka-python.made": 5})
@@ -176,7 +178,7 @@ def test_topics_can_be_created_grown_and_deleted(admin: KafkaAdminClient) -> Non
     assert len(admin.describe_cluster()["brokers"]) == 1
 
 
-@pytest.mark.shows("administration", "settings")
+@pytest.mark.shows("administration", "topic configs")
 def test_settings_of_a_topic_can_be_read_changed_and_put_back(admin: KafkaAdminClient) -> None:
     name = "kafka-python.set"
     admin.create_topics([NewTopic(name, 1, 1)])
@@ -239,7 +241,9 @@ def test_what_is_not_served_is_not_announced(admin: KafkaAdminClient) -> None:
         admin.describe_user_scram_credentials()
 
 
-@pytest.mark.shows("administration", "elections", "reassignments", "the quorum")
+@pytest.mark.shows(
+    "administration", "leader elections", "partition reassignments", "description of the quorum"
+)
 def test_the_only_broker_leads_and_keeps_everything(admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic("kafka-python.led", 1, 1)])
     place = TopicPartition("kafka-python.led", 0)
@@ -345,7 +349,7 @@ def test_a_second_producer_with_the_same_transactional_id_fences_the_first(kafka
     first.close()
 
 
-@pytest.mark.shows("administration", "transactions and producers")
+@pytest.mark.shows("administration", "description of transactions and producers")
 def test_transactions_and_producers_can_be_listed_and_described(
     kafka: str, admin: KafkaAdminClient
 ) -> None:

@@ -134,7 +134,7 @@ def test_metadata(kafka: str) -> None:
     assert "kcat.listed" in kcat(kafka, "-L")
 
 
-@pytest.mark.shows("groups", "cursors")
+@pytest.mark.shows("groups", "committed offsets")
 def test_a_group_goes_on_where_it_stopped(kafka: str) -> None:
     topic = "kcat.group"
     produce(kafka, topic, LINES[:50], "-p", "0")
