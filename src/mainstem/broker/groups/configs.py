@@ -99,20 +99,21 @@ KNOWN: dict[str, GroupSetting] = _NUMBERS | {
         read=or_never(_NUMBERS["share.delivery.count.limit"].read),
     ),
     "share.auto.offset.reset": GroupSetting(
-        "Where a share group starts in a topic that is new to it.",
+        "Where a share group starts in a topic that it has not read before: earliest, latest, or "
+        "by_duration:PT1H (any duration).",
         "latest",
         read_start,
         str,
     ),
     "share.isolation.level": GroupSetting(
-        "Whether a share group waits for transactions to commit.",
+        "Whether a share group gets events of uncommitted transactions, or only committed events.",
         "read_uncommitted",
         one_of("read_uncommitted", "read_committed"),
         str,
     ),
     "mainstem.share.acquire.mode": GroupSetting(
-        "Whether the number of events in a ShareFetch is a strict limit (record_limit), also for "
-        "clients that cannot ask for that.",
+        "batch_optimized: an answer has whole record batches, so it may have more events than "
+        "requested. record_limit: never more than requested, for clients of every version.",
         "batch_optimized",
         one_of("batch_optimized", "record_limit"),
         str,
