@@ -1,1 +1,1 @@
-"""The Python API: ``Stem``, the interface to a log in this process or on a server."""
+"""The Python API: ``Stem``, the interface to a log, which is in this process or on a server."""

@@ -1,4 +1,4 @@
-"""The common part of the stems that ``mainstem.open`` and ``mainstem.connect`` return."""
+"""The common part of what ``mainstem.open`` and ``mainstem.connect`` return."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -23,9 +23,9 @@ Q = TypeVar("Q", bound=Queue)
 
 
 class BlockingStem(Closing, Generic[S, Q]):
-    """Base class of stems with blocking calls.
+    """Base class of ``Stem`` implementations.
 
-    It turns arguments into events and options; a subclass applies them to its log.
+    It converts arguments to events and options; subclasses publish and read them.
     """
 
     _topics: Topics
@@ -78,9 +78,10 @@ class BlockingStem(Closing, Generic[S, Q]):
     ) -> None:
         """Publish one event later: ``delay_s`` seconds from now, or ``at`` a time with a time zone.
 
-        Returns when the event is stored; it survives a power cut and is published exactly once. It
-        waits while no program has the log open, and does not hold up other events. An unknown topic
-        is created now; if the topic is deleted meanwhile, the event is dropped.
+        Returns when the event is stored: from then on it survives a power cut, and it is published
+        exactly once, when it is due and a program has the log open. It does not hold up other
+        events. An unknown topic is created now; if the topic is deleted meanwhile, the event is
+        dropped.
         """
         event = make_event(value, key, headers, timestamp_ms)
         self._schedule(topic, event, DueTime(delay_s, at), partition)
@@ -139,10 +140,10 @@ class BlockingStem(Closing, Generic[S, Q]):
         return self.open_queue(options)
 
     def writer(self, topic: str, *, name: str, partition: int | None = None) -> LogWriter:
-        """Open a writer that fences earlier writers of that name: they can append no more.
+        """Open a writer that fences earlier writers of that name: these can append no more.
 
-        The topic must exist. A writer appends to one partition: give ``partition`` unless the
-        topic has only one.
+        The topic must exist. A writer appends to one partition: give ``partition`` unless the topic
+        has only one.
         """
         self.check_open()
         check_writer(name)
@@ -157,19 +158,19 @@ class BlockingStem(Closing, Generic[S, Q]):
 
     @abstractmethod
     def check_open(self) -> None:
-        """Raise Closed if this is closed."""
+        """Raise Closed if the stem was closed."""
 
     @abstractmethod
     def open_subscription(self, options: SubscriptionOptions) -> S:
-        """Subscribe; closing the stem closes the subscription."""
+        """Subscribe; closing the stem will close the subscription."""
 
     @abstractmethod
     def open_queue(self, options: QueueOptions) -> Q:
-        """Join a queue as a consumer; closing the stem leaves the queue."""
+        """Join a queue as a consumer; closing the stem will close the consumer."""
 
     @abstractmethod
     def close_now(self, *, failed: bool) -> None:
-        """Close; with ``failed`` (an error, or exit) the last events count as unfinished."""
+        """Close; if ``failed`` (an error, or exit), events returned last count as unfinished."""
 
     @abstractmethod
     def _publish(self, topic: str, event: Event, partition: int | None) -> Position: ...
@@ -184,7 +185,10 @@ class BlockingStem(Closing, Generic[S, Q]):
     def _appender(self, writer: WriterId) -> Appender: ...
 
     def _settle_groups(self) -> None:
-        """Close abandoned subscriptions, so that they do not count as members of groups."""
+        """Close subscriptions that were garbage-collected, so that they leave their groups.
+
+        Raises Closed if the stem was closed.
+        """
         self.check_open()
         self._reaper.reap()
 

@@ -1,4 +1,4 @@
-"""Argument checks that several calls need."""
+"""Argument checks that several classes of the API use."""
 
 from mainstem.core.errors import InvalidSetting
 

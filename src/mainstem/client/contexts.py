@@ -1,4 +1,4 @@
-"""Base classes of objects that ``with`` and ``async with`` close."""
+"""Base classes of objects that ``with`` or ``async with`` closes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
@@ -72,7 +72,7 @@ def close_after(error: BaseException | None, close: Callable[[], None]) -> None:
 
 
 async def aclose_after(error: BaseException | None, closing: Awaitable[None]) -> None:
-    """Await the closing at the end of a block; the block's own error takes precedence."""
+    """Await ``closing`` at the end of a block; the block's own error takes precedence over its."""
     try:
         await closing
     except MainstemError:

@@ -1,4 +1,4 @@
-"""When a scheduled event is due."""
+"""The time at which a scheduled event is to be published."""
 
 from datetime import datetime
 
@@ -10,13 +10,13 @@ _MAX_DELAY_S = 100 * 366 * 86_400
 
 
 class DueTime(msgspec.Struct, frozen=True):
-    """When a scheduled event is due: a delay from now, or a time."""
+    """The time at which a scheduled event is to be published: a delay from now, or a date."""
 
     delay_s: float | None
     at: datetime | None
 
     def to_ms(self, now_ms: int) -> int:
-        """Return the due time in ms; raises InvalidSetting unless one of delay and time is given.
+        """Return the due time in ms since 1970; raises InvalidSetting unless exactly one is given.
 
         A time without a time zone is refused, because it is ambiguous.
         """

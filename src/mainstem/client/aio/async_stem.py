@@ -1,4 +1,4 @@
-"""The common part of the async versions of ``mainstem.open`` and ``mainstem.connect``."""
+"""The common part of what ``mainstem.aio.open`` and ``mainstem.aio.connect`` return."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ Q = TypeVar("Q", bound=AsyncQueue)
 
 
 class CommonAsyncStem(AsyncClosing, Generic[B, S, Q]):
-    """Base class of async stems: wraps a blocking stem, whose slow calls run in threads."""
+    """Base class of ``AsyncStem`` implementations: runs slow calls of a ``Stem`` in threads."""
 
     def __init__(self, stem: B) -> None:
         self._stem = stem
@@ -37,7 +37,7 @@ class CommonAsyncStem(AsyncClosing, Generic[B, S, Q]):
 
     @property
     def blocking(self) -> B:
-        """The blocking stem of the same log, for use from other threads."""
+        """The ``Stem`` with blocking calls of the same log, for use from other threads."""
         return self._stem
 
     async def publish(
@@ -87,7 +87,8 @@ class CommonAsyncStem(AsyncClosing, Generic[B, S, Q]):
     ) -> S:
         """Read topics as an async iterator of events; the rules are those of ``Stem.subscribe``.
 
-        Over the network it connects at the first event, and raises errors of the server there.
+        A subscription to a server connects when its first event is requested, and only then raises
+        errors of the server.
         """
         chosen = None if partitions is None else tuple(partitions)
         return self._subscription(SubscriptionOptions(topics, group, start, follow, commit, chosen))
@@ -108,7 +109,7 @@ class CommonAsyncStem(AsyncClosing, Generic[B, S, Q]):
     ) -> Q:
         """Share the events of a topic one by one; the rules are those of ``Stem.queue``.
 
-        Over the network it connects at the first delivery, or at ``async with``.
+        A queue on a server connects when its first delivery is requested, or at ``async with``.
         """
         limits = (ttl_s, max_length, max_bytes)
         options = QueueOptions(topic, name, start, max_deliveries, lock_s, order, *limits, follow)

@@ -61,7 +61,8 @@ class AsyncConnectedDelivery(Threaded[ConnectedDelivery], AsyncExits):
 class AsyncConnectedQueue(AsyncClosing):
     """An async iterator of deliveries, for one task at a time; see ``Queue``.
 
-    It connects at the first delivery, or at ``async with``, and raises errors of the server there.
+    It connects when the first delivery is requested, or at ``async with``, and only then raises
+    errors of the server.
     """
 
     def __init__(self, make: Callable[[], ConnectedQueue], *, follow: bool) -> None:
@@ -99,11 +100,11 @@ class AsyncConnectedQueue(AsyncClosing):
         return await self._next(limit, timeout)
 
     async def ack_many(self, deliveries: Iterable[AsyncDelivery]) -> None:
-        """Ack deliveries of this queue object together; durable on return.
+        """Ack deliveries of this queue object together; they are durable on return.
 
         Raises StaleDelivery and InvalidSetting as ``Queue.ack_many`` does.
         """
-        # The blocking queue refuses objects that are not deliveries.
+        # The blocking queue raises an error for objects that are not deliveries.
         given = [cast(Delivery, getattr(each, "blocking", each)) for each in deliveries]
         queue = self._queue
         if queue is None:
@@ -156,10 +157,10 @@ class AsyncConnectedQueue(AsyncClosing):
         return queue.poll_many(limit, wait_s)
 
     def _opened(self) -> ConnectedQueue:
-        """Return the blocking queue, which the first call creates; runs in the worker thread."""
+        """Return the blocking queue, created by the first call; runs in the worker thread."""
         if self._queue is None:
             self._queue = self._make()
             if self._closed:
-                # A task closed it before the queue was created.
+                # A task has closed this object before the thread had created the queue.
                 self._queue.close()
         return self._queue

@@ -2,8 +2,8 @@
 
 How this works: librdkafka's calls block, so they run in threads. One thread sends events, in the
 order of the calls, without waiting for their acknowledgement. Each subscription and each queue has
-a thread that polls for its events, for a short time per call, so that a program can end without
-closing it.
+a thread that polls for its events. A poll lasts half a second at most, so a program that ends
+without closing them does not hang.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class AsyncConnectedStem(
         publish = partial(self._stem.publish_many, topic, partition=partition)
         if not isinstance(events, AsyncIterable):
             rest, count = iter(events), 0
-            # The caller's iterable is iterated in the caller's thread.
+            # The iterable is the caller's code, so it is iterated in the caller's thread.
             while chunk := list(islice(rest, _CHUNK)):
                 count += await self._in_order(partial(publish, chunk))
             return count

@@ -57,7 +57,7 @@ class AsyncConnectedSubscription(AsyncClosing):
         if self._subscription is None:
             return
         if self._worker.taking is not None:
-            # Only then are the events known that a cancelled task has not received.
+            # Wait for a poll that a cancelled task began, to know which events it has not received.
             await asyncio.wait((self._worker.taking,))
         commit = self._subscription.feed.commit
         await asyncio.to_thread(commit, before=self._unreturned())
@@ -73,21 +73,25 @@ class AsyncConnectedSubscription(AsyncClosing):
         return 0 if self._subscription is None else self._subscription.missed
 
     async def close(self) -> None:
-        """Leave the group; auto-commit commits the offsets up to the last event returned."""
+        """Leave the group; auto-commit commits the offsets of finished events.
+
+        The last event returned counts as finished, unless further events were fetched and not
+        returned.
+        """
         await self._leave(None)
 
     async def _leave(self, error: BaseException | None) -> None:
         if self._closed:
             return
         self._closed = True
-        # Fetched events that were not returned are not finished, and cursors cannot tell them
-        # apart.
+        # Fetched events that were not returned are not finished, and the cursors cannot tell them
+        # from the last one returned.
         finished = error is None and self._worker.taking is None and not self._taken
         try:
             if self._subscription is not None:
                 await asyncio.to_thread(self._subscription.close_now, finished=finished)
             elif self._worker.taking is not None:
-                # The thread is still creating it, and closes it next.
+                # The thread is still creating the subscription; the next call closes it.
                 await self._worker.run(self._close_unseen)
         finally:
             self._worker.end()
@@ -121,7 +125,10 @@ class AsyncConnectedSubscription(AsyncClosing):
         return [self._taken.popleft() for _ in range(min(limit, len(self._taken)))]
 
     def _wait(self, limit: int, wait_s: float) -> list[Event] | None:
-        """Poll for events in the worker thread; the first call creates the subscription."""
+        """Poll for events in the worker thread; the first call creates the subscription.
+
+        Returns None at the end.
+        """
         if self._subscription is None:
             self._subscription = self._make()
         if self._closed:

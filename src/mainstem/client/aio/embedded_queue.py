@@ -1,4 +1,4 @@
-"""A queue of the embedded log, for an event loop."""
+"""A queue of a log in this process, for an event loop."""
 
 import asyncio
 import time
@@ -59,7 +59,7 @@ class AsyncEmbeddedQueue(AsyncClosing):
 
     @property
     def consumer(self) -> str:
-        """The name of this consumer."""
+        """The name under which this object is a consumer of the queue."""
         return self._consumer.id
 
     def __aiter__(self) -> AsyncIterator[AsyncEmbeddedDelivery]:
@@ -87,7 +87,7 @@ class AsyncEmbeddedQueue(AsyncClosing):
         return await self._take(limit, timeout)
 
     async def ack_many(self, deliveries: Iterable[AsyncDelivery]) -> None:
-        """Ack deliveries of this queue object in one write; durable on return.
+        """Ack deliveries of this queue object in one write; they are durable on return.
 
         Raises StaleDelivery if the lock of one has expired; the others are still acked. Raises
         InvalidSetting if one belongs to another consumer; then none is acked.
@@ -98,7 +98,7 @@ class AsyncEmbeddedQueue(AsyncClosing):
             raise error
 
     async def close(self) -> None:
-        """Close; unsettled events are redelivered, and do not count towards ``max_deliveries``.
+        """Close; unsettled events are redelivered, and this does not count as a delivery.
 
         Settlements with ``wait=False`` are durable on return; raises the error of one that failed.
         """
@@ -109,8 +109,8 @@ class AsyncEmbeddedQueue(AsyncClosing):
         await aclose_after(error, self.close())
 
     async def _take(self, limit: int, timeout_s: float | None) -> list[AsyncEmbeddedDelivery]:
-        # Yield to the event loop first, even if nothing has to be awaited; a task that is
-        # cancelled here has not lost an event.
+        # Let the event loop run first, even if nothing has to be awaited: if the task is cancelled
+        # here, it has lost no event.
         await asyncio.sleep(0)
         given = self._consumer.take(limit)
         if not given and self._consumer.closed is None and timeout_s != 0:
@@ -124,7 +124,7 @@ class AsyncEmbeddedQueue(AsyncClosing):
             rung = self._wakeup.arm()
             unwatch = self._consumer.watch(self._wakeup.wake)
             try:
-                # Check again, as an event may have arrived before the watch was set.
+                # Check again, as an event may have arrived before ``watch`` was called.
                 given = self._consumer.take(limit)
                 left = None if until is None else until - time.monotonic()
                 if given or self._consumer.closed is not None or (left is not None and left <= 0):

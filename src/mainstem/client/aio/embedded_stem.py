@@ -1,8 +1,8 @@
 """The async version of ``mainstem.open``.
 
-Appending is fast, and runs on the event loop. Durability, space in a full topic, and new events at
-the tail are awaited, without a thread. Closing, and administration of topics and groups, may touch
-many files, so they run in a thread.
+Appending is fast, so it runs on the event loop. Durability, space in a full topic, and new events
+at the tail are awaited, without a thread. Closing, and administration of topics and groups, may
+touch many files, so they run in a thread.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class AsyncEmbeddedStem(
     async def _wait_all(self, waits: Iterator[Wait]) -> None:
         for wait in waits:
             await self._wait(wait)
-        # Yield to the event loop, even if nothing had to be awaited.
+        # Let the event loop run, even if nothing had to be awaited.
         await asyncio.sleep(0)
 
     async def _wait(self, wait: Wait) -> None:

@@ -1,4 +1,4 @@
-"""A subscription of the embedded log, for an event loop."""
+"""A subscription of a log in this process, for an event loop."""
 
 import asyncio
 import time
@@ -62,7 +62,7 @@ class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
         await self._leave(None)
 
     def stem_closes(self, *, failed: bool) -> None:
-        """Close because the stem closes; the event that the task is processing stays unfinished."""
+        """Close because the stem closes; the last event returned counts as unfinished."""
         self.feed.close(finished=False)
 
     async def _leave(self, error: BaseException | None) -> None:
@@ -72,7 +72,8 @@ class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
         self._in_a_row += 1
         if self._in_a_row > _IN_A_ROW:
             self._in_a_row = 0
-            # Yield first, so that a task that is cancelled here loses no event.
+            # Let the event loop run before an event is taken: if the task is cancelled here, it
+            # loses none.
             await asyncio.sleep(0)
         return take() or await self._wait(take, timeout_s)
 

@@ -1,4 +1,4 @@
-"""``mainstem.aio.open`` and ``mainstem.aio.connect``; a thread does the opening."""
+"""``mainstem.aio.open`` and ``mainstem.aio.connect``; they open the log in a thread."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ def connect_async(
     """Connect to a server as ``mainstem.connect`` does; use with ``async with`` or ``await``."""
 
     def make() -> "AsyncConnectedStem":
-        # Imported here, so that programs with embedded logs only do not import a Kafka client.
+        # Imported here, because programs without a server need no Kafka client.
         from mainstem.client.aio.connected_stem import AsyncConnectedStem  # noqa: PLC0415
         from mainstem.client.connected.stem import connect  # noqa: PLC0415
 
@@ -50,18 +50,18 @@ S = TypeVar("S", bound=_Opened)
 
 
 class Opening(AsyncExits, Generic[S]):
-    """What ``open`` and ``connect`` return: awaiting or entering it opens the stem."""
+    """What ``open`` and ``connect`` return: ``await`` or ``async with`` opens the log."""
 
     def __init__(self, make: Callable[[], S]) -> None:
         self._make = make
         self._stem: S | None = None
 
     def __await__(self) -> Generator[object, None, S]:
-        """Open the stem and return it."""
+        """Open the log and return its ``AsyncStem``."""
         return self._open().__await__()
 
     async def __aenter__(self) -> S:
-        """Open the stem and return it."""
+        """Open the log and return its ``AsyncStem``."""
         self._stem = await self
         return self._stem
 
@@ -71,7 +71,7 @@ class Opening(AsyncExits, Generic[S]):
             await self._stem.__aexit__(type(error) if error else None, error, None)
 
     async def _open(self) -> S:
-        # A thread of its own, so that a stem opened for a cancelled task can still be closed.
+        # In a thread of its own, so that a log opened for a cancelled task can still be closed.
         thread = ThreadPoolExecutor(1, "mainstem-open")
         opening = thread.submit(copy_context().run, self._make)
         thread.shutdown(wait=False)

@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class CallsInThread(Protocol[B_co]):
-    """Protocol of an async object that calls methods of a blocking object in a thread."""
+    """Protocol of an async object that runs methods of a blocking object in a thread."""
 
     def _call(self, call: Callable[[B_co], R]) -> Awaitable[R]: ...
 
@@ -21,7 +21,10 @@ class CallsInThread(Protocol[B_co]):
 def in_thread(
     method: Callable[Concatenate[B, P], R],
 ) -> Callable[Concatenate[CallsInThread[B], P], Coroutine[object, object, R]]:
-    """Return an async version of a blocking method, with its signature and docstring."""
+    """Return an async version of a blocking method, with its signature and docstring.
+
+    It is a method for classes that implement ``CallsInThread``.
+    """
 
     @wraps(method)
     async def call(self: CallsInThread[B], /, *args: P.args, **named: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""Wakes an event loop from other threads, when an append is durable or new events arrived."""
+"""Wakes an event loop from other threads, when an append is durable or new events have arrived."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,10 @@ from mainstem.broker.door import Durable
 
 
 async def until_durable(durable: Durable, timeout_s: float | None = None) -> None:
-    """Await an append's durability without a thread; raises its error, returns on timeout."""
+    """Wait until an append is durable, without a thread; raises its error.
+
+    Returns without error if ``timeout_s`` is over before.
+    """
     if not durable.done:
         loop = asyncio.get_running_loop()
         decided = loop.create_future()
@@ -21,14 +24,14 @@ async def until_durable(durable: Durable, timeout_s: float | None = None) -> Non
 
 
 class Wakeup:
-    """An event that other threads signal and that one task at a time awaits."""
+    """A signal from other threads, for which one task at a time waits."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._rung: asyncio.Future[None] | None = None
 
     def arm(self) -> "asyncio.Future[None]":
-        """Return a future that ``wake`` completes; check for work before awaiting it."""
+        """Return a future that ``wake`` completes; look for events again before awaiting it."""
         self._loop = asyncio.get_running_loop()
         self._rung = self._loop.create_future()
         return self._rung
@@ -45,7 +48,10 @@ def call_soon(
     call: "Callable[[asyncio.Future[None]], None]",
     future: "asyncio.Future[None]",
 ) -> None:
-    """Run ``call(future)`` in the loop, from any thread; does nothing if the loop is closed."""
+    """Run ``call(future)`` in the loop; may be called from any thread.
+
+    Does nothing if the loop is closed.
+    """
     try:
         loop.call_soon_threadsafe(call, future)
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""A thread that makes blocking calls for an event loop, one after the other."""
+"""A thread that makes blocking calls for an event loop, one after another."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ SLICE_S = 0.5
 
 
 class Worker(Generic[T]):
-    """A thread that runs calls in order."""
+    """A thread that runs calls in the order in which they were made."""
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, name)
@@ -21,11 +21,15 @@ class Worker(Generic[T]):
         """The call that is running; the task that began it may have been cancelled."""
 
     def run(self, call: Callable[[], R]) -> "asyncio.Future[R]":
-        """Run a call in the thread."""
+        """Run ``call`` in the thread; return a future for its result."""
         return asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def take(self, call: Callable[[], T]) -> T:
-        """Run ``call`` and return its result; or that of a call left by a cancelled task."""
+        """Run ``call``, which fetches events, and return its result.
+
+        If a cancelled task has left such a call running, return the result of that one, so that its
+        events are not lost.
+        """
         if self.taking is None:
             self.taking = self.run(call)
         try:
@@ -39,5 +43,5 @@ class Worker(Generic[T]):
         return found
 
     def end(self) -> None:
-        """Let the pending calls finish, and end the thread without waiting for that."""
+        """Let the calls made so far finish, and end the thread; does not wait for that."""
         self._thread.shutdown(wait=False)

@@ -18,9 +18,8 @@ T = TypeVar("T")
 class ThreadedWriter(AsyncClosing):
     """Implements ``AsyncWriter``.
 
-    It fences the previous writer of its name at ``async with`` or the first call.
-
-    If the task of an append is cancelled, the events are appended nevertheless.
+    It fences the previous writer of its name at ``async with`` or at the first call. If the task of
+    an append is cancelled, the events are appended nevertheless.
     """
 
     def __init__(self, make: Callable[[], Writer]) -> None:

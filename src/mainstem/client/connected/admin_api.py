@@ -22,15 +22,15 @@ T = TypeVar("T")
 
 
 class NotThere(Exception):
-    """The server knows no such topic, queue or other resource; carries the server's message."""
+    """Raised if the server has no such topic, queue or other resource, with its message."""
 
 
 class NoSuchPage(NotThere):
-    """The server has no such page or operation: what offers it is off, or the server is older."""
+    """Raised if the server has no such operation: its protocol is off, or the server is too old."""
 
 
 def queues_at(port: AdminPort, timeout_s: float) -> tuple[QueueInfo, ...]:
-    """Return every queue and share group of the server with that admin port."""
+    """Return all queues, also share groups, of the server with this admin port."""
     found = _get(port, timeout_s, "queues", {}, list[QueueState])
     return tuple(queue_info(each) for each in found)
 
@@ -40,7 +40,7 @@ def events_at(
 ) -> tuple[QueuedEvent, ...]:
     """Return the first unsettled events of a queue, or the first after ``after``.
 
-    At most ``limit`` events, fewer if they are large.
+    Returns at most ``limit`` events, or fewer if they are large.
     """
     fields = {"topic": topic, "queue": name, "limit": str(min(limit, MAX_EVENTS))}
     if after is not None:
@@ -58,14 +58,17 @@ def _event(topic: str, it: PeekedEvent) -> QueuedEvent:
 def read_at(
     port: AdminPort, timeout_s: float, operation: str, fields: Mapping[str, str], kind: type[T]
 ) -> T:
-    """Call a read-only operation of the admin API; raises the errors of ``change_at``."""
+    """Call a read-only operation of the admin API; return its answer as ``kind``.
+
+    Raises the errors of ``change_at``.
+    """
     return _ask(port, timeout_s, "GET", operation, fields, None, kind)
 
 
 def change_at(
     port: AdminPort, timeout_s: float, operation: str, arguments: msgspec.Struct, kind: type[T]
 ) -> T:
-    """Call an operation of the admin API that changes something.
+    """Call an operation of the admin API that changes something; return its answer as ``kind``.
 
     Raises NotThere for a missing resource, OperationFailed for other refusals, and Unreachable if
     it is unknown whether the operation was done.

@@ -1,4 +1,4 @@
-"""Scheduled events over the network: a server stores them, through its admin port."""
+"""Scheduled events over the network: stored on a server through its admin port."""
 
 import msgspec
 
@@ -15,11 +15,11 @@ from mainstem.remote.admin_address import admin_port
 def store(
     administration: Admin, topic: str, event: Event, due: DueTime, partition: int | None
 ) -> None:
-    """Store an event on the server, which publishes it when it is due.
+    """Store an event on the server, which will publish it when it is due.
 
-    Raises UnknownTopic; Unsupported if it is no mainstem server, or the event is too large.
+    Raises UnknownTopic, and Unsupported if the server is not mainstem, or the event is too large.
     """
-    # A delay counts from when the server gets the event, as clocks differ.
+    # Send a delay as such, to count from when the server gets it, because clocks differ.
     is_delay, ms = due.at is None, due.to_ms(0)
     asked = ScheduleEvent(
         topic,
@@ -29,7 +29,7 @@ def store(
         None if event.timestamp_ms == NO_TIMESTAMP else event.timestamp_ms,
         partition,
         delay_ms=ms if is_delay else None,
-        # Earlier than 1970 is due now, too.
+        # A time before 1970 is sent as 0, which is due at once.
         due_ms=None if is_delay else max(0, ms),
     )
     size = len(msgspec.json.encode(asked))

@@ -1,4 +1,4 @@
-"""One delivery of a queue that is on a server."""
+"""One delivery of a queue on a server."""
 
 from contextlib import suppress
 from typing import NoReturn, Protocol
@@ -11,10 +11,10 @@ from mainstem.remote.share_consumer import Verdict
 
 
 class Settles(Protocol):
-    """What a delivery needs of its queue object: a way to settle."""
+    """What a delivery needs of its queue object."""
 
     def settle(self, given: Given, verdict: Verdict, *, wait: bool = True) -> None:
-        """Settle a delivery with that verdict; raises StaleDelivery if its lock has expired."""
+        """Settle a delivery with this verdict; raises StaleDelivery if its lock has expired."""
 
 
 class ConnectedDelivery(Exits):
@@ -41,7 +41,10 @@ class ConnectedDelivery(Exits):
         self._queue.settle(self.given, Verdict.ACCEPT, wait=wait)
 
     def nack(self, *, delay_s: float = 0.0, reason: str = "", wait: bool = True) -> None:
-        """Report a failure: redelivered at once, or dead-lettered; the reason is not stored."""
+        """Report a failure: the event is redelivered at once, or becomes a dead letter.
+
+        The reason is not stored. Raises Unsupported if a delay is given.
+        """
         if delay_s:
             raise Unsupported(
                 "over the network a failed event is redelivered at once: nack() without "
@@ -50,7 +53,7 @@ class ConnectedDelivery(Exits):
         self._queue.settle(self.given, Verdict.RELEASE, wait=wait)
 
     def release(self, *, wait: bool = True) -> None:
-        """Put the event back into its queue; over the network it counts for ``max_deliveries``."""
+        """Put the event back into its queue; over the network this counts as a delivery."""
         self._queue.settle(self.given, Verdict.RELEASE, wait=wait)
 
     def reject(self, reason: str = "", *, wait: bool = True) -> None:
@@ -72,19 +75,19 @@ class ConnectedDelivery(Exits):
         self.leave(error)
 
     def leave(self, error: BaseException | None) -> None:
-        """Ack, or nack if there was an error, unless the block has settled the delivery.
+        """Ack, or nack if ``error`` is given, unless the block has settled the delivery.
 
-        This does not wait for the server; if that refuses, the next call on the queue raises.
+        Does not wait for the server; if that refuses, the next call on the queue raises its error.
         """
         if self.given.is_settled:
             return
         if error is None:
             self._queue.settle(self.given, Verdict.ACCEPT, wait=False)
             return
-        # The block's own error has precedence over a lost delivery.
+        # If the lock has expired, the block's own error is the one to raise.
         with suppress(StaleDelivery, Closed):
             self._queue.settle(self.given, Verdict.RELEASE, wait=False)
 
     def is_of(self, queue: Settles) -> bool:
-        """Tell whether this delivery came from that queue object."""
+        """Return whether this delivery came from that queue object."""
         return self._queue is queue

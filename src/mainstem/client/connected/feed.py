@@ -1,4 +1,4 @@
-"""The events of a subscription to a server: partitions to read, start and end offsets."""
+"""The source of events for a subscription to a server: partitions, start and end offsets."""
 
 import re
 import threading
@@ -26,7 +26,7 @@ _SLICE_S = 0.1
 
 
 class ConnectedFeed:
-    """Reads the events of a subscription, in one thread; can be closed from any thread."""
+    """Fetches the events of a subscription, for one thread; any thread may close it."""
 
     def __init__(self, administration: Admin, options: SubscriptionOptions) -> None:
         options.check()
@@ -46,7 +46,7 @@ class ConnectedFeed:
         self._known = self._places()
         places = list(self._known)
         self._tails = {place: at.tail for place, at in administration.bounds(places).items()}
-        # An offset past the tail is refused now, with a group, too.
+        # Raises for an offset past the tail already here, even if the group has committed offsets.
         starts = self._begin(places)
         self._consuming = RemoteConsumer(
             administration.cluster,
@@ -63,7 +63,11 @@ class ConnectedFeed:
     # Returning events, which finishes all events returned before
 
     def take(self, limit: int, timeout_s: float) -> list[Event]:
-        """Return at most ``limit`` events; waits up to ``timeout_s`` until there is one."""
+        """Return at most ``limit`` events; waits for the first at most ``timeout_s``, and 0.1 s.
+
+        Returns an empty list if there is none yet, so call it again. The events returned before
+        count as finished.
+        """
         with self._lock:
             if self._closed:
                 return []
@@ -95,7 +99,7 @@ class ConnectedFeed:
     # Finishing
 
     def commit(self, *, before: Iterable[Event] = ()) -> None:
-        """Commit the offsets up to the last event returned, but no event of ``before``."""
+        """Commit the offsets up to the last event returned, but not past events in ``before``."""
         if self._options.group is None:
             raise InvalidSetting("this subscription has no group, so it has no cursors")
         with self._lock:
@@ -105,7 +109,7 @@ class ConnectedFeed:
 
     def close(self, *, finished: bool) -> None:
         """Leave the group; with ``finished``, the events returned last count as processed."""
-        # Set before acquiring the lock, so that the reader releases it.
+        # Set before the lock is acquired, so that a thread that is reading ends and releases it.
         already, self._closed = self._closed, True
         with self._lock:
             if already:
@@ -116,7 +120,8 @@ class ConnectedFeed:
                 if self._auto:
                     self._consuming.commit(finished=True, wait=True)
             except Fenced:
-                # Too late to commit: uncommitted events are read again.
+                # The group has given the partitions away: another member reads the uncommitted
+                # events again.
                 return
             finally:
                 self._consuming.close()
@@ -138,7 +143,7 @@ class ConnectedFeed:
             self._look_patiently(now)
 
     def _look_patiently(self, now: float) -> None:
-        """Look for new and deleted topics; raises only if the server is unreachable for long."""
+        """Look for new and deleted topics; raises Unreachable only after the client's timeout."""
         try:
             self._look_around()
         except Unreachable:
@@ -155,7 +160,7 @@ class ConnectedFeed:
         try:
             places = self._places()
         except UnknownTopic as error:
-            # A new topic of the same name may exist already; it was not subscribed to.
+            # There may be a new topic of the same name, but it is not the one subscribed to.
             self._consuming.drop([place for place in self._known if place[0] == error.topic])
             raise
         kept = {place: topic for place, topic in self._known.items() if places.get(place) == topic}
@@ -170,7 +175,7 @@ class ConnectedFeed:
         try:
             self._consuming.read(self._begin(new))
         except UnknownPartition:
-            # One of them was just deleted; the next check sees those that are left.
+            # One of them was deleted in the meantime; the next check starts to read the others.
             return
         self._known = places
 
@@ -194,9 +199,10 @@ class ConnectedFeed:
         return known | offsets_of(self._administration, new, "earliest")
 
     def _places(self) -> dict[Place, str]:
-        """Return the partitions that match the names and patterns now, each with its topic's id.
+        """Return the partitions that match names and patterns now, each with its topic's id.
 
-        Raises if a subscribed name is unknown, or its topic was deleted and created again.
+        Raises UnknownTopic if a topic subscribed by name does not exist, or was deleted and created
+        again.
         """
         names = [name for name in self._options.topics if not is_pattern(name)]
         patterns = [name for name in self._options.topics if is_pattern(name)]
@@ -231,7 +237,7 @@ class ConnectedFeed:
 
 
 def _subscribed(name: str) -> str:
-    """Return the name or pattern of a topic as librdkafka expects it: patterns as regexes."""
+    """Return a topic's name or pattern as librdkafka expects it: a pattern as a regex."""
     if not is_pattern(name):
         return name
     written = re.escape(name).replace(r"\*", ".*").replace(r"\?", ".")

@@ -58,7 +58,7 @@ class ConnectedGroups(SeekableGroups):
         return self._with_ages([_info(state, bounds) for state in found])
 
     def _with_ages(self, infos: Sequence[GroupInfo]) -> tuple[GroupInfo, ...]:
-        """Add to each partition's lag the timestamp of the first unread event."""
+        """Return the groups with the timestamp of the first unread event added to each lag."""
         unread = {
             (lag.topic, lag.partition, lag.cursor or 0)
             for info in infos
@@ -67,7 +67,8 @@ class ConnectedGroups(SeekableGroups):
         }
         times: dict[tuple[str, int, int], int] = {}
         while unread:
-            # Groups may be at different offsets of a partition; each round reads one per partition.
+            # Groups may have different offsets in a partition; each round reads one event per
+            # partition.
             turn = {(topic, number): offset for topic, number, offset in unread}
             asked = {(*place, offset) for place, offset in turn.items()}
             unread -= asked
@@ -94,7 +95,7 @@ def _info(state: GroupState, bounds: dict[Place, Bounds]) -> GroupInfo:
     lags = tuple(
         _lag(state, place, bounds[place], owners.get(place))
         for place in sorted(_places(state))
-        # A cursor may outlive its topic.
+        # The committed offset of a deleted topic may still be there.
         if place in bounds
     )
     return GroupInfo(state.name, "live" if state.members else "empty", state.members, lags)

@@ -1,11 +1,12 @@
-"""The prefetch of a queue over the network: how many events it may fetch at a time.
+"""The prefetch of a queue on a server: how many events one fetch may get.
 
-How this works: the lock of a prefetched event is running, and if it is released, that counts as a
-delivery that no consumer saw. So a queue fetches no more events than it would return within a
-quarter of their lock if each took as long as the slowest of the last 256, and no more than it has
-returned at this pace. If events are released nevertheless, they are redelivered before other events
-of their partition; then it fetches one event at a time until ten times as many were returned
-(partitions may take turns), so that no unseen event is released twice.
+How this works: a prefetched event is locked although the caller has not got it yet, and if it is
+released, the server counts that as a delivery. So a queue fetches only as many events as it would
+return within a quarter of their lock time if each took as long as the slowest of the last 256, and
+no more than it has returned so far. If prefetched events must be released nevertheless, the server
+redelivers them before other events of their partition. From then on the queue fetches single
+events, until it has returned ten times as many as it had released (they may be in other
+partitions), so that none of them is released a second time before a caller gets it.
 """
 
 from collections import deque
@@ -23,7 +24,7 @@ _CAREFUL = 10
 
 
 class Prefetch:
-    """Decides how many events a queue fetches at a time, by how fast callers take them."""
+    """Decides how many events one fetch may get, by how fast callers request them."""
 
     def __init__(self, lock_s: float) -> None:
         self._wait_s = lock_s * _SHARE
@@ -34,17 +35,17 @@ class Prefetch:
 
     @property
     def is_careful(self) -> bool:
-        """Whether events were released that no caller had seen, and may be redelivered."""
+        """Whether released events, which no caller has got, may still have to be redelivered."""
         return self._singles > 0
 
     def handed_out(self, asked_at: float, now: float) -> None:
-        """Record that a request made at ``asked_at`` has just got one or more events."""
+        """Record that a request made at ``asked_at`` was answered with events at ``now``."""
         self._pauses_s.append(self._pause_s(asked_at))
         self._handed_out_at = now
         self._singles = max(0, self._singles - 1)
 
     def gave_back(self, count: int) -> None:
-        """Record that ``count`` prefetched events were released before a caller saw them."""
+        """Record that ``count`` prefetched events were released before a caller got them."""
         self._singles += count * _CAREFUL
 
     def most(self, asked_at: float) -> int:
@@ -58,5 +59,5 @@ class Prefetch:
         return max((each for each in STEPS if each <= most), default=1)
 
     def _pause_s(self, asked_at: float) -> float:
-        # A request that came before the last event was returned did not pause.
+        # A request that came before the last event was returned did not make it wait.
         return max(0.0, asked_at - self._handed_out_at)

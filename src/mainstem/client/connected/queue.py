@@ -1,14 +1,14 @@
-"""A queue of a server: blocking deliveries through a share group.
+"""A queue on a server: blocking deliveries through a share group.
 
-How this works: a queue over the network is a share group [KIP-932]. A member of a share group may
-fetch again only when all its events are settled. So a queue object uses as many members as needed:
-a request that finds all members busy adds another one.
+How this works: a queue on a server is a share group [KIP-932]. A member of a share group may fetch
+again only when all its events are settled. So a queue object uses as many members as needed: a
+request that finds all members busy adds another one.
 
-The locks of prefetched events are running, and the server counts released events as delivered. So a
-member fetches single events, and more only while they are consumed fast enough to be returned well
-within their lock (``prefetch.py``); only one member at a time fetches more than requested.
-Prefetched events that were not returned within half of their lock are released, and then fetched
-one by one: this queue object releases an unseen event at most one time.
+Prefetched events are locked from the fetch on, and the server counts released events as delivered.
+So a member fetches single events, and more only while they are consumed fast enough to be returned
+well within their lock time (``prefetch.py``); only one member at a time fetches more than
+requested. Prefetched events that were not returned within half of their lock time are released, and
+then fetched one by one: a queue object releases an event that no caller got at most once.
 """
 
 import threading
@@ -42,7 +42,7 @@ _SLICE_S = 0.1
 
 
 class ConnectedQueue(Closing):
-    """Implements ``Queue`` through the Kafka protocol; one consumer, which threads may share."""
+    """Implements ``Queue`` through the Kafka protocol; several threads may use it."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ConnectedQueue(Closing):
         self._gone_since: float | None = None
 
     def begin(self, has_begun: Callable[[], bool], timeout_s: float) -> None:
-        """Wait until the server has initialized the queue, at most ``timeout_s`` seconds.
+        """Wait until the server has initialized the queue's start, at most ``timeout_s`` seconds.
 
         If the server does not report that, wait the whole time.
         """
@@ -110,7 +110,7 @@ class ConnectedQueue(Closing):
         return self._take(limit, timeout)
 
     def ack_many(self, deliveries: Iterable[Delivery]) -> None:
-        """Ack deliveries of this queue object together; durable on return.
+        """Ack deliveries of this queue object together; they are durable on return.
 
         Raises StaleDelivery if the lock of one has expired; the others are still acked, except
         those of the same partition that were fetched together with it. Raises InvalidSetting if one
@@ -126,7 +126,7 @@ class ConnectedQueue(Closing):
             raise error
 
     def settle(self, given: Given, verdict: Verdict, *, wait: bool = True) -> None:
-        """Settle one delivery with that verdict; raises StaleDelivery if its lock has expired."""
+        """Settle one delivery with this verdict; raises StaleDelivery if its lock has expired."""
         for error in self._settle(given.member, [given], verdict, wait=wait):
             raise error
 
@@ -138,7 +138,7 @@ class ConnectedQueue(Closing):
         """Close the queue; later calls raise ``reason`` as their error message."""
         with self._turn:
             already, self._closed = self._closed, self._closed or reason
-            # Idle members first, or they would acquire the events that the others release.
+            # Idle members leave first, or they would get the events that the others release.
             members = sorted(
                 [*self._leaving, *self._members], key=lambda it: bool(it.out or it.waiting)
             )
@@ -159,7 +159,8 @@ class ConnectedQueue(Closing):
         close_after(error, self.close)
 
     def __del__(self) -> None:
-        # A finalizer may run at any point of any thread, so it only leaves a note for the stem.
+        # A finalizer may run in any thread at any point, so it only registers the members for
+        # closing.
         if self._closed is None and self._members:
             self._reaper.note(Leaving([*self._leaving, *self._members]))
 
@@ -179,7 +180,7 @@ class ConnectedQueue(Closing):
                 return [ConnectedDelivery(self, each) for each in found]
             try:
                 self._let_leave()
-                # Also with timeout 0, because the server must be polled at least one time.
+                # Even with timeout 0, the server must be polled once.
                 member.poll(_SLICE_S, self._lock_s)
             finally:
                 with self._turn:
@@ -194,7 +195,11 @@ class ConnectedQueue(Closing):
     def _turn_to(
         self, limit: int, asked_at: float, until: float | None, *, ends: bool, is_last: bool
     ) -> tuple[ShareMember | None, list[Given]]:
-        """Return events, or the member that the caller must poll, or neither if there are none."""
+        """Return events, or a member that the caller must poll for some, or neither.
+
+        Waits while all members are busy. Neither is returned at the end, when closed, or when the
+        time is up.
+        """
         while True:
             if self._closed is not None:
                 return None, []
@@ -209,9 +214,9 @@ class ConnectedQueue(Closing):
                 member.is_polled = True
                 return member, []
             if ends:
-                # All members are busy, and the caller itself may hold their deliveries.
+                # All members are busy: the caller itself may have the deliveries that keep them so.
                 return None, []
-            # Wait for a settlement, for another caller's fetch, or for the end of a lock.
+            # Wait until another thread settles or fetches, or until the first lock expires.
             soonest = min((each.until for each in self._members if each.out), default=None)
             waits = [each - now for each in (soonest, until) if each is not None]
             if until is not None and now >= until:
@@ -230,12 +235,12 @@ class ConnectedQueue(Closing):
         return found
 
     def _free(self, limit: int, asked_at: float) -> ShareMember | None:
-        """Return a member that may fetch, added if necessary; None if all are busy."""
+        """Return a member that may fetch, adding one if necessary; None if all are busy."""
         free = [each for each in self._members if each.is_free]
         busy = len(self._members) - len(free)
         most = min(limit, _MOST_AT_ONCE) if limit > 1 else self._most(asked_at, busy)
-        # A member whose last poll was empty may have events by now, so it is polled even if its
-        # fetch size is larger; but not while released events may be redelivered.
+        # A member whose last poll was empty may get events by now, so it is polled even if its
+        # fetch size is larger than allowed; but not while released events may be redelivered.
         fitting = [
             each
             for each in free
@@ -259,7 +264,7 @@ class ConnectedQueue(Closing):
         return member
 
     def _most(self, asked_at: float, busy: int) -> int:
-        """Return how many events may be fetched at a time for a request of a single event."""
+        """Return how many events a fetch may get, for a request of a single event."""
         is_ahead = any(
             each.most > 1 and (each.waiting or each.is_polled or each.has_asked)
             for each in self._members
@@ -269,7 +274,7 @@ class ConnectedQueue(Closing):
         return self._prefetch.most(asked_at)
 
     def _let_leave(self) -> None:
-        """Close the members that others have replaced."""
+        """Close the members that were replaced by others."""
         with self._turn:
             leaving, self._leaving = self._leaving, []
         for each in leaving:
@@ -277,7 +282,7 @@ class ConnectedQueue(Closing):
         self._tell_late(leaving)
 
     def _let_go(self, now: float) -> None:
-        """Release events prefetched for too long; forget deliveries whose locks have expired."""
+        """Release events prefetched too long ago; drop deliveries whose locks have expired."""
         for member in self._members:
             if member.waiting and now > member.until - self._lock_s / 2:
                 back = [each.event for each in member.waiting]
@@ -285,7 +290,8 @@ class ConnectedQueue(Closing):
                 member.give_back(back)
                 self._prefetch.gave_back(len(back))
             if member.out and now >= member.until:
-                # Their locks have expired; librdkafka must know, or it would not fetch again.
+                # The server has released these events; librdkafka must know, or it would not fetch
+                # again.
                 back = [each.shared.event for each in member.out.values()]
                 member.out.clear()
                 member.give_back(back)
@@ -305,13 +311,16 @@ class ConnectedQueue(Closing):
             self._cluster.check_reachable()
 
     def _tell_late(self, members: Iterable[ShareMember]) -> None:
-        """Raise an error if the server refused settlements made with ``wait=False``."""
+        """Raise the first error of settlements made with ``wait=False``, if there is one."""
         error = self._late(members)
         if error is not None:
             raise error
 
     def _late(self, members: Iterable[ShareMember]) -> MainstemError | None:
-        """Return the first error of settlements with ``wait=False``; its notes list the others."""
+        """Return the first error of settlements made with ``wait=False``; None if there is none.
+
+        The others are in its notes.
+        """
         late = dict(each for member in members for each in member.take_late().items())
         if not late:
             return None

@@ -1,4 +1,4 @@
-"""Decides when a loop over a server's queue with ``follow=False`` has reached its end."""
+"""Decides when iterating over a queue on a server with ``follow=False`` has reached its end."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ member waits ``_JOIN_S``, as Kafka needs some seconds to assign its partitions.
 
 
 class QueueEnd:
-    """Finds out whether no event is available: each is settled, or delivered to a consumer.
+    """Finds out whether no event is available: every event is settled, or with a consumer.
 
     An empty poll alone is no proof, as a fetch may still be running.
     """
@@ -23,15 +23,16 @@ class QueueEnd:
         self._none_ready = 0
 
     def is_here(self, held: Callable[[], int], *, was_given: bool) -> bool:
-        """Tell whether the end is reached; called after an empty poll of a member.
+        """Return whether the end is reached; called after an empty poll of a member.
 
-        ``held`` returns the number of unsettled events of this queue object; ``was_given``: whether
-        the member ever got events.
+        ``held`` returns the number of unsettled events of this queue object; ``was_given`` says
+        whether the member ever got events.
         """
         left = self._unsettled()
         if left is not None and left <= held():
             return True
-        # Checked twice, as events that were just fetched here are not ready either.
+        # Two checks in a row must find none, as events that were just fetched here do not count as
+        # ready either.
         self._none_ready = self._none_ready + 1 if self._ready() == 0 else 0
         quiet_s = time.monotonic() - self._quiet_since
         return self._none_ready > 1 or quiet_s >= (_QUIET_S if was_given else _JOIN_S)

@@ -59,7 +59,7 @@ class ConnectedQueues:
         self._groups = ShareGroups(administration)
 
     def open(self, options: QueueOptions) -> ConnectedQueue:
-        """Join a queue, which is created if necessary; changes the settings that are given."""
+        """Join a queue, creating it if necessary; sets the settings that ``options`` gives."""
         topic, name, lock_s = options.topic, options.name, options.lock_s
         self._check_open()
         if not isinstance(name, str):
@@ -69,7 +69,8 @@ class ConnectedQueues:
         partitions = range(self._administration.count(topic))
         now = self._groups.settings(name)
         if ACQUIRE in now:
-            # Prefetched events have running locks, and each expiry counts as a delivery.
+            # Make fetches return no more than requested: prefetched events are locked, and each
+            # expired lock counts as a delivery.
             wanted[ACQUIRE] = "record_limit"
         for limit, most in limits_of(options).items():
             if LIMITS[limit] not in now:
@@ -93,7 +94,8 @@ class ConnectedQueues:
             reaper=self._reaper,
         )
         if options.start == "latest":
-            # ``latest`` means from this call on, not from when the member has joined.
+            # ``latest`` means from this call on, so wait until the server has initialized the
+            # start.
             made.begin(partial(self._has_begun, topic, name, partitions), _BEGIN_S)
         return made
 
@@ -116,7 +118,7 @@ class ConnectedQueues:
         port, timeout_s = self._port(), self._administration.cluster.timeout_s
         found: list[QueuedEvent] = []
         try:
-            # With large events, one page may hold fewer than the limit.
+            # A page may have fewer events than requested if they are large.
             while len(found) < limit:
                 more = events_at(port, timeout_s, topic, name, limit - len(found), after)
                 if not more:
@@ -128,7 +130,7 @@ class ConnectedQueues:
         return tuple(found)
 
     def purge(self, topic: str, name: str) -> int:
-        """Settle all waiting events, but none that a consumer has now; return their number."""
+        """Settle all events that no consumer has, so that none gets them; return their number."""
         return self._operate(PURGE, PurgeQueue(topic, name), Purged).purged
 
     def move(self, topic: str, name: str, to: str, *, limit: int = 1000) -> int:
@@ -156,7 +158,7 @@ class ConnectedQueues:
 
     def _port(self) -> AdminPort:
         self._check_open()
-        # Not cached, as a restarted server may have another one.
+        # Asked for every time, as a restarted server may have another port.
         return admin_port(self._administration)
 
     def _unknown(self, topic: str, name: str) -> MainstemError:
@@ -171,14 +173,14 @@ class ConnectedQueues:
         self._groups.close()
 
     def _lock_s(self, topic: str, name: str, settings: Mapping[str, str]) -> float:
-        """Return a queue's lock duration in seconds; a queue created in Python may have its own."""
+        """Return the lock time of a queue in seconds: its own if set, else the group's."""
         if ACQUIRE in settings:
             with suppress(MainstemError):
                 return self.show(topic, name).lock_s
         return int(settings.get(LOCK, _LOCK_MS)) / 1000
 
     def _ready(self, topic: str, name: str) -> int | None:
-        """Return how many unsettled events no consumer has now; None if unknown."""
+        """Return how many unsettled events no consumer has; None if unknown."""
         try:
             return self.show(topic, name).ready
         except MainstemError:
@@ -198,7 +200,8 @@ class ConnectedQueues:
             number for number in partitions if number not in found or found[number].lag < 0
         ]
         if open_ones:
-            # Kafka reports nothing before the first settlement; an empty partition is known.
+            # Kafka reports no state of a partition before the first settlement; an empty one has no
+            # events.
             bounds = self._administration.bounds([(topic, number) for number in open_ones])
             if any(each.tail > each.start for each in bounds.values()):
                 return None
@@ -206,7 +209,7 @@ class ConnectedQueues:
 
 
 def _settings(options: QueueOptions) -> dict[str, str]:
-    """Return options as share group configs; raises for options that have no such config."""
+    """Return the options as share group configs; raises Unsupported for those that have none."""
     start, order, max_deliveries = options.start, options.order, options.max_deliveries
     check_start(start)
     if start not in ("earliest", "latest"):
@@ -220,7 +223,7 @@ def _settings(options: QueueOptions) -> dict[str, str]:
             f"over the network a queue cannot be set to order={order!r:.100}; make it with "
             "mainstem.open where no server runs on the directory, and it keeps its order here"
         )
-    # As embedded: only events of committed transactions are delivered.
+    # As in a queue of ``mainstem.open``, deliver only events of committed transactions.
     wanted = {START: str(start), ISOLATION: "read_committed"}
     if max_deliveries is not None:
         if not isinstance(max_deliveries, int) or max_deliveries < 0:

@@ -1,4 +1,4 @@
-"""One share group member of a queue over the network: its deliveries and their locks."""
+"""One share group member of a queue on a server: its deliveries and their locks."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ from mainstem.remote.share_consumer import RemoteShareConsumer, Shared, Verdict
 
 
 class Given:
-    """A delivered event, the member that fetched it, and the time when its lock expires."""
+    """A fetched event, the member that fetched it, and the time when its lock expires."""
 
     __slots__ = ("is_settled", "member", "shared", "until")
 
@@ -24,7 +24,10 @@ class Given:
 
 
 class ShareMember:
-    """A share group member and the events of its last poll; only one caller may poll at a time."""
+    """A member of the share group, and the events of its last poll.
+
+    Only one caller may poll it at a time.
+    """
 
     def __init__(self, sharing: RemoteShareConsumer) -> None:
         self._sharing = sharing
@@ -50,17 +53,17 @@ class ShareMember:
 
     @property
     def gone(self) -> bool:
-        """Whether the server is unreachable."""
+        """Whether the server did not respond to the last poll."""
         return self._sharing.gone
 
     @property
     def is_free(self) -> bool:
-        """Whether all events of this member are settled, so that it may fetch again."""
+        """Whether this member has no unsettled events and may fetch again."""
         return not self.waiting and not self.out and not self.is_polled
 
     @property
     def has_asked(self) -> bool:
-        """Whether the last poll was empty, so that its fetch may still be running."""
+        """Whether the last poll returned nothing, so that its fetch may still be running."""
         return self._empty_at is not None and self.polled_at > 0
 
     def poll(self, timeout_s: float, lock_s: float) -> None:
@@ -68,7 +71,8 @@ class ShareMember:
         with self._lock:
             if self._closed:
                 return
-            # An empty poll may have left a fetch running, whose events are locked since then.
+            # If the last poll returned nothing, its fetch went on, and these events may be locked
+            # since then.
             since = time.monotonic() if self._empty_at is None else self._empty_at
             found = self._sharing.poll(timeout_s)
             self.polled_at = time.monotonic()
@@ -87,7 +91,7 @@ class ShareMember:
         """
         with self._lock:
             if self._closed:
-                # Another thread closed it after this one had found the queue open.
+                # Another thread has closed the member since the caller found the queue open.
                 raise Closed(
                     "the queue was closed before this delivery was settled; it is redelivered"
                 )
@@ -102,7 +106,7 @@ class ShareMember:
                 self._sharing.give_back(events)
 
     def take_late(self) -> dict[Position, MainstemError]:
-        """Return the refusals of settlements with ``wait=False`` since the last call."""
+        """Return the new errors of settlements made with ``wait=False``, by position."""
         return self._sharing.take_late()
 
     def close(self) -> None:
@@ -114,12 +118,12 @@ class ShareMember:
 
 
 class Leaving:
-    """Leaves the share group for a queue object that was garbage-collected before ``close``."""
+    """Closes the members of a queue object that was garbage-collected without ``close``."""
 
     def __init__(self, members: Sequence[ShareMember]) -> None:
         self._members = members
 
     def close(self, *, finished: bool) -> None:
-        """Leave the group, which releases unsettled events."""
+        """Let the members leave the group, which releases their unsettled events."""
         for each in self._members:
             each.close()

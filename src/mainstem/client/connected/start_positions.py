@@ -9,10 +9,11 @@ from mainstem.remote.admin import Admin, Bounds, Place, out_of_range
 
 
 def offsets_of(administration: Admin, places: Iterable[Place], start: Start) -> dict[Place, int]:
-    """Return the offsets that a start (offset, time, mapping ...) means now in each partition.
+    """Return the offset at which ``start`` (an offset, a time, …) is now in each partition.
 
     A time means the first event at or after it, or the tail if there is none. A partition that a
-    mapping leaves out starts at its earliest event. An offset past the tail is refused.
+    mapping leaves out starts at its earliest event. Raises OffsetOutOfRange for an offset past the
+    tail.
     """
     wanted = list(places)
     bounds = administration.bounds(wanted)

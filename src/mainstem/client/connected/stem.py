@@ -1,4 +1,4 @@
-"""A log on a server, be it mainstem or Apache Kafka: ``mainstem.connect``."""
+"""A log on a server, mainstem or Apache Kafka: ``mainstem.connect``."""
 
 import atexit
 from collections.abc import Callable
@@ -26,10 +26,11 @@ from mainstem.remote.producer_pool import ProducerPool
 
 
 def connect(address: str, *, timeout_s: float = 5.0, **settings: Setting) -> "ConnectedStem":
-    """Connect to a mainstem server or a Kafka cluster: ``host:port``, several separated by commas.
+    """Connect to a mainstem server or a Kafka cluster.
 
-    Raises Unreachable if no server answers within ``timeout_s`` seconds. Other keywords are
-    librdkafka's settings with underscores for dots, such as ``security_protocol="SASL_SSL"``.
+    ``address`` is ``host:port``, or several of them, separated by commas. Raises Unreachable if no
+    server answers within ``timeout_s`` seconds. Other keywords are librdkafka's settings with
+    underscores for dots, such as ``security_protocol="SASL_SSL"``.
     """
     cluster = Cluster(address, timeout_s=timeout_s, settings=settings)
     cluster.check_reachable()
@@ -54,7 +55,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         self._queues = ConnectedQueues(administration, self._reaper, self._settle_groups)
         self._subscriptions: WeakSet[ConnectedSubscription] = WeakSet()
         self._open_queues: WeakSet[ConnectedQueue] = WeakSet()
-        # A program that does not close the stem still commits what its consumers finished.
+        # If a program exits without closing, commit what its consumers have finished.
         atexit.register(self.close_now, failed=True)
 
     @property
@@ -82,9 +83,10 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         *,
         anew: bool = False,
     ) -> DeliveryReport:
-        """Send an event; another thread calls ``told`` when the server has acknowledged it.
+        """Send an event; return a report that can be waited for.
 
-        ``anew``: fetch the topic's metadata again, as the topic may exist by now.
+        Another thread calls ``told`` when the server has acknowledged the event. ``anew`` fetches
+        the topic's metadata again, as the topic may have been created since.
         """
         self.check_open()
         if anew:
@@ -102,7 +104,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
     def publish_many(self, topic: str, events: Values, *, partition: int | None = None) -> int:
         """Append many events in large batches; return how many, once all are durable.
 
-        If one is refused, or the iterable raises, earlier events may have been published.
+        If one is refused, or the iterable raises, events before it may have been published.
         """
         self.check_open()
         deliveries = DeliveryReports(self._producers.to(topic), topic, partition)
@@ -114,7 +116,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         return deliveries.wait()
 
     def open_subscription(self, options: SubscriptionOptions) -> ConnectedSubscription:
-        """Subscribe; closing the stem closes the subscription."""
+        """Subscribe; closing the stem will close the subscription."""
         self._settle_groups()
         made = ConnectedSubscription(self._administration, options, self._reaper)
         self._reaper.start()
@@ -122,7 +124,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         return made
 
     def open_queue(self, options: QueueOptions) -> ConnectedQueue:
-        """Join a queue as a consumer; closing the stem leaves the queue."""
+        """Join a queue as a consumer; closing the stem will close the consumer."""
         made = self._queues.open(options)
         self._reaper.start()
         self._open_queues.add(made)
@@ -137,12 +139,12 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         return ConnectedAppender(cluster, self._topics, writer, max_batch_bytes=limit)
 
     def check_open(self) -> None:
-        """Raise Closed if this is closed."""
+        """Raise Closed if the stem was closed."""
         if self._closed:
             raise Closed("the stem has been closed; connect again")
 
     def close_now(self, *, failed: bool) -> None:
-        """Close; with ``failed`` (an error, or exit) the last events count as unfinished."""
+        """Close; if ``failed`` (an error, or exit), events returned last count as unfinished."""
         if self._closed:
             return
         atexit.unregister(self.close_now)

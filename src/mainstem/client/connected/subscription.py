@@ -18,9 +18,9 @@ class ConnectedSubscription(BlockingSubscription[ConnectedFeed]):
     """Implements ``Subscription`` through the Kafka protocol.
 
     An event counts as finished when the next one is requested, or when the reading thread calls
-    ``close``; but not if an error leaves the ``with`` block, if another thread closes, or if a bare
-    loop is left by ``break``. A member of a group must keep polling: partitions are assigned
-    and revoked only during a poll.
+    ``close``; but not if an error leaves the ``with`` block, if another thread closes, or if a
+    ``for`` loop without ``with`` is left by ``break``. A member of a group must keep polling,
+    because it gets and gives up partitions only during a poll.
     """
 
     def __init__(self, administration: Admin, options: SubscriptionOptions, reaper: Reaper) -> None:

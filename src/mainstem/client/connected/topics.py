@@ -48,7 +48,7 @@ class ConnectedTopics:
             if matches(pattern, name) and (internal or not name.startswith(_OF_KAFKA))
         ]
         if internal and is_internal(pattern) and pattern not in names:
-            # mainstem's server does not list internal topics.
+            # Asks by name, as mainstem's server does not list internal topics.
             names.append(pattern)
         return self._infos(names)
 

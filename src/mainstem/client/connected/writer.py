@@ -15,7 +15,7 @@ from mainstem.remote.transactions import Outgoing, TransactionalProducer
 class ConnectedAppender:
     """Implements ``Appender`` through the Kafka protocol.
 
-    It closes itself after a failed append, unless the server only refused an event.
+    It closes itself after a failed append, unless the server has only refused an event.
     """
 
     def __init__(
@@ -58,9 +58,10 @@ class ConnectedAppender:
         return positions
 
     def truncate(self, before: int) -> None:
-        """Delete the events before an offset; raises WriterFenced if an earlier append was fenced.
+        """Delete the events before an offset; raises WriterFenced if an append of this was fenced.
 
-        Kafka does not fence DeleteRecords, so a fenced writer can truncate until its next append.
+        Kafka does not fence DeleteRecords, so a writer can still truncate until an append tells it
+        that it was fenced.
         """
         self._opened()
         self._topics.trim(self._topic, before, partition=self._partition)
@@ -77,7 +78,7 @@ class ConnectedAppender:
         return self._producer
 
     def _check_sizes(self, events: Sequence[Event]) -> None:
-        """Raise EventTooLarge, before a transaction begins, if the topic would refuse an event."""
+        """Raise EventTooLarge for an event too large for the topic, before a transaction begins."""
         for event in events:
             size = len(event.value or b"") + len(event.key or b"")
             if size + HEADER_SIZE > self._max_batch_bytes and not self._is_compressed:
