@@ -21,7 +21,7 @@ _OF_TABLES = {"table"}
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Origin and reason of a dead letter."""
+    """Where a dead letter comes from, and why it is one."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 def topic_of(topic: str) -> str:
-    """Return the topic of a topic's dead letters: ``<topic>.dead``, shortened if too long.
+    """Return the topic for dead letters of a topic: ``<topic>.dead``, shortened if too long.
 
     A longer name is cut and gets a hash of the full name, so that the same topic is always found.
     """

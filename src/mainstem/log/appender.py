@@ -161,7 +161,9 @@ class Appender:
         several: bool,
         lazy: bool = False,
     ) -> Segment:
-        """Write bytes after the segment's end, to be accepted later; returns the segment.
+        """Write bytes after the end of the last segment, where there is room; returns the segment.
+
+        They become part of the segment when the caller accepts them.
 
         ``logged``: also reserve space in the write-ahead log.
         """
@@ -339,7 +341,7 @@ class Appender:
             )
 
     def _begin(self) -> None:
-        """Write a durable OPENED entry: recovery takes it as a sign of an unclean stop."""
+        """Write a durable OPENED entry, by which the next opening detects an unclean stop."""
         wal = self._committer.wal
         wal.reserve(0)
         wal.add(Kind.OPENED, [])

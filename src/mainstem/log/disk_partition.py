@@ -161,7 +161,7 @@ class DiskPartition:
             segment.sealed = True
 
     def closed_segments(self) -> list[Segment]:
-        """Return the segments, without the one appended to, whose events are all visible."""
+        """Return the segments whose events are all visible, without the one that is appended to."""
         # Batches beyond the tail may not be written yet.
         return [each for each in self.segments[:-1] if each.next_offset <= self.tail]
 
@@ -180,7 +180,10 @@ class DiskPartition:
         return offsets
 
     def fitting(self, batches: Sequence[WritableBatch], most_bytes: int) -> Sequence[WritableBatch]:
-        """Return the leading batches that fit into one segment; at least one batch."""
+        """Return the leading batches that fit into one segment; at least one batch.
+
+        A batch of ``most_bytes`` or more is returned alone.
+        """
         active, limit = self.segments[-1] if self.segments else None, self.settings.segment_bytes
         size = len(batches[0])
         left = limit - size

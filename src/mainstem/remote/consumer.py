@@ -144,7 +144,7 @@ class RemoteConsumer:
         return taken
 
     def finish(self) -> None:
-        """Mark all events returned so far as finished."""
+        """Mark all events returned so far as finished (processed by the caller)."""
         for progress in self._unfinished:
             progress.finished = progress.given
         self._unfinished.clear()

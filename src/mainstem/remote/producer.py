@@ -81,7 +81,10 @@ class RemoteProducer:
         self._thread.start()
 
     def send(self, topic: str, event: Event, partition: int | None, settled: Settled) -> None:
-        """Send an event; blocks while librdkafka's queue is full."""
+        """Send an event; blocks while librdkafka's queue is full.
+
+        ``settled`` is called with the delivery report, in another thread.
+        """
         number = _ANY_PARTITION if partition is None else partition
         # librdkafka takes 0 for now.
         timestamp_ms = max(0, event.timestamp_ms)

@@ -62,7 +62,7 @@ class DueIndex:
         return bool(self._bits.get(offset // _CHUNK, 0) >> offset % _CHUNK & 1)
 
     def add(self, offset: int, due_ms: int) -> None:
-        """Mark an offset as delayed."""
+        """Mark an offset as delayed until a time."""
         chunk = offset // _CHUNK
         self._bits[chunk] = self._bits.get(chunk, 0) | 1 << offset % _CHUNK
         self._count += 1

@@ -185,7 +185,10 @@ class Window:
     def apply(
         self, changes: Mapping[int, Redelivery | None], reasons: Mapping[int, str] = {}
     ) -> None:
-        """Apply changes by offset: None settles an event, ``Redelivery`` returns it."""
+        """Apply changes by offset.
+
+        A ``Redelivery`` returns the event to the queue, None settles it.
+        """
         for offset, change in changes.items():
             entry = self.entries[offset]
             self._note(offset)

@@ -100,7 +100,10 @@ class Completion:
         return durable
 
     def settle(self, transactional_id: str, value: Transaction, *, committed: bool) -> Durable:
-        """Store ``value`` as a transactional id's state; end its ongoing transaction, if any."""
+        """Store ``value`` as a transactional id's state; end its ongoing transaction, if any.
+
+        ``committed``: whether that transaction is committed, not aborted.
+        """
         was = self.fold.transactions.get(transactional_id)
         changes = [TransactionChange(TransactionKey(transactional_id), value)]
         if was is None or was.phase is not TransactionPhase.ONGOING:

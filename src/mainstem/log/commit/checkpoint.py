@@ -76,7 +76,7 @@ class Checkpoints:
         partition.is_dirty = True
 
     def forget(self, partition: DiskPartition) -> None:
-        """Leave a partition, which was deleted, out of the next checkpoint; under the lock."""
+        """Leave a deleted partition out of the next checkpoint; under the lock."""
         self._dirty.pop(partition.id, None)
 
     @property
@@ -188,7 +188,10 @@ class Checkpoints:
                 partition.names_synced = max(made, partition.names_synced)
 
     def capture(self, partition: DiskPartition, names: dict[DiskPartition, int]) -> PartitionRecord:
-        """Sync a partition's segments, but not its directory; return the recovery point."""
+        """Sync a partition's segments, but not its directory; return the recovery point.
+
+        Adds the partition to ``names`` if its directory must be synced (``sync_names``).
+        """
         with self._lock:
             record = partition.record()
             segments = [(each, each.size) for each in partition.segments]

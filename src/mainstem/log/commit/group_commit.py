@@ -289,7 +289,9 @@ class Committer:
         call_all(wakes)
 
     def finish_unsynced(self, group: Group) -> list[Wake]:
-        """Make a group visible that needs no sync (not the current one); return watches to call.
+        """Make a group visible that needs no sync; return the watches to call.
+
+        The group is not the current one.
 
         Under the lock. Its write-ahead entries are in the page cache, so after kill -9 all of it is
         kept.

@@ -61,7 +61,7 @@ class OpenFile(Protocol):
 
 
 class Files(Protocol):
-    """A directory tree."""
+    """A directory tree: the port through which the log accesses the disk."""
 
     def open(self, path: str, *, create: bool = False) -> OpenFile:
         """Open for reading and writing; raises FileNotFoundError unless created."""
@@ -298,7 +298,10 @@ class RealFiles:
 
 
 def _take(fd: int) -> bool:
-    """Take an exclusive flock; wait for readers, which finish soon."""
+    """Take an exclusive flock; return False if a writer holds it.
+
+    Waits for readers, which normally finish soon, for at most READERS_S.
+    """
     patience = time.monotonic() + READERS_S
     while True:
         with suppress(OSError):

@@ -131,7 +131,7 @@ def _rebuild_manifest(files: Files, now_ms: Callable[[], int]) -> None:
 
 
 def _find_segments(files: Files, partition: DiskPartition, now_ms: int) -> None:
-    """Add the newest segment file of each offset range, up to the first damage in it."""
+    """Add to the partition the newest segment file of each offset range, up to its first damage."""
     newest: dict[int, int] = {}
     for base, generation in segment_names(files, partition.directory):
         newest[base] = max(generation, newest.get(base, -1))

@@ -35,7 +35,10 @@ class TailRecovery:
         self.findings: list[str] = []
 
     def read(self, gone: set[tuple[int, int]], now_ms: Callable[[], int]) -> None:
-        """Accept the tail's batches while complete and in order; changes nothing on disk."""
+        """Accept the tail's batches while complete and in order; changes nothing on disk.
+
+        ``gone``: segments that were removed (base offset, generation).
+        """
         partition = self.partition
         present = sorted(segment_names(self._files, partition.directory))
         # Segments before the start may be gone already, removed by an interrupted recovery.

@@ -198,7 +198,10 @@ class Segment:
         return Slice(end - position, file=self.file, position=position)
 
     def find_time(self, timestamp_ms: int, limit: int, start: int) -> TimedOffset | None:
-        """Return the first event at or after both a time and an offset, below ``limit``."""
+        """Return the first event that is at or after a time and an offset; None if there is none.
+
+        Searches below position ``limit``.
+        """
         index = self.index
         for block in range(len(index.offsets)):
             if index.newest_of(block) < timestamp_ms or index.positions[block] >= limit:

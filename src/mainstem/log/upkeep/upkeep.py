@@ -110,7 +110,7 @@ class Upkeep:
             self._tick(self._chosen(every=at_once))
 
     def _chosen(self, *, every: bool) -> Collection[Partition]:
-        """Return the partitions that a round looks at: with ``every``, all."""
+        """Return the partitions that a round looks at; if ``every`` is true, all partitions."""
         with self._lock:
             partitions = list(self._partitions.values())
         if every or len(partitions) <= IDLE_AT_ONCE:

@@ -114,7 +114,7 @@ def _by_header(
 def _offsets(
     first: int, after: int, topic: str, partition: int, columns: frozenset[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Return a row for each offset of a range."""
+    """Return Arrow batches with a row for each offset of a range."""
     for low in range(first, after, _AT_ONCE_ROWS):
         offsets = np.arange(low, min(low + _AT_ONCE_ROWS, after), dtype=np.int64)
         zeros = np.zeros_like(offsets)
