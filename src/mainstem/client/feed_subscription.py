@@ -1,4 +1,7 @@
-"""The common part of embedded and connected subscriptions, both of which read from a feed."""
+"""The common part of subscriptions, of a log in this process or on a server.
+
+Both read from a feed, which is the source of their events.
+"""
 
 import threading
 from abc import abstractmethod
@@ -11,7 +14,7 @@ from mainstem.core.errors import Closed
 
 
 class SubscriptionFeed(Closable, Protocol):
-    """What a subscription needs of its feed, the source of its events."""
+    """What a subscription needs of its feed, besides events."""
 
     @property
     def closed(self) -> bool:
@@ -30,7 +33,7 @@ F = TypeVar("F", bound=SubscriptionFeed)
 
 
 class FeedSubscription(Generic[F]):
-    """A subscription that reads from a feed.
+    """Base class of subscriptions: assignment, missed events, and leaving the group.
 
     The feed must not refer to the subscription, or that would never be garbage-collected.
     """
@@ -41,7 +44,7 @@ class FeedSubscription(Generic[F]):
     def __init__(self, options: SubscriptionOptions, reaper: Reaper) -> None:
         self._reaper = reaper
         self._ended = False
-        # With manual commits, the last event may be committed after the end, too.
+        # With manual commits the subscription stays open at its end, to commit the last event.
         self._by_hand = options.group is not None and options.commit == "manual"
 
     @property
@@ -55,14 +58,14 @@ class FeedSubscription(Generic[F]):
         return self.feed.missed
 
     def __del__(self) -> None:
-        # A finalizer may run at any point of any thread, even while that holds the broker's lock,
-        # so it only leaves a note for the stem.
+        # A finalizer may run in any thread at any point, even while that holds the broker's lock,
+        # so it only registers the feed for closing.
         feed = getattr(self, "feed", None)
         if feed is not None and not feed.closed:
             self._reaper.note(feed)
 
     def _closes_at_end(self) -> bool:
-        """Tell whether the subscription closes itself now that its feed has ended."""
+        """Return whether the subscription closes itself, now that its feed has ended."""
         self._ended = self._ended or not self.feed.closed
         return not self._by_hand
 
@@ -83,7 +86,7 @@ class BlockingSubscription(FeedSubscription[F], Closing):
         self.close_now(finished=threading.get_ident() == self._reader)
 
     def stem_closes(self, *, failed: bool) -> None:
-        """Close because the stem closes; unless ``failed``, as if the consumer had closed."""
+        """Close because the stem closes; unless ``failed``, as if the consumer had closed it."""
         self.close_now(finished=not failed and threading.get_ident() == self._reader)
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Descriptions of topics, groups and queues in the API."""
+"""What the API returns about topics, groups and queues."""
 
 import time
 from typing import Literal
@@ -64,7 +64,10 @@ class Lag(msgspec.Struct, frozen=True):
     """The timestamp of the first unread event; None if all events are read, or if unknown."""
 
     def behind_s(self, now_ms: int | None = None) -> float | None:
-        """Return the age of the first unread event in s; 0 if all are read, None if unknown."""
+        """Return the age in s of the first unread event; 0 if all are read, None if unknown.
+
+        ``now_ms`` is the present time, by default the clock's.
+        """
         if not self.lag:
             return 0.0
         if self.unread_since_ms is None:
@@ -134,7 +137,7 @@ class QueueInfo(msgspec.Struct, frozen=True):
 
     @property
     def out(self) -> int:
-        """Number of events that are delivered and not settled."""
+        """Number of events that are delivered to consumers and not settled."""
         return sum(each.out for each in self.partitions)
 
     @property
@@ -144,7 +147,7 @@ class QueueInfo(msgspec.Struct, frozen=True):
 
 
 class QueuedEvent(msgspec.Struct, frozen=True):
-    """An unsettled event, as ``peek`` shows it."""
+    """An unsettled event of a queue, as ``peek`` returns it."""
 
     event: Event
     deliveries: int

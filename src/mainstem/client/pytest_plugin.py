@@ -1,3 +1,3 @@
-"""The former module of the pytest plugin, for environments that were installed before it moved."""
+"""The former module of the pytest plugin, kept for environments installed before it was moved."""
 
 pytest_plugins = ["mainstem.client.testing.pytest_plugin"]

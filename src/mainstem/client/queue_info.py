@@ -1,11 +1,11 @@
-"""Converts the broker's description of a queue to that of the Python API."""
+"""Converts the broker's description of a queue to ``QueueInfo`` of the Python API."""
 
 from mainstem.broker.door import QueueState
 from mainstem.client.info import QueueInfo, QueuePartition
 
 
 def queue_info(state: QueueState) -> QueueInfo:
-    """Return a queue's description for the Python API."""
+    """Return the broker's description of a queue as ``QueueInfo``."""
     settings = state.settings
     return QueueInfo(
         state.topic,

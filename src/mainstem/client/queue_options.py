@@ -24,7 +24,10 @@ class QueueOptions(msgspec.Struct, frozen=True):
 
 
 def limits_of(options: QueueOptions) -> dict[str, int | None]:
-    """Return the limits of waiting events that are given, by the broker's names; None: no limit."""
+    """Return the limits of waiting events in ``options``, by the broker's names; None: no limit.
+
+    Limits that the options leave out are left out.
+    """
     limits: dict[str, int | None] = {}
     if options.ttl_s is not None:
         limits["ttl_ms"] = milliseconds(options.ttl_s, "ttl_s") or None

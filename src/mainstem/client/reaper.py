@@ -1,8 +1,8 @@
 """Closes subscriptions that were garbage-collected without being closed (``break`` out of a loop).
 
-How this works: a finalizer may run at any point of any thread, even while that holds a lock that
-leaving the group needs. So it only notes the feed here. A thread closes the noted feeds; so does
-every call that would otherwise still see the abandoned member.
+How this works: a finalizer may run in any thread at any point, even while that holds a lock that
+leaving the group needs. So it only registers the subscription's feed here. A thread closes
+registered feeds soon; so does every call whose result depends on group members.
 """
 
 import logging
@@ -17,14 +17,14 @@ _logger = logging.getLogger("mainstem.client")
 
 
 class Closable(Protocol):
-    """A feed that can be closed."""
+    """The feed of a subscription, or the members of a queue, to be closed."""
 
     def close(self, *, finished: bool) -> object:
         """Leave the group; with ``finished``, the events returned last count as processed."""
 
 
 class Reaper:
-    """Closes the feeds of subscriptions that were garbage-collected."""
+    """Closes what belonged to subscriptions and queues that were garbage-collected."""
 
     def __init__(self) -> None:
         self._feeds: deque[Closable] = deque()
@@ -41,17 +41,17 @@ class Reaper:
         threading.Thread(target=self._run, name="mainstem-reaper", daemon=True).start()
 
     def stop(self) -> None:
-        """Close the feeds passed to ``note``, and end the thread."""
+        """Close the registered feeds, and end the thread."""
         self.reap()
         self._signals.put(False)
 
     def note(self, feed: Closable) -> None:
-        """Note a feed that is to be closed soon; takes no lock, so it is safe in a finalizer."""
+        """Register a feed to be closed soon; takes no lock, so it is safe in a finalizer."""
         self._feeds.append(feed)
         self._signals.put(True)
 
     def reap(self) -> None:
-        """Close the noted feeds; the events they returned last are delivered again."""
+        """Close the registered feeds now; the events they returned last are delivered again."""
         with self._lock:
             while self._feeds:
                 try:

@@ -1,4 +1,4 @@
-"""Setting the committed offsets of groups, embedded or connected."""
+"""Sets committed offsets of groups, of a log in this process or on a server."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from mainstem.core.names import check_group
 
 
 class SeekableGroups(ABC):
-    """Base class of group operations: ``seek``, which sets committed offsets."""
+    """Base class of ``Groups`` implementations, with ``seek``."""
 
     def __init__(self, check_open: Callable[[], None]) -> None:
         self._check_open = check_open
@@ -42,7 +42,7 @@ class SeekableGroups(ABC):
         )
 
     def _check_not_live(self, name: str) -> None:
-        """Raise the error that ``seek`` raises for a group with members; used by dry runs."""
+        """Raise the error of ``seek`` for a group with members; a dry run calls this, too."""
         try:
             members = self._members(name)
         except UnknownGroup:
@@ -67,4 +67,4 @@ class SeekableGroups(ABC):
 
     @abstractmethod
     def _tails(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the tails of the given partitions that still exist."""
+        """Return the tails of these partitions; those that do not exist are left out."""

@@ -1,4 +1,4 @@
-"""Where reading starts: earliest, latest, an offset, a time, or offsets by partition."""
+"""Where reading starts: earliest, latest, an offset, a time, or an offset for each partition."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,7 +13,7 @@ _MAX_OFFSET = 2**63 - 1
 
 
 def check_start(start: Start) -> None:
-    """Raise InvalidSetting for an invalid start."""
+    """Raise InvalidSetting if ``start`` is invalid."""
     if start in ("earliest", "latest") or isinstance(start, datetime):
         return
     numbers = start.values() if isinstance(start, Mapping) else (start,)

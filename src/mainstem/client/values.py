@@ -33,7 +33,7 @@ def make_event(
 
 
 def event_of(value: Value | Event) -> Event:
-    """Return an event unchanged; make a new event of any other value."""
+    """Return an event unchanged; make an event of any other value, without key and headers."""
     return value if isinstance(value, Event) else Event(value_bytes(value))
 
 
@@ -46,7 +46,10 @@ def value_bytes(value: Value) -> bytes | None:
 
 
 def key_bytes(key: Key) -> bytes | None:
-    """Return a key as bytes: bytes as they are, text as UTF-8, None as None."""
+    """Return a key as bytes: bytes as they are, text as UTF-8, None as None.
+
+    Raises InvalidEvent for other types.
+    """
     if type(key) is bytes or key is None:
         return key
     found = _plain_bytes(key, "key")
@@ -75,7 +78,10 @@ def _name(name: str) -> str:
 
 
 def _plain_bytes(value: object, what: str) -> bytes | None:
-    """Return text as UTF-8, and bytes of any type as ``bytes``; None for anything else."""
+    """Return text as UTF-8, any type of bytes as ``bytes``, None for anything else.
+
+    Raises InvalidEvent, naming the value ``what``, for text that is not valid Unicode.
+    """
     if isinstance(value, str):
         return _utf8(value, what)
     return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
@@ -91,7 +97,7 @@ def _utf8(text: str, what: str) -> bytes:
 def _json_bytes(value: object) -> bytes:
     try:
         encoded = _to_json(value)
-        # The fast encoder writes NaN and infinities as null, which would change the value.
+        # msgspec would write NaN and infinities as null, which would change the value.
         if b"null" in encoded:
             _check_numbers(value)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:

@@ -1,8 +1,8 @@
-"""Fenced writers, embedded or connected: the API, the transactional id, the partition.
+"""Fenced writers, of a log in this process or on a server: the API, the transactional id.
 
 How this works: a writer is a transactional producer, so that Kafka's own mechanism fences it. Its
-transactional id consists of topic, partition and writer's name; opening a writer bumps the epoch of
-that id, and every append is a transaction, which is refused in an older epoch.
+transactional id consists of topic, partition and the writer's name. Opening a writer bumps the
+epoch of that id, and every append is a transaction, which the broker refuses if its epoch is older.
 """
 
 import threading
@@ -20,7 +20,7 @@ TRANSACTION_TIMEOUT_MS = 60_000
 
 
 class WriterId(NamedTuple):
-    """A writer's name, and the partition to which it appends."""
+    """Identifies a writer: topic, partition, and its name."""
 
     topic: str
     partition: int
@@ -28,19 +28,22 @@ class WriterId(NamedTuple):
 
     @property
     def transactional_id(self) -> str:
-        """The writer's transactional id; unique, because topic names contain no colon."""
+        """The transactional id; two writers never share one, as topic names contain no colon."""
         return f"mainstem-writer:{self.topic}:{self.partition}:{self.name}"
 
 
 def check_writer(name: str) -> None:
-    """Raise InvalidName for an invalid name of a writer."""
+    """Raise InvalidName if a writer's name is invalid."""
     if not isinstance(name, str):
         raise InvalidName("writer", name, "it is not text")
     check_group(name, "writer")
 
 
 def only_partition(topic: str, count: int, partition: int | None) -> int:
-    """Return the partition to append to; raises if there are several and none is given."""
+    """Return the partition to append to: ``partition``, or the topic's only one.
+
+    Raises InvalidSetting if it has several and none is given, and UnknownPartition.
+    """
     if partition is None:
         if count > 1:
             raise InvalidSetting(
@@ -54,7 +57,7 @@ def only_partition(topic: str, count: int, partition: int | None) -> int:
 
 
 class Appender(Protocol):
-    """Makes a writer's appends; used by only one thread at a time."""
+    """Makes the appends of a writer; one thread at a time may use it."""
 
     def append(self, events: Sequence[Event]) -> list[Position]:
         """Append events, all or none; return their positions once they are durable."""
@@ -63,7 +66,7 @@ class Appender(Protocol):
         """Delete the events before an offset."""
 
     def close(self) -> None:
-        """End the transaction, or close the producer."""
+        """Abort the open transaction, or close the producer."""
 
 
 class LogWriter(Closing):

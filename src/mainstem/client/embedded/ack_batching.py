@@ -1,9 +1,9 @@
-"""Batches settlements made with ``wait=False``: collected, and soon written together.
+"""Batches settlements made with ``wait=False``: collects them, and soon writes them together.
 
 How this works: collected settlements are written when there are ``WINDOW`` of them, when the
 consumer finds no more events, before any other settlement of the consumer, and after ``LINGER_S``
-at the latest, by a thread that lives while there is something to write. At most ``MAX_WRITES``
-writes wait for the disk at a time: beyond that, the next settlement waits for the oldest.
+at the latest, by a thread that runs while there is something to write. At most ``MAX_WRITES``
+writes may wait for the disk: beyond that, the next settlement waits for the oldest of them.
 """
 
 import threading
@@ -23,7 +23,7 @@ Write = Callable[[Sequence[Settlement]], Settled]
 
 
 class SettlementWindow:
-    """Collects the settlements of one consumer; safe to use from several threads."""
+    """Collects settlements of one consumer and writes them together; thread-safe."""
 
     def __init__(self, write: Write, linger_s: float = LINGER_S) -> None:
         self._write, self._linger_s = write, linger_s
@@ -38,10 +38,14 @@ class SettlementWindow:
         self._failed: deque[MainstemError] = deque()
 
     def add(self, settlement: Settlement) -> Durable:
-        """Collect a settlement; the caller must wait for the result, usually done already."""
+        """Collect a settlement, and write if there are enough.
+
+        The caller must wait for the write that this returns, so that not too many wait for the
+        disk; usually it is durable already.
+        """
         with self._lock:
             if self._closed.is_set():
-                # Another thread closed the queue after this one had found it open.
+                # Another thread has closed the queue since the caller found it open.
                 raise Closed(
                     "the queue was closed before this delivery was settled; it is redelivered"
                 )
@@ -54,7 +58,7 @@ class SettlementWindow:
             return self._writes.popleft() if len(self._writes) > MAX_WRITES else AT_ONCE
 
     def flush(self) -> None:
-        """Write the collected settlements."""
+        """Write the collected settlements, also those that another thread is just writing."""
         if not self._waiting and not self._lock.locked():
             return
         with self._lock:

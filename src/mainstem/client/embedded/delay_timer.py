@@ -1,4 +1,4 @@
-"""Publishes due delayed events of an embedded log; a server does this in its own timer."""
+"""Publishes due delayed events of a log in this process; a server does this in its own timer."""
 
 import threading
 from collections.abc import Callable
@@ -9,17 +9,17 @@ _LOOK_S = 1.0
 
 
 class Delays(Protocol):
-    """What the timer needs of the broker: the delayed events of a log."""
+    """What the thread needs of the broker: the delayed events of a log."""
 
     def next_deadline(self) -> int | None:
-        """Return when ``tick`` should be called next; None if no event is delayed."""
+        """Return when to call ``tick`` next, in ms since 1970; None if no event is delayed."""
 
     def tick(self) -> None:
-        """Publish a limited number of the events that are due."""
+        """Publish events that are due, a limited number."""
 
 
 class DelayClock:
-    """A thread that publishes due events while the stem is open."""
+    """A thread that publishes delayed events when they are due, while the log is open."""
 
     def __init__(
         self,

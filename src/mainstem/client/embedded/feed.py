@@ -1,14 +1,16 @@
-"""The events of a subscription, without waiting: blocking and async subscriptions both use it.
+"""The source of events for a subscription of a log in this process; never waits.
+
+Blocking and async subscriptions both read from it, and do the waiting.
 
 How this works: every partition has a ``PartitionReader``. Those that may have events are in
-``_ready``; each gives a chunk of about a megabyte in turn, whose events are decoded one by one.
-A reader at the tail leaves ``_ready`` and watches the log instead; the next append puts it back and
-wakes the waiting consumer. So idle partitions cost nothing, however many there are, and nothing is
-polled.
+``_ready``; one after another returns a chunk of about a megabyte, whose events are decoded one by
+one. A reader at the tail leaves ``_ready`` and watches the log instead; the next append puts it
+back and wakes the waiting consumer. So idle partitions cost nothing, however many there are, and
+nothing is polled.
 
 In a group, the broker assigns the partitions. An event is finished when the consumer requests the
-next one: only then may its partition be committed or released. Callbacks of log and broker come
-from any thread: they take no lock, set a flag and wake the consumer.
+next one: only then may its offset be committed, or its partition be released. The log and the
+broker call back in any thread: these callbacks take no lock, set a flag and wake the consumer.
 """
 
 import threading
@@ -37,7 +39,7 @@ _NOTHING: Iterator[Event] = iter(())
 
 
 class Feed:
-    """Reads the events of all partitions of a subscription; thread-safe, never blocks."""
+    """Reads the events of all partitions of a subscription; thread-safe, never waits."""
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class Feed:
                 or (self._auto and time.monotonic() >= self._commit_at)
             ):
                 return self._take_slowly()
-            # The fast path of most events.
+            # The fast path, which most events take.
             try:
                 event = next(self._events, None)
             except MainstemError:
@@ -135,9 +137,9 @@ class Feed:
         return self._closed
 
     def wait_s(self, left_s: float | None = None) -> float | None:
-        """Return how long to wait before the next request; None: until the signal.
+        """Return how many seconds to wait before the next call; None: until the signal.
 
-        ``left_s``: the rest of the consumer's own timeout.
+        ``left_s`` is what remains of the consumer's own timeout.
         """
         with self._lock:
             waits = [] if left_s is None else [left_s]
@@ -164,7 +166,7 @@ class Feed:
     # Finishing
 
     def commit(self) -> Durable:
-        """Commit the group's offsets up to the last event returned."""
+        """Commit the group's offsets up to the last event returned; raises Closed when closed."""
         with self._lock:
             if self._options.group is None:
                 raise InvalidSetting("this subscription has no group, so it has no cursors")
@@ -173,7 +175,10 @@ class Feed:
             return self._commit(self._positions(finished=False))
 
     def close(self, *, finished: bool) -> Durable:
-        """Leave the group; with ``finished``, the events returned last count as processed."""
+        """Leave the group; with ``finished``, the events returned last count as processed.
+
+        The result is durable when the offsets are committed.
+        """
         with self._lock:
             if self._closed:
                 return AT_ONCE
@@ -185,9 +190,9 @@ class Feed:
             return AT_ONCE if self._options.group is None else self._leave()
 
     def abandon(self) -> None:
-        """Close without touching the log, in the child process after a fork."""
+        """Close in the child process after a fork, without touching the log."""
         self._closed = True
-        # A thread that does not exist in the fork may have held it.
+        # The lock may be held by a thread that does not exist in the child process.
         self._lock = threading.Lock()
 
     # Under the lock
@@ -211,12 +216,15 @@ class Feed:
                 return None
 
     def _add_to(self, taken: list[Event], limit: int) -> bool:
-        """Add the rest of the current chunk; return False at the limit, or if no chunk follows."""
+        """Append the rest of the current chunk to ``taken``; return whether to call this again.
+
+        That is False at the limit, or if no other chunk follows.
+        """
         reader, before = self._reader, len(taken)
         try:
             taken += islice(self._events, limit - before)
         finally:
-            # Also count events that came before damage.
+            # Events before damage count as returned, too.
             if len(taken) > before and reader is not None:
                 reader.given = taken[-1].offset + 1
                 self._given[reader] = None
@@ -226,7 +234,8 @@ class Feed:
         try:
             return self._commit(self._positions(finished=True)) if self._auto else AT_ONCE
         except (Fenced, Closed):
-            # Too late to commit: uncommitted events are read again.
+            # The group has given the partitions away: another member reads the uncommitted events
+            # again.
             return AT_ONCE
         finally:
             self._member.leave()
@@ -254,9 +263,9 @@ class Feed:
         self._given.clear()
 
     def _next_stretch(self) -> bool:
-        """Start on a chunk of the next reader that has events; return False if none has."""
+        """Start with a chunk of the next reader that has events; return False if none has."""
         if self._reader is not None:
-            # A chunk may end with offsets that compaction removed: count them as read.
+            # A chunk may end with offsets that compaction removed: these count as read.
             self._reader.given = self._reader.offset
             self._given[self._reader] = None
             self._stop_source()
@@ -303,12 +312,15 @@ class Feed:
             self._stop_source()
 
     def _lose(self, reader: PartitionReader) -> None:
-        """Stop reading a deleted topic; raises UnknownTopic if it was subscribed by name."""
+        """Stop reading a partition whose topic was deleted.
+
+        Raises UnknownTopic if the topic was subscribed by name, without a group.
+        """
         self._drop(reader)
         if self._options.group is None:
             if reader.topic in self._options.topics:
                 raise UnknownTopic(reader.topic)
-            # A new topic of that name may exist already.
+            # There may be a new topic of that name already.
             self._on_change()
 
     def _let_go(self) -> None:
@@ -329,11 +341,11 @@ class Feed:
             self._take_assignment()
 
     def _find_topics(self) -> None:
-        """Start reading every matching partition; while following, also of topics created later."""
+        """Start reading every matching partition; while following, watch for new topics, too."""
         if self._unwatch_topics is not None:
             self._unwatch_topics()
         if self._options.follow:
-            # Set the watch before listing, or a topic created in between would be missed.
+            # Watch before listing, or a topic created in between would be missed.
             self._unwatch_topics = self._broker.watch_topics(self._on_change)
         chosen = self._options.partitions
         for topic, partition in partitions_of(self._broker, self._options.topics):
@@ -348,11 +360,12 @@ class Feed:
             raise UnknownPartition(self._options.topics[0], min(missing))
 
     def _take_assignment(self) -> None:
-        """Release revoked partitions, and start reading newly assigned ones."""
+        """Release the partitions that the group revoked, and start reading new ones."""
         try:
             assignment = self._member.assignment()
         except Fenced:
-            # Fenced for a late release: join again as a new member, at the group's cursors.
+            # The broker fenced this member because it released a partition too late: join again as
+            # a new member, and read from the committed offsets.
             for reader in list(self._readers.values()):
                 self._drop(reader)
             self._member = self._broker.join(
@@ -385,14 +398,18 @@ class Feed:
             return  # Deleted just now; the group will report it.
         reader.share, reader.committed = share, at
         if at is None:
-            # Commit the start even if nothing is read, so that ``latest`` keeps its meaning.
+            # Commit the start even if nothing is read, so that ``latest`` still means this moment
+            # after a restart.
             self._moved[reader] = None
         self._add(reader)
 
     # Cursors
 
     def _positions(self, *, finished: bool) -> dict[PartitionReader, int]:
-        """Return the offset to commit for each partition whose committed offset is out of date."""
+        """Return the offset to commit for each partition whose committed offset is another.
+
+        With ``finished``, only up to finished events; otherwise up to the last one returned.
+        """
         moved = self._moved | self._given
         places = {reader: reader.finished if finished else reader.given for reader in moved}
         return {reader: at for reader, at in places.items() if reader.committed != at}
@@ -413,7 +430,7 @@ class Feed:
             # The partition's new owner reads the uncommitted events again.
             self._on_change()
         except StorageFull:
-            # On a full disk reading continues; the next commit covers this one.
+            # If the disk is full, reading continues; the next commit includes this one.
             return
 
     # From any thread, without the lock

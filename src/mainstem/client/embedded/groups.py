@@ -1,4 +1,4 @@
-"""Consumer groups of the embedded log: list, show, seek, delete."""
+"""Consumer groups of a log in this process: list, show, seek, delete."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -71,5 +71,5 @@ class EmbeddedGroups(SeekableGroups):
         try:
             return self._broker.time_at(lag.topic, lag.partition, lag.cursor or 0)
         except MainstemError:
-            # The topic was deleted, or is damaged: readers get the error, the lag does without.
+            # The topic was deleted or is damaged: readers get an error, the lag just has no age.
             return None

@@ -1,4 +1,4 @@
-"""One partition of a subscription: the offsets that were read, returned and finished."""
+"""One partition of a subscription: up to which offset it was read, returned and finished."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,7 +8,7 @@ from mainstem.core.event import Event
 
 
 class PartitionReader:
-    """Reads one partition; its feed's lock must be held."""
+    """Reads one partition for a ``Feed``, whose lock the caller must hold."""
 
     __slots__ = (
         "_feed",
@@ -46,7 +46,8 @@ class PartitionReader:
     def read(self, max_bytes: int) -> Iterator[Event] | None:
         """Return an iterator that decodes the next events; None if there are none.
 
-        If these events were deleted, continue at the log's first event and count the missed ones.
+        If events were deleted before they were read, it continues at the first one that exists, and
+        counts the missed ones.
         """
         try:
             return self._feed.chunk(max_bytes, self.limit)
@@ -55,21 +56,21 @@ class PartitionReader:
             return self.read(max_bytes)
 
     def step_back(self) -> None:
-        """Go back to the first event not returned, so that a damaged event is never skipped."""
+        """Go back to the first event not returned, so that a damaged one is not skipped."""
         self._feed.seek(self.given)
 
     def watch(self, wake: Callable[[], None]) -> None:
-        """Call ``wake`` once, when there are new events or the topic is deleted."""
+        """Make the log call ``wake`` once, when there are new events or the topic is deleted."""
         self.unwatch = self._feed.watch(wake)
 
     def drop(self) -> None:
-        """Cancel the watch on the log."""
+        """Stop watching the log."""
         if self.unwatch is not None:
             self.unwatch()
             self.unwatch = None
 
     def _jump(self, start: int, tail: int) -> None:
-        # An offset past the tail means that the log was truncated: no event was missed.
+        # If it is past the tail, the end of the log was lost: no event was missed.
         place = min(max(self.offset, start), tail)
         self.missed += max(0, place - self.offset)
         self._feed.seek(place)

@@ -1,8 +1,8 @@
 """Publishing many events: large batches per partition, many of them in flight at once.
 
 Events are collected per partition until a batch is large, and appended without waiting for the
-disk; when more than ``pending_bytes`` are in flight, the oldest is awaited. So memory is bounded,
-and the disk is always busy.
+disk; when more than ``pending_bytes`` are in flight, the publisher waits for the oldest batch. So
+memory is bounded, and the disk is always busy.
 """
 
 from collections import deque
@@ -18,14 +18,17 @@ _EVENT_BYTES = 150
 
 
 class Wait(NamedTuple):
-    """Something that the caller must wait for: durability, or space in a full topic."""
+    """What the caller must wait for: durability of a batch, or space in a full topic.
+
+    For space, wait at most until ``until_ms``.
+    """
 
     durable: Durable
     until_ms: int | None = None
 
 
 class Bulk:
-    """A bulk publish to one topic; it never blocks, its caller does the waiting."""
+    """A bulk publish to one topic; it never waits, but tells its caller what to wait for."""
 
     def __init__(
         self,
@@ -40,9 +43,9 @@ class Bulk:
         self._topic, self._partition = topic, partition
         self._partitions = len(broker.topic(topic).partitions)
         settings = broker.topic(topic).settings
-        # A batch over the topic's limit would be split into a large and a small one.
+        # The broker would split a batch over the topic's limit into a large and a small one.
         self._batch_bytes = min(batch_bytes, settings.max_batch_bytes * 3 // 4)
-        # A batch as large as max_backlog would have to wait for an empty backlog.
+        # A batch as large as max_backlog could be appended only when the backlog is empty.
         self._batch_events = max(1, (settings.max_backlog or 2**32) // 4)
         self._pending_bytes = pending_bytes
         self._gathered: dict[int, list[Event]] = {}
@@ -81,9 +84,9 @@ class Bulk:
         return self._size >= self._pending_bytes
 
     def drain(self) -> Iterator[Wait]:
-        """Append the full batches; yields each thing that the caller must wait for."""
+        """Append the full batches; yields what the caller must wait for before it continues."""
         if self._size >= self._pending_bytes:
-            # Many partitions with few events each: append all of them at once.
+            # There are many partitions with few events each, so append all of them.
             self._full = list(self._gathered)
         for number in self._full:
             yield from self._append(number)
@@ -94,7 +97,7 @@ class Bulk:
             yield self._oldest()
 
     def finish(self) -> Iterator[Wait]:
-        """Append all remaining events; yields each thing that the caller must still wait for."""
+        """Append all remaining events; yields what the caller must wait for before it continues."""
         self._full = list(self._gathered)
         yield from self.drain()
         while self._appended:

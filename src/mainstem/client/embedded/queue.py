@@ -1,4 +1,4 @@
-"""A queue of the embedded log, with blocking calls."""
+"""A queue of a log in this process, with blocking calls."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -40,7 +40,7 @@ class EmbeddedDelivery(DeliveredEvent, Exits):
         return self._held.given.event
 
     def _leave(self, error: BaseException | None) -> None:
-        # This does not wait for the disk: after a power cut the event may be delivered again.
+        # This does not wait for the disk, so after a power cut the event may be delivered again.
         self._held.leave(error)
 
     def _settle(
@@ -51,7 +51,7 @@ class EmbeddedDelivery(DeliveredEvent, Exits):
 
 
 class EmbeddedQueue(Closing):
-    """Implements ``Queue`` on the log of this process; one consumer, in one thread or several."""
+    """Implements ``Queue`` on the log of this process; one consumer for one or more threads."""
 
     def __init__(self, consumer: QueueConsumer, *, follow: bool) -> None:
         self._consumer = consumer
@@ -59,7 +59,7 @@ class EmbeddedQueue(Closing):
 
     @property
     def consumer(self) -> str:
-        """The name of this consumer."""
+        """The name under which this object is a consumer of the queue."""
         return self._consumer.id
 
     def __iter__(self) -> Iterator[EmbeddedDelivery]:
@@ -85,7 +85,7 @@ class EmbeddedQueue(Closing):
         return self._take(limit, timeout)
 
     def ack_many(self, deliveries: Iterable[Delivery]) -> None:
-        """Ack deliveries of this queue object in one write; durable on return.
+        """Ack deliveries of this queue object in one write; they are durable on return.
 
         Raises StaleDelivery if the lock of one has expired; the others are still acked. Raises
         InvalidSetting if one belongs to another consumer; then none is acked.
@@ -96,7 +96,7 @@ class EmbeddedQueue(Closing):
             raise error
 
     def close(self) -> None:
-        """Close; unsettled events are redelivered, and do not count towards ``max_deliveries``.
+        """Close; unsettled events are redelivered, and this does not count as a delivery.
 
         Settlements with ``wait=False`` are durable on return; raises the error of one that failed.
         """
@@ -117,7 +117,7 @@ class EmbeddedQueue(Closing):
         while True:
             unwatch = self._consumer.watch(lambda: signals.put(None))
             try:
-                # Check again, as an event may have arrived before the watch was set.
+                # Check again, as an event may have arrived before ``watch`` was called.
                 given = self._consumer.take(limit)
                 left = None if until is None else until - time.monotonic()
                 if given or self._consumer.closed is not None or (left is not None and left <= 0):

@@ -1,4 +1,4 @@
-"""A consumer of a queue that never blocks; blocking and async queues both use it."""
+"""A consumer of a queue in this process that never waits; blocking and async queues use it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -20,7 +20,7 @@ Call = Callable[[], None]
 
 
 class QueueConsumer:
-    """Acquires and settles deliveries for one consumer; safe to use from several threads."""
+    """Acquires and settles deliveries for one consumer; thread-safe."""
 
     def __init__(
         self, broker: Door, topic: str, name: str, consumer: str, *, after_crash: bool
@@ -36,12 +36,12 @@ class QueueConsumer:
         self._window = SettlementWindow(self._write)
 
     def check_open(self) -> None:
-        """Raise Closed if this is closed."""
+        """Raise Closed if the consumer was closed."""
         if self.closed is not None:
             raise Closed(self.closed)
 
     def take(self, limit: int) -> list[Delivery]:
-        """Return the available deliveries; none when closed.
+        """Return at most ``limit`` deliveries that are available; none when closed.
 
         Raises the errors of ``settle_soon`` since the last call.
         """
@@ -53,8 +53,8 @@ class QueueConsumer:
         if not found:
             self._window.flush()
         if not found and self._window.written != before:
-            # Nacked and released events are redelivered, and events that waited for their key are
-            # now available. The window's thread may have written, too.
+            # By writing settlements, this or the window's thread may have made events available:
+            # nacked and released ones, and those that waited for an earlier one of their key.
             self._window.check()
             found = self._acquire(limit)
         return found
@@ -65,7 +65,11 @@ class QueueConsumer:
         )
 
     def settle(self, settlements: Sequence[Settlement]) -> Settled:
-        """Settle deliveries in one write; the result names those refused for an expired lock."""
+        """Settle deliveries in one write.
+
+        The result has the errors of those whose locks have expired, by their place in
+        ``settlements``.
+        """
         self.check_open()
         self._window.flush()
         return self._write(settlements)
@@ -73,7 +77,8 @@ class QueueConsumer:
     def settle_soon(self, settlement: Settlement) -> Durable:
         """Settle a delivery in the background; ``take`` and ``check_settled`` raise its error.
 
-        The caller must wait for what this returns before it settles more: that bounds the backlog.
+        The caller must wait for the write that this returns before it settles more, so that not too
+        many wait for the disk.
         """
         self.check_open()
         return self._window.add(settlement)
@@ -88,7 +93,7 @@ class QueueConsumer:
         return settled
 
     def ack_many(self, deliveries: Iterable[object]) -> Settled:
-        """Ack deliveries in one write; the result names those refused for an expired lock.
+        """Ack deliveries in one write; the result has errors of expired locks, as ``settle``'s.
 
         Raises InvalidSetting, with nothing acked, if one belongs to another consumer.
         """
@@ -115,7 +120,7 @@ class QueueConsumer:
             raise error
 
     def watch(self, wake: Call) -> Call:
-        """Call ``wake`` when ``take`` should be called again: for new events or after closing.
+        """Make the broker call ``wake`` when ``take`` may return something, or after closing.
 
         Returns a function that cancels this.
         """
@@ -129,7 +134,10 @@ class QueueConsumer:
         return take_back
 
     def wait_s(self, left_s: float | None) -> float | None:
-        """Return how long to wait: until a lock or delay expires, or ``left_s`` is over."""
+        """Return how many seconds to wait: until a lock or delay expires, at most ``left_s``.
+
+        None means: until ``watch`` calls.
+        """
         due_ms = self._queues.wait_ms(*self._place)
         due_s = None if due_ms is None else due_ms / 1000
         return min((each for each in (left_s, due_s) if each is not None), default=None)
@@ -139,14 +147,14 @@ class QueueConsumer:
         if self.closed is None:
             self.forget("the queue has been closed; open it again")
             self._window.close()
-            # If the queue was deleted meanwhile, nothing is left to release.
+            # If the queue was deleted in the meantime, nothing is left to release.
             with suppress(UnknownTopic, UnknownQueue):
                 durable = self._queues.leave(*self._place, self.id)
                 self._wait_for(durable)
         return self._last
 
     def _wait_for(self, durable: Durable) -> None:
-        """Let the result of ``leave`` wait for this append too, unless it wrote nothing."""
+        """Let the result of ``leave`` wait for this append, too, unless it wrote nothing."""
         self._last = self._last if durable is AT_ONCE else durable
 
     def forget(self, reason: str) -> None:
@@ -157,7 +165,7 @@ class QueueConsumer:
 
 
 class HeldDelivery:
-    """A delivery, the consumer that got it, and whether it was settled."""
+    """A delivery, the consumer that it was delivered to, and whether it was settled."""
 
     __slots__ = ("consumer", "given", "is_settled")
 
@@ -167,7 +175,7 @@ class HeldDelivery:
         self.is_settled = False
 
     def settlement(self, outcome: Outcome, delay_ms: int = 0, reason: str = "") -> Settlement:
-        """Return a settlement that is valid for this delivery only, not for later ones."""
+        """Return a settlement that is valid for this delivery only, not for a redelivery."""
         event = self.given.event
         place = (event.partition, event.offset)
         return Settlement(*place, outcome, self.given.lease, delay_ms, reason)
@@ -182,9 +190,9 @@ class HeldDelivery:
         return settled.durable
 
     def settle_soon(self, outcome: Outcome, delay_s: float = 0.0, reason: str = "") -> Durable:
-        """Settle this delivery in the background; raises StaleDelivery if it is settled already.
+        """Settle this delivery in the background; raises StaleDelivery if it was settled before.
 
-        The caller must wait for what this returns before it settles more.
+        The caller must wait for the write that this returns before it settles more.
         """
         if self.is_settled:
             return self.settle(outcome, delay_s, reason)
@@ -200,7 +208,7 @@ class HeldDelivery:
         if error is None:
             self.settle(Outcome.ACK)
             return
-        # The block's own error has precedence over a lost delivery.
+        # If the lock has expired, the block's own error is the one to raise.
         with suppress(StaleDelivery, Closed):
             if isinstance(error, Exception):
                 # An exception whose text cannot be formatted must not prevent the nack.
@@ -215,7 +223,7 @@ class HeldDelivery:
 
 
 class DeliveredEvent:
-    """Base class of deliveries: the calls that need not wait."""
+    """Base class of deliveries, with the members that need not wait."""
 
     __slots__ = ("_held",)
 

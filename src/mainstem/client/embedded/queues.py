@@ -1,4 +1,4 @@
-"""Queues of the embedded log: open, list, show, peek, purge, move, delete."""
+"""Queues of a log in this process: open, list, show, peek, purge, move, delete."""
 
 import uuid
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ class EmbeddedQueues:
         self._after_crash = after_crash
 
     def open(self, options: QueueOptions) -> QueueConsumer:
-        """Join a queue, which is created if necessary; changes the settings that are given."""
+        """Join a queue, creating it if necessary; sets the settings that ``options`` gives."""
         topic, name, start = options.topic, options.name, options.start
         if not isinstance(name, str):
             raise InvalidName("queue", name, "it is not text")
@@ -79,7 +79,7 @@ class EmbeddedQueues:
         return tuple(QueuedEvent(*each) for each in found)
 
     def purge(self, topic: str, name: str) -> int:
-        """Settle all waiting events, but none that a consumer has now; return their number."""
+        """Settle all events that no consumer has, so that none gets them; return their number."""
         self._check_open()
         count, durable = self._broker.queues.purge(topic, name)
         durable.wait()

@@ -1,4 +1,4 @@
-"""Start and end offsets of a subscription in the partitions of the embedded log."""
+"""Where a subscription of a log in this process starts and ends, in each partition."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -14,10 +14,11 @@ from mainstem.core.names import is_pattern
 
 
 def offset_of(broker: Door, topic: str, partition: int, start: Start) -> int:
-    """Return the offset that a start (offset, time, mapping ...) means now in a partition.
+    """Return the offset at which ``start`` (an offset, a time, …) is now in a partition.
 
     A time means the first event at or after it, or the tail if there is none. A partition that a
-    mapping leaves out starts at its earliest event. An offset past the tail is refused.
+    mapping leaves out starts at its earliest event. Raises OffsetOutOfRange for an offset past the
+    tail.
     """
     bounds = broker.bounds(topic, partition)
     if isinstance(start, datetime):
@@ -35,7 +36,7 @@ def offset_of(broker: Door, topic: str, partition: int, start: Start) -> int:
 
 
 def partitions_of(broker: Door, topics: tuple[str, ...]) -> list[TopicPartition]:
-    """Return the partitions that match names and patterns now; raises for an unknown name."""
+    """Return the partitions of topics, given by names or patterns; raises UnknownTopic."""
     found: dict[TopicPartition, None] = {}
     for wanted in topics:
         known = broker.topics(wanted) if is_pattern(wanted) else [broker.topic(wanted)]
@@ -46,9 +47,10 @@ def partitions_of(broker: Door, topics: tuple[str, ...]) -> list[TopicPartition]
 
 
 class StartOffsets:
-    """Where a subscription starts and ends; keeps the tails as they were when it began.
+    """Where a subscription starts and ends in each partition.
 
-    These are the start for ``latest``, and the end without ``follow``.
+    It stores the tails when the subscription begins: they are the start for ``latest``, and the end
+    without ``follow``.
     """
 
     def __init__(self, broker: Door, options: SubscriptionOptions) -> None:
@@ -61,16 +63,17 @@ class StartOffsets:
         }
 
     def reader(self, topic: str, partition: int, cursor: int | None) -> PartitionReader:
-        """Return a reader that starts at ``cursor``; None: at the subscription's start."""
+        """Return a reader that starts at ``cursor``; if None, where the subscription starts."""
         offset = self._first(topic, partition) if cursor is None else cursor
-        # A partition created later is after the end.
+        # A partition created later begins after the end, so nothing of it is read.
         limit = None if self._options.follow else self._tails.get(self._id(topic, partition), 0)
         return PartitionReader(self._broker, topic, partition, offset, limit)
 
     def _first(self, topic: str, partition: int) -> int:
         start, known = self._options.start, self._tails.get(self._id(topic, partition))
         if known is None and not isinstance(start, datetime):
-            # Created later: read it from its start, as a given offset cannot refer to it.
+            # The partition was created later, so ``start`` cannot refer to it: read it from its
+            # first event.
             return self._broker.bounds(topic, partition).start
         if known is not None and start == "latest":
             return known

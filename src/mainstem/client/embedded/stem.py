@@ -1,4 +1,4 @@
-"""The log inside this process: ``mainstem.open``."""
+"""A log in this process: ``mainstem.open``."""
 
 import atexit
 import os
@@ -51,7 +51,10 @@ def open_stem(path: str | os.PathLike[str], **config: object) -> "EmbeddedStem":
 
 
 def open_briefly(path: Path) -> "EmbeddedStem":
-    """Open the log in a data directory for a short-lived program."""
+    """Open the log in a data directory for a short-lived program.
+
+    Another program that wants to open it waits instead of failing.
+    """
     return EmbeddedStem(open_node(path, load_config(path, os.environ, {}), brief=True))
 
 
@@ -64,18 +67,18 @@ def view_stem(path: Path) -> "EmbeddedStem":
 
 
 class OpenSubscription(Protocol):
-    """What the stem needs of its subscriptions, blocking or async."""
+    """What the stem needs of its open subscriptions, blocking or async."""
 
     @property
     def feed(self) -> Feed:
-        """The feed that the subscription reads."""
+        """The feed from which the subscription reads."""
 
     def stem_closes(self, *, failed: bool) -> None:
-        """Close because the stem closes; if ``failed``, the last events are unfinished."""
+        """Close because the stem closes; if ``failed``, the events returned last are unfinished."""
 
 
 class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
-    """Implements ``Stem`` on a node in this process; safe to use from several threads."""
+    """Implements ``Stem`` on a log in this process; safe to use from several threads."""
 
     _topics: EmbeddedTopics
     _queues: EmbeddedQueues
@@ -93,19 +96,19 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         )
         self._queue_consumers: WeakSet[QueueConsumer] = WeakSet()
         self._subscriptions: WeakSet[OpenSubscription] = WeakSet()
-        # Bound one time, and replaced on close, so that publishing needs no check.
+        # Set once, and replaced on close, so that publishing needs no check whether it is open.
         self._append: Callable[[str, Sequence[Event], int | None], Published]
         self._append = node.broker.publish
         self._delay_clock = DelayClock(
             node.broker.delays, node.broker.when_due_earlier, node.now_ms
         )
         _open_stems.add(self)
-        # A program that does not close the stem still commits what its consumers finished.
+        # If a program exits without closing, commit what its consumers have finished.
         atexit.register(self.close_now, failed=True)
 
     @property
     def config(self) -> Config:
-        """The settings that apply, from all sources."""
+        """The settings in force, from keywords, environment, file and defaults."""
         return self.node.config
 
     @property
@@ -115,7 +118,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
 
     @property
     def recovery(self) -> Report | None:
-        """The report of the recovery when the log was opened; None for a log in memory."""
+        """What recovery found when the log was opened; None for a log in memory."""
         return self.node.recovery
 
     def _publish(self, topic: str, event: Event, partition: int | None) -> Position:
@@ -128,7 +131,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         return published.position
 
     def publish_delayed(self) -> None:
-        """Start the thread that publishes delayed events when they are due."""
+        """Start the thread that publishes delayed events when they are due, if there are any."""
         if self._broker.delays.waiting().events:
             self._delay_clock.start()
 
@@ -137,7 +140,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         self.delay(topic, event, due_ms, partition).wait()
 
     def delay(self, topic: str, event: Event, due_ms: int, partition: int | None) -> Durable:
-        """Store an event that is published at ``due_ms``; does not wait for durability."""
+        """Store an event to be published at ``due_ms``; wait for the result for durability."""
         self.check_open()
         self._delay_clock.start()
         delayed = (DelayedEvent(event, due_ms, topic, partition),)
@@ -163,14 +166,14 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         return bulk.count
 
     def open_subscription(self, options: SubscriptionOptions) -> EmbeddedSubscription:
-        """Subscribe; closing the stem closes the subscription."""
+        """Subscribe; closing the stem will close the subscription."""
         options = self.with_settings(options)
         made = EmbeddedSubscription(self._broker, options, self.node.now_ms, self._reaper)
         self.register(made)
         return made
 
     def open_queue(self, options: QueueOptions) -> EmbeddedQueue:
-        """Join a queue as a consumer; closing the stem leaves the queue."""
+        """Join a queue as a consumer; closing the stem will close the consumer."""
         return EmbeddedQueue(self.join_queue(options), follow=options.follow)
 
     def _partitions(self, topic: str) -> int:
@@ -187,12 +190,12 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         return self._reaper
 
     def check_open(self) -> None:
-        """Raise Closed if this is closed."""
+        """Raise Closed if the stem was closed."""
         if self._closed:
             raise Closed(self._closed)
 
     def create_unknown(self, topic: str) -> None:
-        """Create a missing topic on publish, if the settings allow it; else raise UnknownTopic."""
+        """Create a missing topic on publish if ``auto_create`` is on; else raise UnknownTopic."""
         self.check_open()
         if not self.config.auto_create:
             raise UnknownTopic(topic)
@@ -202,7 +205,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
             return  # Another thread has just created it.
 
     def bulk(self, topic: str, partition: int | None) -> Bulk:
-        """Start to publish many events to a topic."""
+        """Return a bulk publish to a topic; the caller adds the events and does the waiting."""
         self.check_open()
         try:
             self._broker.topic(topic)
@@ -217,14 +220,17 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         )
 
     def with_settings(self, options: SubscriptionOptions) -> SubscriptionOptions:
-        """Return the options; those that are None get the values of the stem's settings."""
+        """Return the options with chunk size and commit interval from the stem's settings.
+
+        Also closes subscriptions that were garbage-collected, as a new one follows.
+        """
         self._settle_groups()
         return msgspec.structs.replace(
             options, fetch_bytes=self.config.fetch_bytes, commit_s=self.config.commit_ms / 1000
         )
 
     def join_queue(self, options: QueueOptions) -> QueueConsumer:
-        """Join a queue as a consumer; closing the stem leaves the queue."""
+        """Join a queue as a consumer; closing the stem will close the consumer."""
         self.check_open()
         if not self._broker.topics(options.topic):
             self.create_unknown(options.topic)
@@ -233,14 +239,17 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         return consumer
 
     def register(self, subscription: OpenSubscription) -> None:
-        """Register a subscription, so that closing the stem closes it."""
+        """Register a subscription, so that closing the stem closes it, too."""
         self._reaper.start()
         self._subscriptions.add(subscription)
 
     def try_publish(
         self, topic: str, event: Event, partition: int | None, held: HeldPublish | None = None
     ) -> Published | HeldPublish:
-        """Append one event without waiting for durability, or for space in a full topic."""
+        """Append one event without waiting for durability, or for space in a full topic.
+
+        If the topic is full, returns HeldPublish, to be passed as ``held`` when there is space.
+        """
         self.check_open()
         try:
             return self._broker.try_publish(topic, (event,), partition, held)
@@ -255,7 +264,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
             wait.durable.wait(max(0, wait.until_ms - self.node.now_ms()) / 1000)
 
     def close_now(self, *, failed: bool) -> None:
-        """Close; with ``failed`` (an error, or exit) the last events count as unfinished."""
+        """Close; if ``failed`` (an error, or exit), events returned last count as unfinished."""
         if self._closed:
             return
         atexit.unregister(self.close_now)
@@ -290,7 +299,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         self._append = refuse
 
     def forget(self) -> None:
-        """Close without touching the log, in the child process after a fork."""
+        """Close in the child process after a fork, without touching the log."""
         self._refuse("the stem was opened before a fork; open another directory in this process")
         for writer in list(self._writers):
             writer.forget("the writer was opened before a fork; open another one")

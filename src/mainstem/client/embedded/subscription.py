@@ -1,4 +1,4 @@
-"""A blocking subscription of the embedded log."""
+"""A blocking subscription of a log in this process."""
 
 import threading
 import time
@@ -22,8 +22,8 @@ class EmbeddedSubscription(BlockingSubscription[Feed]):
 
     An event counts as finished when the next one is requested, or when the reading thread calls
     ``close``. It does not if an error leaves the ``with`` block, if another thread closes
-    meanwhile, or if a bare loop is left by ``break``: then it is delivered again. A subscription
-    that is garbage-collected leaves its group.
+    meanwhile, or if a ``for`` loop without ``with`` is left by ``break``: then it is delivered
+    again. A subscription that is garbage-collected leaves its group.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class EmbeddedSubscription(BlockingSubscription[Feed]):
                 continue
 
     def _forget_signals(self) -> None:
-        """Reset the wake-up signal; a later signal wakes again."""
+        """Discard signals received so far; a later one wakes again."""
         try:
             while True:
                 self._signals.get_nowait()

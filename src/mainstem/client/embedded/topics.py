@@ -1,4 +1,4 @@
-"""Topics of the embedded log: create, list, show, alter, delete, trim."""
+"""Topics of a log in this process: create, list, show, alter, delete, trim."""
 
 from collections.abc import Callable
 

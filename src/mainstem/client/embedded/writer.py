@@ -1,4 +1,4 @@
-"""A fenced writer of the embedded log: every append is a transaction of one partition."""
+"""A fenced writer of a log in this process: every append is a transaction in one partition."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -51,7 +51,7 @@ class EmbeddedAppender:
         try:
             return self._write(events)
         except (Fenced, UnknownProducer):
-            # The new writer's start has aborted the open transaction.
+            # The new writer has aborted the open transaction of this one when it was opened.
             self._is_open = False
             raise self._fenced() from None
         except BaseException:
@@ -64,8 +64,8 @@ class EmbeddedAppender:
         self._topics.trim(self._topic, before, partition=self._partition)
 
     def close(self) -> None:
-        """Abort the open transaction, if any."""
-        # If this fails, the next append tries again, or the transaction times out.
+        """Abort the open transaction, if there is one."""
+        # If aborting fails, the next append tries again, or the transaction times out.
         with suppress(MainstemError):
             self._abort()
 
@@ -81,7 +81,8 @@ class EmbeddedAppender:
         return WriterFenced(self._topic, self._partition, self._name)
 
     def _write(self, events: Sequence[Event]) -> list[Position]:
-        # Otherwise an open transaction would be committed together with this one.
+        # An open transaction, left by a failed append, must not be committed together with this
+        # one.
         self._abort()
         positions: list[Position] = []
         for batch in self._batches(events):
@@ -122,7 +123,7 @@ class EmbeddedAppender:
             self._is_open = False
 
     def _batches(self, events: Sequence[Event]) -> Iterator[list[Event]]:
-        """Split events into record batches; too large an event is refused on append."""
+        """Divide events into record batches; the append refuses an event that is too large."""
         limit = self._broker.topic(self._topic).settings.max_batch_bytes
         gathered: list[Event] = []
         total = _BATCH_BYTES

@@ -1,1 +1,1 @@
-"""Receivers of feeds: they get what was lost from the log, and deliver in order, once."""
+"""Receivers of live feeds: request lost events from the server; return each once, in order."""

@@ -1,9 +1,10 @@
-"""Follows a topic that is published live, and asks the log for what was missed: each event once.
+"""Receives a topic that a server publishes live, and requests missed events from its log.
 
-How this works: live events come with the offset after which they follow. Where that is beyond the
-next offset to deliver, events are missing: they are requested from the log, and live events are
-held meanwhile. When nothing has come for a moment, the log is asked for what follows, so that
-nothing stays unnoticed while the live stream is broken. A ``Link`` is the wire.
+How this works: a live event comes with the offset after which it follows. If that is beyond the
+next offset to return, events are missing: they are requested from the server's log, and live events
+are kept meanwhile. If nothing has arrived for a moment, the log is asked for what follows, so that
+events are received even while the live connection is broken. A ``Link`` has the connections, of
+ZeroMQ or nng.
 """
 
 import time
@@ -34,27 +35,27 @@ Start = Literal["earliest", "latest"] | Mapping[int, int]
 
 
 class Link(Protocol):
-    """The connections to a server: for requests, and for live events."""
+    """The connections to a server: one for requests, one for live events."""
 
     @property
     def address(self) -> str:
         """The server's address for requests."""
 
     def ask(self, request: Request) -> None:
-        """Send a request, if the server is there."""
+        """Send a request; if the server is not reachable, it is lost and must be repeated."""
 
     def subscribe(self, topic: str, port: int) -> None:
-        """Receive the live events of a topic from a port of the same host."""
+        """Receive a topic's live events, from another port of the server's host."""
 
     def receive(self, wait_s: float) -> Iterator[Answer | Published]:
-        """Yield what has come, after waiting for it so long at most; raises Unauthenticated."""
+        """Yield what has arrived, after waiting at most ``wait_s``; raises Unauthenticated."""
 
     def close(self) -> None:
         """Close the connections."""
 
 
 class FeedPatience(msgspec.Struct, frozen=True, kw_only=True):
-    """How a feed waits."""
+    """How long a feed waits before it sends requests, and how many events it keeps meanwhile."""
 
     answer_s: float = 1.0
     """How long an answer may take before the request is repeated."""
@@ -65,7 +66,7 @@ class FeedPatience(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a feed has received, and what it had to ask for."""
+    """Counts of what a feed has received and requested."""
 
     delivered: int
     recovered: int
@@ -80,7 +81,7 @@ class TopicReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FeedRefused(MainstemError):
-    """The server refused a request; ``failure_name`` is the class of the failure."""
+    """Raised if the server refuses a request; ``failure_name`` is the class of failure."""
 
     def __init__(self, topic: str, refusal: Refusal) -> None:
         super().__init__(f"the server refuses topic {topic!r:.100}: {refusal.text}")
@@ -103,7 +104,7 @@ class _Partition:
 
 
 class TopicFeed(Closing):
-    """A subscriber of a topic; for one thread at a time."""
+    """A receiver of a topic; for one thread at a time."""
 
     def __init__(
         self,
@@ -114,10 +115,11 @@ class TopicFeed(Closing):
         patience: FeedPatience | None = None,
         timeout_s: float = 10.0,
     ) -> None:
-        """Begin.
+        """Ask the server for the topic's offsets, and subscribe to its live events.
 
-        ``start``: where; a mapping has the next offset of each partition, as ``positions`` returns
-        it. Raises Unreachable after ``timeout_s``, and FeedRefused.
+        ``start`` is where to begin; a mapping has the next offset of each partition, as
+        ``positions`` returns it. Raises Unreachable if the server does not answer within
+        ``timeout_s``, and FeedRefused.
         """
         self._topic, self._link = topic, link
         self._patience = patience or FeedPatience()
@@ -141,17 +143,17 @@ class TopicFeed(Closing):
 
     @property
     def positions(self) -> dict[int, int]:
-        """The next offset of each partition: where another feed goes on."""
+        """The next offset of each partition: the ``start`` for a feed that continues this one."""
         found = {number: each.next for number, each in self._partitions.items()}
         for event in self._ready:
             found[event.partition] = min(found[event.partition], event.offset)
         return found
 
     def poll(self, timeout_s: float | None = None) -> Event | None:
-        """Return the next event, None when the time is up.
+        """Return the next event; None after ``timeout_s`` (without it, wait for one).
 
         Each partition's events come in order. Raises MessagesLost if retention has deleted the next
-        ones, and FeedRefused.
+        ones (``skip`` continues after them), and FeedRefused.
         """
         if not self._ready:
             self._receive_until(None if timeout_s is None else time.monotonic() + timeout_s)
@@ -161,7 +163,10 @@ class TopicFeed(Closing):
         return self._ready.popleft()
 
     def skip(self) -> tuple[int, int, int] | None:
-        """Continue after deleted events; return the partition, the first and the last offset."""
+        """Continue after deleted events; return partition, first and last of their offsets.
+
+        Returns None if no events were lost.
+        """
         if self._missing is None:
             return None
         partition, first = self._missing
@@ -172,7 +177,7 @@ class TopicFeed(Closing):
         return skipped
 
     def report(self) -> TopicReport:
-        """Return what was received and requested so far."""
+        """Return counts of what was received and requested so far."""
         return TopicReport(
             delivered=self._delivered,
             recovered=self._recovered,
@@ -222,7 +227,7 @@ class TopicFeed(Closing):
                 self._take(found)
 
     def _request(self, now_s: float) -> float:
-        """Send the requests that are due; return how long none will be."""
+        """Send the requests that are due; return for how many seconds no other one will be."""
         for each in self._partitions.values():
             is_late = now_s >= each.due_s
             if is_late or (each.is_behind and each.asked is None):
@@ -243,7 +248,7 @@ class TopicFeed(Closing):
     def _take_events(self, partition: _Partition, found: Events) -> None:
         if partition.asked is None or not partition.asked <= found.first <= partition.next:
             if partition.asked is None or found.first < partition.asked:
-                # The answer to a request that was repeated.
+                # An earlier answer to a request that was repeated.
                 return
             self._missing = partition, found.first
             partition.asked = None

@@ -1,9 +1,9 @@
-"""Receives a MoldUDP64 session by multicast, and requests what was lost.
+"""Receives a MoldUDP64 session by multicast, and requests lost messages from the server.
 
-How this works: the same packets may arrive from two groups (A and B); whichever is first counts.
+How this works: the same packets may arrive from two groups (A and B); the first copy counts.
 Requests and their answers go through a socket of their own, connected to the server, so that the
-kernel drops packets of others there. All sockets are read in ``poll``: what is not read in time the
-kernel drops, and it is requested again.
+kernel drops packets from others there. All sockets are read in ``poll``: packets that are not read
+in time are dropped by the kernel, and requested again.
 """
 
 import select
@@ -33,7 +33,7 @@ _PATIENCE = Patience()
 
 
 class FeedReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a receiver has seen, and what it had to ask for."""
+    """Counts of what a receiver has got and requested."""
 
     session: str
     next_sequence: int | None
@@ -70,12 +70,12 @@ class MulticastFeed(Closing):
         receive_buffer_bytes: int = 8 * 1024 * 1024,
         on_request: Callable[[int, int], object] | None = None,
     ) -> None:
-        """Join the groups.
+        """Join the multicast groups.
 
-        ``requests``: where requests are sent; without it, nothing is requested and a message that
-        is lost raises MessagesLost. ``session``: its name; the first one that is heard by default.
-        ``start``: the first sequence number to deliver; None for the next one that is sent.
-        ``on_request``: called with sequence number and count of each request.
+        ``requests`` is the address to send requests to; without it a lost message raises
+        MessagesLost. ``session`` is the session's name, by default that of the first packet.
+        ``start`` is the first sequence number to return; None for the next one that is sent.
+        ``on_request`` is called with the sequence number and the count of each request.
         """
         self._reassembly = Reassembly(start, patience)
         self._reassembly.session = self._session = session
@@ -108,9 +108,10 @@ class MulticastFeed(Closing):
         return self._reassembly.is_complete and not self._reassembly.ready
 
     def poll(self, timeout_s: float | None = None) -> Message | None:
-        """Return the next message; None at the end of the session, or when the time is up.
+        """Return the next message; None at the end of the session, or after ``timeout_s``.
 
-        Raises MessagesLost.
+        Raises MessagesLost if messages are missing and not answered in time; ``skip`` continues
+        after them.
         """
         ready = self._reassembly.ready
         if not ready:
@@ -121,15 +122,18 @@ class MulticastFeed(Closing):
         return ready.popleft()
 
     def end_at(self, last: int) -> None:
-        """Take a message for the last one of the session; it is requested if it does not come."""
+        """Treat ``last`` as the session's last message; it is requested if it does not come."""
         self._reassembly.announce(last + 1, _now_ms(), is_end=True)
 
     def skip(self) -> tuple[int, int] | None:
-        """Continue after the messages that were lost; return their first and last number."""
+        """Continue after messages that were lost; return the first and last of their numbers.
+
+        Returns None if none is missing.
+        """
         return self._reassembly.skip()
 
     def report(self) -> FeedReport:
-        """Return what was received and requested so far."""
+        """Return counts of what was received and requested so far."""
         it = self._reassembly
         return FeedReport(
             session=self._session,
@@ -167,7 +171,7 @@ class MulticastFeed(Closing):
             waits = [
                 each for each in (it.wait_ms(now_ms), _left(end_ms, now_ms)) if each is not None
             ]
-            # One more, as poll takes whole milliseconds.
+            # Rounded up, as poll takes whole milliseconds.
             for number, _ in self._poll.poll(int(min(waits)) + 1 if waits else None):
                 self._read(*self._names[number])
 
@@ -180,7 +184,7 @@ class MulticastFeed(Closing):
             try:
                 self._requests.send(encode_request(Request(self._session, ask.sequence, ask.count)))
             except OSError:
-                # The server is away, or the socket is full: requested again later.
+                # The server is not reachable, or the socket is full: the request is repeated later.
                 continue
 
     def _read(self, found: socket.socket, name: str) -> None:
@@ -188,7 +192,8 @@ class MulticastFeed(Closing):
             try:
                 data = found.recv(_MAX_DATAGRAM)
             except OSError:
-                # Nothing more; or the server is away, as an earlier request found.
+                # Nothing more has arrived; or the server is not reachable, as an earlier request
+                # found.
                 return
             self._packets[name] += 1
             try:
@@ -214,9 +219,9 @@ class MulticastFeed(Closing):
 def replayed(
     requests: str, session: str, first: int, last: int, *, patience: Patience = _PATIENCE
 ) -> Iterator[Message]:
-    """Yield messages of a session, requested from its server one after another.
+    """Yield the messages ``first`` to ``last`` of a session, requested from its server.
 
-    Raises MessagesLost.
+    Raises MessagesLost if the server does not answer.
     """
     if not 1 <= first <= last:
         raise InvalidSetting(f"there are no messages from {first} to {last}")
@@ -246,10 +251,11 @@ def _joined(group: Address, interface: str, buffer_bytes: int) -> socket.socket:
     found = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         found.setblocking(False)
-        # Several receivers on one machine.
+        # Allow several receivers on one machine.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         ask_for_buffer(found, buffer_bytes)
-        # The group's address, so that packets of other groups on this port are not received.
+        # Bind to the group's address, so that packets of other groups on this port are not
+        # received.
         found.bind(group.pair)
         joined = struct.pack("4s4s", socket.inet_aton(group.host), socket.inet_aton(interface))
         found.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, joined)

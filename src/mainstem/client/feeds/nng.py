@@ -1,4 +1,4 @@
-"""Follows a topic through the server's nng sockets: REQ for requests, SUB for live events."""
+"""Receives a topic through a server's nng sockets: REQ for requests, SUB for live events."""
 
 import contextlib
 import select
@@ -26,7 +26,7 @@ _ANSWER_S = 1.0
 
 
 class NngFeed(TopicFeed):
-    """A subscriber of a topic over nng; for one thread at a time."""
+    """A receiver of a topic over nng; for one thread at a time."""
 
     def __init__(
         self,
@@ -39,15 +39,15 @@ class NngFeed(TopicFeed):
     ) -> None:
         """Connect to the server's socket for replays, such as ``tcp://127.0.0.1:5570``.
 
-        The other arguments are those of ``TopicFeed``. The topic must be among ``nng.topics``, or
-        nothing is received live.
+        The other arguments are those of ``TopicFeed``. The server publishes the topic live only if
+        its setting ``nng.topics`` names it; otherwise all events must be requested.
         """
         link = _NngLink(address, patience.answer_s if patience else _ANSWER_S)
         super().__init__(link, topic, start=start, patience=patience, timeout_s=timeout_s)
 
 
 class _NngLink:
-    """The connections to a server; REQ has one request at a time, the others wait."""
+    """The connections to a server; REQ allows one request at a time, so others wait for it."""
 
     def __init__(self, address: str, answer_s: float) -> None:
         if not address.startswith("tcp://"):
@@ -74,13 +74,13 @@ class _NngLink:
         self._send()
 
     def subscribe(self, topic: str, port: int) -> None:
-        """Receive the live events of a topic from a port of the same host."""
+        """Receive a topic's live events, from another port of the server's host."""
         host, _, _ = self.address.rpartition(":")
         self._live.subscribe(f"{topic}/".encode())
         self._live.dial(f"{host}:{port}", block=False)
 
     def receive(self, wait_s: float) -> Iterator[Answer | Published]:
-        """Yield what has come, after waiting for it so long at most."""
+        """Yield what has arrived, after waiting at most ``wait_s``."""
         self._poll.poll(int(wait_s * 1000) + 1)
         with contextlib.suppress(pynng.TryAgain, pynng.BadState):
             data = self._log.recv(block=False)
@@ -102,7 +102,7 @@ class _NngLink:
             return
         request = next(iter(self._waiting), None)
         if request is not None:
-            # A request that was not answered in time is given up; whoever asked asks again.
+            # An earlier request that was not answered in time is dropped; the feed will repeat it.
             with contextlib.suppress(pynng.TryAgain):
                 self._log.send(joined(encode_request(request)), block=False)
                 del self._waiting[request]

@@ -1,9 +1,10 @@
-"""Puts a session's messages in order, each once, and decides what to request again.
+"""Puts the messages of a session in order, each once, and decides which ones to request again.
 
-How this works: all sequence numbers below ``_high`` were delivered, are held, or are in a gap. A
-gap is requested when it is as old as the reordering window, piece by piece, as many pieces at a
-time as ``max_requests``. Each piece waits longer after every request that is not answered. Messages
-too far ahead are not held; they are requested when their turn comes. The clock is an argument.
+How this works: every sequence number below ``_high`` was returned, is kept for later, or is in a
+gap. A gap is requested when it is as old as the reordering window, piece by piece, with at most
+``max_requests`` requests unanswered. The time to wait for a piece doubles with every request that
+is not answered. Messages too far ahead of a gap are not kept; they are requested later. The clock
+is an argument.
 """
 
 from collections import deque
@@ -20,14 +21,14 @@ _MAX_COUNT = 1_000
 
 
 class Message(NamedTuple):
-    """A message of a feed."""
+    """A message of a session: its sequence number and its bytes."""
 
     sequence: int
     data: bytes
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How a receiver waits for messages that are missing."""
+    """How long a receiver waits for missing messages, and how often it requests them."""
 
     reorder_ms: float = 5
     """How long a gap may last before it is requested, as packets may overtake others."""
@@ -45,7 +46,7 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Gap:
-    """Missing messages, from ``first`` to before ``end``."""
+    """Missing messages: sequence numbers from ``first`` up to, not including, ``end``."""
 
     first: int
     end: int
@@ -58,14 +59,14 @@ class _Gap:
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """A request to send."""
+    """A request to send: for ``count`` messages from ``sequence`` on."""
 
     sequence: int
     count: int
 
 
 class Reassembly:
-    """The receiving side of a session."""
+    """The receiving side of a session, without sockets."""
 
     def __init__(self, start: int | None, patience: Patience) -> None:
         """``start``: the first sequence number to deliver; None for the first one that arrives."""
@@ -86,13 +87,13 @@ class Reassembly:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the session has ended, and all its messages are ready or were delivered."""
+        """Whether the session has ended, and no message of it is missing."""
         return self.end is not None and self.next is not None and self.next >= self.end
 
     def add(
         self, sequence: int, messages: Sequence[bytes], now_ms: float, *, requested: bool = False
     ) -> None:
-        """Take the messages of a packet; ``requested``: it answers a request."""
+        """Take the messages of a packet; ``requested`` says that it answers a request."""
         if self.next is None:
             self.next = self._high = sequence
         end = sequence + len(messages)
@@ -120,7 +121,7 @@ class Reassembly:
         self._release()
 
     def announce(self, sequence: int, now_ms: float, *, is_end: bool = False) -> None:
-        """Take a heartbeat or the end of the session: ``sequence`` is the next message's."""
+        """Take a heartbeat or the end of the session; ``sequence`` is that of the next message."""
         if self.next is None:
             self.next = self._high = sequence
         self._known = max(self._known, sequence)
@@ -129,14 +130,17 @@ class Reassembly:
         self._extend(now_ms)
 
     def due(self, now_ms: float) -> list[Ask]:
-        """Return the requests to send now; raises MessagesLost when its patience is at its end."""
+        """Return the requests to send now.
+
+        Raises MessagesLost if the first gap was requested for longer than ``give_up_ms``.
+        """
         self._extend(now_ms)
         asks: list[Ask] = []
         open_requests = sum(gap.requests > 0 and gap.due_ms > now_ms for gap in self._gaps)
         for gap in list(self._gaps):
             if open_requests + len(asks) >= self._patience.max_requests:
                 break
-            # What is left of a gap after a request may be due as well.
+            # The rest of a gap, whose first piece is requested now, may be due as well.
             while gap.due_ms <= now_ms and open_requests + len(asks) < self._patience.max_requests:
                 self._check_patience(gap, now_ms)
                 rest = self._split(gap)
@@ -147,13 +151,16 @@ class Reassembly:
         return asks
 
     def wait_ms(self, now_ms: float) -> float | None:
-        """Return how long there is nothing to request, None if nothing is missing."""
+        """Return for how many ms there is nothing to request; None if nothing is missing."""
         if not self._gaps:
             return None
         return max(0.0, min(gap.due_ms for gap in self._gaps) - now_ms)
 
     def skip(self) -> tuple[int, int] | None:
-        """Give up the first gap; return its first and last sequence number."""
+        """Give up the first gap; return its first and last sequence number.
+
+        Returns None if there is no gap.
+        """
         if not self._gaps:
             return None
         first, before = self._gaps[0].first, self._gaps[0].first
@@ -165,7 +172,7 @@ class Reassembly:
         return first, before - 1
 
     def _extend(self, now_ms: float) -> None:
-        """Make a gap of the messages that exist, and did not arrive."""
+        """Make a gap of messages that are known to exist and have not arrived."""
         assert self.next is not None or not self._known
         if self.next is not None and self._known > self._high:
             end = min(self._known, self.next + self._patience.max_ahead)
@@ -182,7 +189,7 @@ class Reassembly:
             self._gaps.append(_Gap(self._high, end, due_ms))
 
     def _hold(self, sequence: int, messages: Sequence[bytes]) -> int:
-        """Hold the messages that are new; return how many they are."""
+        """Keep the messages that are new until those before them have come; return their number."""
         assert self.next is not None
         new = 0
         for at, data in enumerate(messages, sequence):
@@ -204,7 +211,7 @@ class Reassembly:
             if gap.first < first:
                 left.append(_Gap(gap.first, first, gap.due_ms, gap.since_ms, gap.requests))
             if gap.end > end:
-                # The answer was full: what it had no room for is requested at once.
+                # The answer was full: the messages that it had no room for are requested at once.
                 due_ms = now_ms if requested and gap.requests else gap.due_ms
                 left.append(_Gap(end, gap.end, due_ms))
         self._gaps = left
@@ -225,7 +232,10 @@ class Reassembly:
             self._count = min(_MAX_COUNT, self._count * 2)
 
     def _split(self, gap: _Gap) -> _Gap | None:
-        """Shorten a gap to what is requested at once; return the rest, which is a gap by now."""
+        """Shorten a gap to what one request asks for; return the rest, which becomes a gap.
+
+        Returns None if nothing is left.
+        """
         if gap.end - gap.first <= self._count:
             return None
         rest = _Gap(gap.first + self._count, gap.end, gap.due_ms)

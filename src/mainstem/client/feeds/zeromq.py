@@ -1,4 +1,4 @@
-"""Follows a topic through the server's ZeroMQ sockets: DEALER for requests, SUB for live events."""
+"""Receives a topic through a server's ZeroMQ sockets: DEALER for requests, SUB for live events."""
 
 from collections.abc import Callable, Iterator
 
@@ -38,7 +38,7 @@ class ZmqLogin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ZmqFeed(TopicFeed):
-    """A subscriber of a topic over ZeroMQ; for one thread at a time."""
+    """A receiver of a topic over ZeroMQ; for one thread at a time."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ZmqFeed(TopicFeed):
 
 
 class _ZmqLink:
-    """The connections to a server."""
+    """The connections to a server, and a socket that reports refused logins."""
 
     def __init__(self, address: str, login: ZmqLogin, max_held: int) -> None:
         if not address.startswith("tcp://"):
@@ -72,7 +72,7 @@ class _ZmqLink:
         self.address, self._login = address, login
         self._context = zmq.Context[_Socket]()
         self._log = self._open(zmq.DEALER)
-        # Requests do not wait for a server that is away; they are repeated.
+        # Do not queue requests while the server is not reachable; they are repeated anyway.
         self._log.setsockopt(zmq.IMMEDIATE, 1)
         self._log.setsockopt(zmq.SNDHWM, _UNSENT_REQUESTS)
         self._refused = self._log.get_monitor_socket(zmq.Event.HANDSHAKE_FAILED_AUTH)
@@ -84,21 +84,21 @@ class _ZmqLink:
         self._log.connect(address)
 
     def ask(self, request: Request) -> None:
-        """Send a request, if the server is there."""
+        """Send a request; if the server is not reachable, it is lost and must be repeated."""
         try:
             self._log.send_multipart(encode_request(request), zmq.DONTWAIT)
         except zmq.Again:
             return
 
     def subscribe(self, topic: str, port: int) -> None:
-        """Receive the live events of a topic from a port of the same host."""
+        """Receive a topic's live events, from another port of the server's host."""
         host, _, _ = self.address.rpartition(":")
         self._live.setsockopt(zmq.SUBSCRIBE, f"{topic}/".encode())
         self._live.connect(f"{host}:{port}")
 
     def receive(self, wait_s: float) -> Iterator[Answer | Published]:
-        """Yield what has come, after waiting for it so long at most; raises Unauthenticated."""
-        # One more, as poll takes whole milliseconds.
+        """Yield what has arrived, after waiting at most ``wait_s``; raises Unauthenticated."""
+        # Rounded up, as poll takes whole milliseconds.
         for found, _ in self._poller.poll(int(wait_s * 1000) + 1):
             if found is self._refused:
                 self._refused.recv_multipart()
@@ -131,7 +131,7 @@ class _ZmqLink:
 
 
 def _published(frames: list[bytes]) -> Published:
-    # As the server's zmq.publish_frames says.
+    # In one frame or several, as the server's setting zmq.publish_frames says.
     return decode_whole(frames[0]) if len(frames) == 1 else decode_event(frames)
 
 

@@ -1,4 +1,4 @@
-"""A broker for tests: the server process, and the interface that one test gets."""
+"""A broker for tests: the server process, and the object that a test gets to use it."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ OFF = "off"
 
 
 class LocalServer:
-    """A server process with its own data directory, which can be killed and started again."""
+    """A server process with its own data directory, which can be killed and restarted."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -27,13 +27,13 @@ class LocalServer:
 
     @property
     def moved(self) -> bool:
-        """Whether the server's clock was moved, so that the next test needs a new server."""
+        """Whether the clock was moved, so that the next test needs a new server."""
         return self._moved_ms > 0
 
     def answers(self) -> bool:
-        """Tell whether the server responds.
+        """Return whether the server responds.
 
-        Its process is no proof: the system reports a process that is about to end as alive.
+        That its process exists is no proof, as this is also true while it ends.
         """
         if self._process.poll() is not None:
             return False
@@ -47,14 +47,14 @@ class LocalServer:
     def amqp(self) -> str:
         """The address for AMQP clients as host:port.
 
-        The server starts to listen there when this is first read.
+        The server begins to listen there when this is read for the first time.
         """
         if self._amqp == OFF:
             self._amqp = self._tell(f"start amqp {FREE_PORT}", "started")
         return self._amqp
 
     def advance(self, milliseconds: int) -> None:
-        """Move the clock forward, and wait until the server has handled passed deadlines."""
+        """Move the server's clock forward, and wait until it has handled passed deadlines."""
         self._moved_ms += milliseconds
         self._tell(f"advance {milliseconds}", "moved")
 
@@ -65,7 +65,7 @@ class LocalServer:
 
     def kill(self) -> None:
         """Kill the process; data that it has not written is lost."""
-        # Popen closes the pipes when the block ends.
+        # Popen closes its pipes when the block ends.
         with self._process:
             self._process.kill()
 
@@ -78,14 +78,15 @@ class LocalServer:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 bufsize=0,
-                # Ctrl-C must not end the server before the tests have closed their clients.
+                # In a session of its own: Ctrl-C must not end the server before the tests have
+                # closed clients.
                 start_new_session=True,
             )
         self.kafka = self._expect("ready")
 
     def _tell(self, command: str, answer: str) -> str:
         assert self._process.stdin is not None
-        # A server that has ended is noticed because it does not respond.
+        # If the server has ended, it does not answer, and ``_expect`` raises an error.
         with suppress(BrokenPipeError):
             self._process.stdin.write(f"{command}\n".encode())
         return self._expect(answer)
@@ -101,7 +102,7 @@ class LocalServer:
 
 
 class LocalBroker:
-    """A broker for one test, with its own names, a clock to move and a crash to cause."""
+    """A broker for one test: names of its own, a clock to move, a crash to cause."""
 
     def __init__(self, server: LocalServer, namespace: str) -> None:
         self._server = server
@@ -115,15 +116,15 @@ class LocalBroker:
 
     @property
     def amqp_url(self) -> str:
-        """The URL for AMQP 0-9-1 clients, with a virtual host that only this test uses."""
+        """The URL for AMQP 0-9-1 clients; its virtual host is used by this test only."""
         return f"amqp://guest:guest@{self._server.amqp}/{self._namespace}"
 
     def topic(self, name: str) -> str:
-        """Return a topic's name on the server: with a prefix that only this test has."""
+        """Return the name on the server for a topic of this test: with a prefix of its own."""
         return f"{self._namespace}.{name}"
 
     def group(self, name: str) -> str:
-        """Return a group's name, or a transactional id, that only this test has."""
+        """Return a group's name, or a transactional id, with a prefix of this test's own."""
         return f"{self._namespace}.{name}"
 
     def connect(self) -> Stem:

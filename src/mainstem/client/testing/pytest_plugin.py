@@ -1,6 +1,6 @@
-"""The pytest plugin: the fixtures ``mainstem``, a broker, and ``mainstem_table``, for pipelines.
+"""The pytest plugin: fixtures ``mainstem``, a broker, and ``mainstem_table``, for pipelines.
 
-Every pytest run imports this, so each fixture imports what it needs on first use.
+Every pytest run imports this module, so each fixture imports what it needs only when it is used.
 """
 
 import re
@@ -27,7 +27,7 @@ class _Servers:
         self.numbers = count(1)
 
     def take(self) -> "LocalServer":
-        """Return the server; starts one if there is none, or if it no longer answers."""
+        """Return the server; starts one if there is none, or if it does not respond."""
         from mainstem.client.testing.local_broker import LocalServer  # noqa: PLC0415
 
         if self._server is not None and not self._server.answers():
@@ -87,7 +87,7 @@ def mainstem_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkS
 
 @pytest.fixture
 def mainstem_table(request: pytest.FixtureRequest) -> Callable[..., list[dict[str, object]]]:
-    """Provide a function that runs one table of a pipeline file over a few events.
+    """Provide a function that runs one table of a pipeline file over events of the test.
 
     ``mainstem_table("shop.py", "revenue", orders=[...])`` returns the rows as dicts.
     """

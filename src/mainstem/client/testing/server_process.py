@@ -1,9 +1,9 @@
 """The server process of a test run; it reads commands from standard input.
 
-``advance MILLISECONDS`` moves its clock forward, handles passed deadlines, and prints ``moved``.
-``start HEAD ADDRESS`` starts a protocol, and prints ``started`` with the address it listens at.
-The process stops when its input ends, which is when the test run ends, for whatever reason. Only
-standard input controls the clock, so that no other process on the machine can move it.
+``advance MILLISECONDS`` moves its clock forward, handles the deadlines that passed, and prints
+``moved``. ``start HEAD ADDRESS`` makes it listen for a protocol, and prints ``started`` with the
+address. The process stops when its input ends, which happens when the test run ends, for whatever
+reason. Only standard input controls the clock, so that no other process on the machine can move it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ CONFIG = Config(durability=Durability.DISK)
 
 
 class Clock:
-    """The server's clock: the time of day, moved forward by the test."""
+    """The server's clock: the time of day, plus what the test has advanced it by."""
 
     def __init__(self, moved_ms: int) -> None:
         self._moved_ms = moved_ms
