@@ -23,7 +23,7 @@ def test_the_example_of_limits_runs(
     monkeypatch.chdir(tmp_path)
 
     for _ in range(2):
-        exec(compile(example("Limits of what waits"), str(GUIDE), "exec"), {})
+        exec(compile(example("Limits of waiting events"), str(GUIDE), "exec"), {})
 
         assert capsys.readouterr().out.splitlines() == ["put out the fire", "tidy up"]
 
