@@ -1,7 +1,7 @@
 """The public API as Protocol classes; ``mainstem.open`` and ``mainstem.connect`` implement it.
 
-The second half is the same for an event loop (``mainstem.aio``); a test compares the two halves,
-and all implementations with them, member by member.
+The second half is the same API for an event loop (``mainstem.aio``); a test compares the two
+halves, and all implementations with them, member by member.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from mainstem.core.event import Event, Position
 
 
 class Context(Protocol):
-    """Base of all objects that can be closed: ``with`` closes them."""
+    """Base of all objects that can be closed: the end of a ``with`` block closes them."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -31,7 +31,10 @@ class Topics(Protocol):
     """Operations on topics."""
 
     def create(self, name: str, *, exist_ok: bool = False, **settings: object) -> TopicInfo:
-        """Create a topic; settings are those of ``TopicSettings``."""
+        """Create a topic; settings are those of ``TopicSettings``.
+
+        With ``exist_ok``, an existing topic is returned unchanged; otherwise raises TopicExists.
+        """
 
     def list(self, pattern: str = "*", *, internal: bool = False) -> tuple[TopicInfo, ...]:
         """Return the topics whose names match a pattern such as ``orders.*``."""
@@ -46,7 +49,10 @@ class Topics(Protocol):
         """Delete a topic and all its events."""
 
     def trim(self, name: str, before: Start, *, partition: int | None = None) -> TopicInfo:
-        """Delete the events before an offset or a time; ``latest`` deletes all events."""
+        """Delete the events before an offset or a time; ``latest`` deletes all events.
+
+        This trims all partitions, or only ``partition``.
+        """
 
 
 class Groups(Protocol):
@@ -67,7 +73,11 @@ class Groups(Protocol):
         partition: int | None = None,
         dry_run: bool = False,
     ) -> tuple[Lag, ...]:
-        """Set the committed offsets of a group without members; return the resulting lag."""
+        """Set the committed offsets of a group without members; return the resulting lag.
+
+        This sets all partitions of the topic, or only ``partition``. With ``dry_run``, nothing is
+        changed.
+        """
 
     def delete(self, name: str) -> None:
         """Delete a group and its committed offsets; it must not have members."""
@@ -91,7 +101,7 @@ class Queues(Protocol):
         """
 
     def purge(self, topic: str, name: str) -> int:
-        """Settle all waiting events, but none that a consumer has now; return their number."""
+        """Settle all events that no consumer has, so that none gets them; return their number."""
 
     def move(self, topic: str, name: str, to: str, *, limit: int = 1000) -> int:
         """Move the first waiting events, at most ``limit``, to another topic in one append.
@@ -105,7 +115,11 @@ class Queues(Protocol):
 
 
 class Subscription(Context, Protocol):
-    """An iterator of events, which can be closed, also from another thread."""
+    """An iterator of events; any thread may close it.
+
+    An event is finished when the next one is requested, or when the subscription is closed after it
+    was processed. Auto-commit commits only the offsets of finished events.
+    """
 
     def __iter__(self) -> Iterator[Event]:
         """Return this iterator."""
@@ -114,13 +128,13 @@ class Subscription(Context, Protocol):
         """Return the next event; StopIteration once closed, or at the end without ``follow``."""
 
     def poll(self, timeout: float | None = None) -> Event | None:
-        """Return the next event, or None if none arrives within ``timeout`` seconds."""
+        """Return the next event; None after ``timeout`` seconds (None: no limit) or at the end."""
 
     def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return up to ``limit`` events; waits at most ``timeout`` seconds for the first."""
+        """Return up to ``limit`` events; waits for the first, at most ``timeout`` s if given."""
 
     def commit(self) -> None:
-        """Commit the group's offsets up to the last event returned; durable on return."""
+        """Commit the group's offsets up to the last event returned; they are durable on return."""
 
     @property
     def assignment(self) -> tuple[tuple[str, int], ...]:
@@ -137,12 +151,12 @@ class Subscription(Context, Protocol):
 class Delivery(Protocol):
     """One event handed to one consumer; ``with delivery as event`` acks it, or nacks on an error.
 
-    Settling raises StaleDelivery if the delivery is settled already, or if its lock has expired
-    (after ``lock_s`` seconds) and the event may have gone to another consumer.
+    Settling raises StaleDelivery if the delivery was settled before, or if its lock has expired
+    (after ``lock_s`` seconds), when the event may have gone to another consumer.
 
-    With ``wait=False`` it is settled in the background, many times as fast; if the process
-    crashes within milliseconds, the event is redelivered. An error is raised by the next ``poll``
-    or iteration, or by ``close``, after which all settlements are durable.
+    With ``wait=False`` it is settled in the background, many times as fast; if the process crashes
+    within milliseconds, the event is redelivered. The next ``poll`` or iteration raises an error of
+    it, or ``close``, after which all settlements are durable.
     """
 
     @property
@@ -178,7 +192,7 @@ class Delivery(Protocol):
 
 
 class Queue(Context, Protocol):
-    """An iterator of deliveries, which can be closed, also from another thread."""
+    """An iterator of deliveries; any thread may close it."""
 
     def __iter__(self) -> Iterator[Delivery]:
         """Return this iterator."""
@@ -187,24 +201,24 @@ class Queue(Context, Protocol):
         """Return the next delivery; StopIteration once closed, or at the end without ``follow``."""
 
     def poll(self, timeout: float | None = None) -> Delivery | None:
-        """Return the next delivery, or None if none arrives within ``timeout`` seconds."""
+        """Return the next delivery, or None after ``timeout`` seconds (None: no limit)."""
 
     def poll_many(self, limit: int = 100, timeout: float | None = None) -> Sequence[Delivery]:
-        """Return up to ``limit`` deliveries; waits at most ``timeout`` seconds for the first."""
+        """Return up to ``limit`` deliveries; waits for one, at most ``timeout`` s if given."""
 
     def ack_many(self, deliveries: Iterable[Delivery]) -> None:
-        """Ack deliveries of this queue object in one write; durable on return.
+        """Ack deliveries of this queue object in one write; they are durable on return.
 
         Raises StaleDelivery if the lock of one has expired; the others are still acked. Raises
         InvalidSetting if one belongs to another consumer; then none is acked.
         """
 
     def close(self) -> None:
-        """Close; unsettled events are redelivered, and do not count towards ``max_deliveries``."""
+        """Close; unsettled events are redelivered, and this does not count as a delivery."""
 
 
 class Writer(Context, Protocol):
-    """A writer that is alone: a new writer with the same name on the same topic fences this one.
+    """The only writer of its name: opening another one with that name on the topic fences it.
 
     Each append is a transaction, so that readers see all of it or nothing. A fenced writer raises
     WriterFenced (a ``Fenced``) at its next append, and nothing is appended.
@@ -231,7 +245,7 @@ class Writer(Context, Protocol):
 
 
 class Stem(Context, Protocol):
-    """A log, embedded or on a server."""
+    """A log, in this process (``mainstem.open``) or on a server (``mainstem.connect``)."""
 
     @property
     def topics(self) -> Topics:
@@ -274,9 +288,10 @@ class Stem(Context, Protocol):
     ) -> None:
         """Publish one event later: ``delay_s`` seconds from now, or ``at`` a time with a time zone.
 
-        Returns when the event is stored; it survives a power cut and is published exactly once. It
-        waits while no program has the log open, and does not hold up other events. An unknown topic
-        is created now; if the topic is deleted meanwhile, the event is dropped.
+        Returns when the event is stored: from then on it survives a power cut, and it is published
+        exactly once, when it is due and a program has the log open. It does not hold up other
+        events. An unknown topic is created now; if the topic is deleted meanwhile, the event is
+        dropped.
         """
 
     def subscribe(
@@ -323,10 +338,10 @@ class Stem(Context, Protocol):
         """
 
     def writer(self, topic: str, *, name: str, partition: int | None = None) -> Writer:
-        """Open a writer that fences earlier writers of that name: they can append no more.
+        """Open a writer that fences earlier writers of that name: these can append no more.
 
-        The topic must exist. A writer appends to one partition: give ``partition`` unless the
-        topic has only one.
+        The topic must exist. A writer appends to one partition: give ``partition`` unless the topic
+        has only one.
         """
 
     def close(self) -> None:
@@ -338,7 +353,7 @@ class Stem(Context, Protocol):
 
 @runtime_checkable
 class AsyncContext(Protocol):
-    """Base of all async objects that can be closed: ``async with`` closes them."""
+    """Base of all async objects that can be closed: the end of ``async with`` closes them."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(
@@ -351,7 +366,7 @@ class AsyncContext(Protocol):
 
 @runtime_checkable
 class AsyncTopics(Protocol):
-    """``Topics`` for an event loop."""
+    """Operations on topics, as those of ``Topics``, for an event loop."""
 
     async def create(self, name: str, *, exist_ok: bool = False, **settings: object) -> TopicInfo:
         """Create a topic; settings are those of ``TopicSettings``."""
@@ -374,7 +389,7 @@ class AsyncTopics(Protocol):
 
 @runtime_checkable
 class AsyncGroups(Protocol):
-    """``Groups`` for an event loop."""
+    """Operations on groups, as those of ``Groups``, for an event loop."""
 
     async def list(self) -> tuple[GroupInfo, ...]:
         """Return every group that has members or committed offsets."""
@@ -399,7 +414,7 @@ class AsyncGroups(Protocol):
 
 @runtime_checkable
 class AsyncQueues(Protocol):
-    """``Queues`` for an event loop."""
+    """Operations on queues, as those of ``Queues``, for an event loop."""
 
     async def list(self) -> tuple[QueueInfo, ...]:
         """Return every queue, sorted by topic and name."""
@@ -413,7 +428,7 @@ class AsyncQueues(Protocol):
         """Return the first unsettled events (after ``after``, if given) without delivering them."""
 
     async def purge(self, topic: str, name: str) -> int:
-        """Settle all waiting events, but none that a consumer has now; return their number."""
+        """Settle all events that no consumer has, so that none gets them; return their number."""
 
     async def move(self, topic: str, name: str, to: str, *, limit: int = 1000) -> int:
         """Move up to ``limit`` waiting events to another topic in one append; return the number."""
@@ -424,7 +439,7 @@ class AsyncQueues(Protocol):
 
 @runtime_checkable
 class AsyncSubscription(AsyncContext, Protocol):
-    """``Subscription`` for an event loop, and for one task at a time."""
+    """An async iterator of events, for one task at a time; see ``Subscription``."""
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """Return this iterator."""
@@ -433,13 +448,13 @@ class AsyncSubscription(AsyncContext, Protocol):
         """Return the next event; StopAsyncIteration at the end, or once closed."""
 
     async def poll(self, timeout: float | None = None) -> Event | None:
-        """Return the next event, or None if none arrives within ``timeout`` seconds."""
+        """Return the next event; None after ``timeout`` seconds (None: no limit) or at the end."""
 
     async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return up to ``limit`` events; waits at most ``timeout`` seconds for the first."""
+        """Return up to ``limit`` events; waits for the first, at most ``timeout`` s if given."""
 
     async def commit(self) -> None:
-        """Commit the group's offsets up to the last event returned; durable on return."""
+        """Commit the group's offsets up to the last event returned; they are durable on return."""
 
     @property
     def assignment(self) -> tuple[tuple[str, int], ...]:
@@ -450,12 +465,15 @@ class AsyncSubscription(AsyncContext, Protocol):
         """Number of events that were deleted before this subscription could read them."""
 
     async def close(self) -> None:
-        """Leave the group; auto-commit commits the offsets up to the last event returned."""
+        """Leave the group; auto-commit commits the offsets of finished events."""
 
 
 @runtime_checkable
 class AsyncDelivery(Protocol):
-    """``Delivery`` for an event loop; ``async with delivery as event`` acks or nacks it."""
+    """One event handed to one consumer; ``async with`` acks it, or nacks on an error.
+
+    The rules are those of ``Delivery``.
+    """
 
     @property
     def event(self) -> Event:
@@ -478,7 +496,7 @@ class AsyncDelivery(Protocol):
         """Move the event to the dead letters at once, without a redelivery."""
 
     def renew(self) -> None:
-        """Extend the lock to ``lock_s`` seconds from now; not a coroutine."""
+        """Extend the lock to ``lock_s`` seconds from now; called without ``await``."""
 
     async def __aenter__(self) -> Event: ...
     async def __aexit__(
@@ -491,7 +509,7 @@ class AsyncDelivery(Protocol):
 
 @runtime_checkable
 class AsyncQueue(AsyncContext, Protocol):
-    """``Queue`` for an event loop, and for one task at a time."""
+    """An async iterator of deliveries, for one task at a time; see ``Queue``."""
 
     def __aiter__(self) -> AsyncIterator[AsyncDelivery]:
         """Return this iterator."""
@@ -500,15 +518,15 @@ class AsyncQueue(AsyncContext, Protocol):
         """Return the next delivery; StopAsyncIteration once closed, or at the end."""
 
     async def poll(self, timeout: float | None = None) -> AsyncDelivery | None:
-        """Return the next delivery, or None if none arrives within ``timeout`` seconds."""
+        """Return the next delivery, or None after ``timeout`` seconds (None: no limit)."""
 
     async def poll_many(
         self, limit: int = 100, timeout: float | None = None
     ) -> Sequence[AsyncDelivery]:
-        """Return up to ``limit`` deliveries; waits at most ``timeout`` seconds for the first."""
+        """Return up to ``limit`` deliveries; waits for one, at most ``timeout`` s if given."""
 
     async def ack_many(self, deliveries: Iterable[AsyncDelivery]) -> None:
-        """Ack deliveries of this queue object together; durable on return."""
+        """Ack deliveries of this queue object together; they are durable on return."""
 
     async def close(self) -> None:
         """Leave the queue; unsettled events are redelivered at once."""
@@ -516,7 +534,7 @@ class AsyncQueue(AsyncContext, Protocol):
 
 @runtime_checkable
 class AsyncWriter(AsyncContext, Protocol):
-    """``Writer`` for an event loop.
+    """A fenced writer for an event loop; see ``Writer``.
 
     It fences the previous writer of its name at ``async with``, or at the first call.
     """
@@ -543,7 +561,7 @@ class AsyncWriter(AsyncContext, Protocol):
 
 @runtime_checkable
 class AsyncStem(AsyncContext, Protocol):
-    """``Stem`` for an event loop."""
+    """A log, in this process or on a server, for an event loop; see ``Stem``."""
 
     @property
     def topics(self) -> AsyncTopics:
@@ -559,7 +577,7 @@ class AsyncStem(AsyncContext, Protocol):
 
     @property
     def blocking(self) -> Stem:
-        """The blocking stem of the same log, for use from other threads."""
+        """The ``Stem`` with blocking calls of the same log, for use from other threads."""
 
     async def publish(
         self,

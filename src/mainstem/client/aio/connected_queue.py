@@ -89,13 +89,13 @@ class AsyncConnectedQueue(AsyncClosing):
         return found[0]
 
     async def poll(self, timeout: float | None = None) -> AsyncConnectedDelivery | None:
-        """Return the next delivery, or None if none arrives within ``timeout`` seconds."""
+        """Return the next delivery, or None after ``timeout`` seconds (None: no limit)."""
         return next(iter(await self._next(1, timeout)), None)
 
     async def poll_many(
         self, limit: int = 100, timeout: float | None = None
     ) -> list[AsyncConnectedDelivery]:
-        """Return up to ``limit`` deliveries; waits at most ``timeout`` seconds for the first."""
+        """Return up to ``limit`` deliveries; waits for one, at most ``timeout`` s if given."""
         check_limit(limit)
         return await self._next(limit, timeout)
 

@@ -42,13 +42,13 @@ class AsyncConnectedSubscription(AsyncClosing):
         return events[0]
 
     async def poll(self, timeout: float | None = None) -> Event | None:
-        """Return the next event, or None if none arrives within ``timeout`` seconds."""
+        """Return the next event; None after ``timeout`` seconds (None: no limit) or at the end."""
         self._check_open()
         events = await self._next(1, timeout)
         return events[0] if events else None
 
     async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return up to ``limit`` events; waits at most ``timeout`` seconds for the first."""
+        """Return up to ``limit`` events; waits for the first, at most ``timeout`` s if given."""
         self._check_open()
         return await self._next(max(1, limit), timeout)
 

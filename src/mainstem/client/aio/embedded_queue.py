@@ -74,14 +74,14 @@ class AsyncEmbeddedQueue(AsyncClosing):
         return found[0]
 
     async def poll(self, timeout: float | None = None) -> AsyncEmbeddedDelivery | None:
-        """Return the next delivery, or None if none arrives within ``timeout`` seconds."""
+        """Return the next delivery, or None after ``timeout`` seconds (None: no limit)."""
         self._consumer.check_open()
         return next(iter(await self._take(1, timeout)), None)
 
     async def poll_many(
         self, limit: int = 100, timeout: float | None = None
     ) -> list[AsyncEmbeddedDelivery]:
-        """Return up to ``limit`` deliveries; waits at most ``timeout`` seconds for the first."""
+        """Return up to ``limit`` deliveries; waits for one, at most ``timeout`` s if given."""
         self._consumer.check_open()
         check_limit(limit)
         return await self._take(limit, timeout)

@@ -44,12 +44,12 @@ class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
         return event
 
     async def poll(self, timeout: float | None = None) -> Event | None:
-        """Return the next event, or None if none arrives within ``timeout`` seconds."""
+        """Return the next event; None after ``timeout`` seconds (None: no limit) or at the end."""
         self._check_open()
         return await self._next(self.feed.take, timeout)
 
     async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return up to ``limit`` events; waits at most ``timeout`` seconds for the first."""
+        """Return up to ``limit`` events; waits for the first, at most ``timeout`` s if given."""
         self._check_open()
         return await self._next(partial(self.feed.take_many, max(1, limit)), timeout) or []
 

@@ -99,12 +99,12 @@ class ConnectedQueue(Closing):
         return found[0]
 
     def poll(self, timeout: float | None = None) -> ConnectedDelivery | None:
-        """Return the next delivery, or None if none arrives within ``timeout`` seconds."""
+        """Return the next delivery, or None after ``timeout`` seconds (None: no limit)."""
         self._check_open()
         return next(iter(self._take(1, timeout)), None)
 
     def poll_many(self, limit: int = 100, timeout: float | None = None) -> list[ConnectedDelivery]:
-        """Return up to ``limit`` deliveries; waits at most ``timeout`` seconds for the first."""
+        """Return up to ``limit`` deliveries; waits for one, at most ``timeout`` s if given."""
         self._check_open()
         check_limit(limit)
         return self._take(limit, timeout)

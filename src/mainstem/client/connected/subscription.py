@@ -39,18 +39,18 @@ class ConnectedSubscription(BlockingSubscription[ConnectedFeed]):
         return events[0]
 
     def poll(self, timeout: float | None = None) -> Event | None:
-        """Return the next event, or None if none arrives within ``timeout`` seconds."""
+        """Return the next event; None after ``timeout`` seconds (None: no limit) or at the end."""
         self._check_open()
         events = self._wait(1, timeout)
         return events[0] if events else None
 
     def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return up to ``limit`` events; waits at most ``timeout`` seconds for the first."""
+        """Return up to ``limit`` events; waits for the first, at most ``timeout`` s if given."""
         self._check_open()
         return self._wait(max(1, limit), timeout)
 
     def commit(self) -> None:
-        """Commit the group's offsets up to the last event returned; durable on return."""
+        """Commit the group's offsets up to the last event returned; they are durable on return."""
         self.feed.commit()
 
     def close_now(self, *, finished: bool) -> None:

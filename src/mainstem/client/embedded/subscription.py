@@ -50,13 +50,13 @@ class EmbeddedSubscription(BlockingSubscription[Feed]):
         return event
 
     def poll(self, timeout: float | None = None) -> Event | None:
-        """Return the next event, or None if none arrives within ``timeout`` seconds."""
+        """Return the next event; None after ``timeout`` seconds (None: no limit) or at the end."""
         self._check_open()
         self._reader = threading.get_ident()
         return self.feed.take() or self._wait(self.feed.take, timeout)
 
     def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return up to ``limit`` events; waits at most ``timeout`` seconds for the first."""
+        """Return up to ``limit`` events; waits for the first, at most ``timeout`` s if given."""
         self._check_open()
         self._reader = threading.get_ident()
         take = partial(self.feed.take_many, max(1, limit))
