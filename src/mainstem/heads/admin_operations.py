@@ -45,10 +45,12 @@ class Operation(msgspec.Struct, frozen=True):
     answer: object
     """The type of the answer; None if there is none."""
     summary: str
-    """What it does, in one sentence."""
+    """What the operation does, in one sentence."""
     method: str
     path: tuple[str, ...]
-    """The segments of its path in the API; ``{topic}`` stands for the argument ``topic``."""
+    """The segments of the operation's path in the API; ``{topic}`` stands for the argument
+    ``topic``.
+    """
 
     @property
     def path_arguments(self) -> frozenset[str]:

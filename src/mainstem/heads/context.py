@@ -91,13 +91,13 @@ class HeadContext:
         None if the log is in memory.
         """
         self.addresses: dict[str, Address] = {}
-        """Where each head listens, by its name."""
+        """The address at which each head listens, by the head's name."""
         self.draining = False
         """Whether the server is stopping: waiting requests are answered early, new ones refused."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self.parked: set[Parked] = set()
-        """Requests that wait; each ``Parked`` adds and removes itself."""
+        """Requests that wait; each ``Parked`` adds itself, and removes itself at its end."""
         self._waits: set[Callable[[], None]] = set()
         self._calls: deque[Callable[[], None]] = deque()
         self._woken = False
@@ -134,7 +134,7 @@ class HeadContext:
             end()
 
     def wait_with(self, end: Callable[[], None]) -> Callable[[], None]:
-        """Register a callback that ends a wait when the server stops; return its unregistration."""
+        """Register a callback for the server's stop; return a function that unregisters it."""
         self._waits.add(end)
         return lambda: self._waits.discard(end)
 

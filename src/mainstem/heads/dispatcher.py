@@ -35,8 +35,8 @@ LARGEST_PORTION = 64
 
 Call = Callable[[], None]
 Take = Callable[[int], int]
-"""A consumer's function: delivers up to so many events of the queue, and returns how many. Raises
-MainstemError.
+"""A consumer's function: delivers at most this number of events of the queue, and returns how many.
+Raises MainstemError.
 """
 Gone = Callable[[MainstemError], None]
 """A consumer's function: called when the dispatcher closes it, as the queue was deleted or taking

@@ -139,7 +139,7 @@ class Head(msgspec.Struct, frozen=True):
     serves: str
     """The flag's text in ``--help``."""
     bind: Callable[[HeadSettings, Address], "socket.socket"] = bind_tcp
-    """Binds the head's address; called before the log is opened."""
+    """Binds a socket to the head's address; called before the log is opened."""
     connect: str = "{at}"
     """How clients connect, as ``mainstem serve`` prints it; ``{at}`` is the address."""
     examples: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from mainstem.heads.dispatcher import SessionCredit
 
 PORTION_EVENTS = 256
 PORTION_BYTES = 256 * 1024
-"""Maximum bytes sent before it is checked whether the peer reads."""
+"""Maximum number of bytes sent before checking whether the peer reads."""
 
 
 def settlement(delivery: Delivery, outcome: Outcome = Outcome.ACK) -> Settlement:

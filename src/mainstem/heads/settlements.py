@@ -40,7 +40,7 @@ class Settlements:
         """``soon``: makes a call in this iteration of the loop. ``after``: after a delay in ms."""
         self._soon, self._after = soon, after
         self._is_soon = self._is_later = False
-        """Whether ``flush`` is scheduled: for this iteration, and after a delay."""
+        """Whether ``flush`` is scheduled for this iteration (``_is_soon``), and after a delay."""
         self._is_stopping = False
         self._waiting: dict[Door, dict[_From, list[Settlement]]] = {}
         self._count = 0

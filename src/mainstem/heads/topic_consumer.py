@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PORTION_EVENTS = 256
 PORTION_BYTES = 256 * 1024
-"""Maximum bytes sent before it is checked whether the peer reads."""
+"""Maximum number of bytes sent before checking whether the peer reads."""
 
 Call = Callable[[], None]
 

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 ORIGINS = Origins(hostless=frozenset(("/livez", "/readyz")))
-"""Load balancers probe with HTTP/1.0, without a Host header: allow that for health only."""
+"""Load balancers probe the health pages with HTTP/1.0, without a Host header; all other requests
+need one.
+"""
 
 
 def admin_app(pages: Pages, operations: OperationPages, api: Api) -> "ASGIApp":
@@ -43,7 +45,7 @@ class _AdminApp:
     def __init__(self, pages: Pages, operations: OperationPages, api: Api) -> None:
         self._pages, self._operations, self._api = pages, operations, api
         self._made = OncePerKey[HttpAnswer]()
-        """A slow page that several peers request at the same time is created once."""
+        """Shares one call among peers that request the same slow page at the same time."""
 
     async def answer(self, request: Request) -> Response:
         """Answer a request for a page or an operation."""

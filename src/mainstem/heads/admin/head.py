@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from mainstem.heads.web.server import WebServer
 
 _IN_WORK = 256
-"""Connections allowed besides those still sending their request: being answered or closed."""
+"""Connections that are allowed besides those whose peer still sends a request: they are being
+answered or closed.
+"""
 
 
 async def start(

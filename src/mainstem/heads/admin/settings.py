@@ -9,7 +9,7 @@ from mainstem.heads.head import HeadSettings
 MAX_EVENTS = 1_000
 """Maximum number of events on one page."""
 MAX_BODY_BYTES = 1024 * 1024
-"""Size of the arguments of an operation; definitions are the largest."""
+"""Maximum size of the arguments of an operation; definitions are the largest."""
 
 
 class AdminSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -50,8 +50,8 @@ _SETTLED = Struct(">BHIHHQBB")
 def frame_size(view: memoryview, frame_max: int) -> int | None:
     """Return the size of the frame that begins here, None if too few bytes have arrived.
 
-    Raises AmqpError for a payload of more than ``frame_max`` bytes. By the specification the limit
-    includes the 8 other bytes of a frame, but RabbitMQ counts as we do: some clients need it.
+    Raises AmqpError for a payload of more than ``frame_max`` bytes. The specification also counts
+    the 8 other bytes of a frame; RabbitMQ does not either, because some clients do not.
     """
     if len(view) < HEAD.size:
         return None

@@ -15,7 +15,7 @@ Item = dict[str, object]
 NODE = "mainstem@localhost"
 """The name of the only node."""
 DEFAULT = "amq.default"
-"""The name of the default exchange in addresses, where the empty name would be lost."""
+"""The name of the default exchange in paths, which cannot contain its empty name."""
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -24,7 +24,7 @@ class Created(msgspec.Struct, frozen=True):
 
     created: bool
     location: str = ""
-    """Where the new thing is, relative to the request's address."""
+    """The address of what was created, relative to that of the request."""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class Call(msgspec.Struct, frozen=True):
     query: Mapping[str, str]
     body: bytes = b""
     reason: str = ""
-    """Why a connection is closed (the header X-Reason)."""
+    """Why the client asks to close a connection (the header X-Reason)."""
 
     @property
     def vhost(self) -> str:
@@ -96,7 +96,9 @@ class Call(msgspec.Struct, frozen=True):
 
 
 Answer = Callable[[Call], object]
-"""Answers a request: None for no content, a ``Created`` or ``Status``, or what is sent as JSON."""
+"""Answers a request: returns None for no content, a ``Created`` or ``Status``, or a value to be
+sent as JSON.
+"""
 
 
 def refuse(why: str) -> Answer:

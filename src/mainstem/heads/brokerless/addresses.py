@@ -21,7 +21,7 @@ class Place(msgspec.Struct, frozen=True):
     name: str = ""
     """The queue's or the subscriber's name; empty for a topic."""
     prefix: str = ""
-    """Subscribe to messages that begin with this."""
+    """Only messages that begin with this are received (the prefix of a SUB socket)."""
 
 
 def places(text: str, setting: str, *, named: bool = False) -> Iterator[Place]:

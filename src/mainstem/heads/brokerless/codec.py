@@ -23,7 +23,9 @@ REPLAY, BOUNDS, EVENTS, ERROR = b"REPLAY", b"BOUNDS", b"EVENTS", b"ERROR"
 FRAMES_PER_EVENT = 3
 _DETAILS = struct.Struct(">IQQqB")
 _WHOLE = struct.Struct(">xIIQQqBI")
-"""A NUL, details without headers after their length, and the length of the value."""
+"""Layout of an event in one message, after the subject: a NUL, the length of the details, the
+details without headers, and the length of the value.
+"""
 _NAME = struct.Struct(">H")
 _VALUE = struct.Struct(">I")
 MAX_NAME_BYTES = 65_535
@@ -68,9 +70,9 @@ class Events(msgspec.Struct, frozen=True):
     topic: str
     partition: int
     first: int
-    """What was asked for; more if retention has deleted that."""
+    """The requested offset, or the start of the log if retention has deleted that."""
     next: int
-    """Where the next request goes on."""
+    """The offset for the next request."""
     tail: int
     """The end of the partition when it was read."""
     events: tuple[Published, ...]

@@ -51,7 +51,9 @@ class LiveTail:
         self._wake: Callable[[], None] | None = None
         self._is_closed = False
         self.published = self.dropped = 0
-        """``dropped``: events at which a subscriber was found that could take no more."""
+        """Events that were published; ``dropped``: those that at least one subscriber had no room
+        for.
+        """
         self._consumer = TopicConsumer(context, context.broker, self, topic, self._send, gone)
 
     @property

@@ -6,7 +6,7 @@ from mainstem.heads.brokerless import codec
 
 MAX_EVENTS = 500
 MAX_BYTES = 256 * 1024
-"""Of an answer; its first event may be larger."""
+"""Maximum size of an answer, unless its first event is larger."""
 
 
 def answer(door: Door, request: codec.Request, port: int) -> codec.Answer:

@@ -33,18 +33,19 @@ class Plugin(msgspec.Struct, frozen=True):
 
     name: str
     scheme: str
-    """The scheme of the URL of its connectors."""
+    """The scheme of the URL of its databases, such as ``postgres``."""
     required: tuple[str, ...]
     honoured: Mapping[str, Take]
-    """How names become settings, each by itself."""
+    """Properties that have an effect, and the function that converts each by itself."""
     fixed: Mapping[str, frozenset[str]]
-    """Names that may have these values only: what we do anyway."""
+    """Properties that are accepted only with these values, which describe what is done here anyway.
+    """
     together: tuple[str, ...]
-    """Names that mean something only together."""
+    """Properties that are converted together, by ``finish`` or ``configs.py``."""
     finish: Callable[[Config, Settings], None]
-    """Sets the URL, and what else comes from names together; raises Refused."""
+    """Sets the URL, and other settings that depend on several properties; raises Refused."""
     needless: Mapping[str, str]
-    """How names begin that have no meaning here, and why."""
+    """Prefixes of properties that have no meaning here, and why."""
 
     @property
     def short_name(self) -> str:

@@ -293,4 +293,4 @@ ROUTES: Mapping[tuple[str, str], Callable[[Asked], Reply]] = {
     ("GET", _PLUGIN): _plugin_config,
     ("PUT", f"{_PLUGIN}/validate"): _validate,
 }
-"""Who answers which request."""
+"""The function that answers each request, by method and path."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 Config = Mapping[str, str]
 Settings = dict[str, object]
 Take = Callable[[str, Settings], None]
-"""Puts a value into the settings; raises Refused."""
+"""Converts a value of a property, and stores it in the settings; raises Refused."""
 _TABLE = re.compile(r"[A-Za-z0-9_$ -]+(?:\.[A-Za-z0-9_$ -]+)*(?:\.\*)?")
 
 

@@ -9,7 +9,7 @@ from mainstem.core.errors import InvalidSetting, UnknownPartition
 EARLIEST, LATEST = "earliest", "latest"
 _MAX_OFFSET = 2**63 - 1
 _MAX_TEXT = 1024 * 1024
-"""Maximum length of a text of positions: some 50,000 partitions."""
+"""Maximum length of a position as text: that of some 50,000 partitions."""
 
 
 def written(offsets: Mapping[int, int]) -> str:

@@ -39,7 +39,7 @@ class Packet(msgspec.Struct, frozen=True):
     """The sequence number of the first message; without messages, of the next one."""
     messages: tuple[bytes, ...] = ()
     is_end: bool = False
-    """Whether the session has ended: ``sequence`` is one more than its last message has."""
+    """Whether this is an end-of-session packet."""
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -63,13 +63,15 @@ class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     second_group: str = ""
     """Another group for the same packets; empty for none."""
     topic_id: str = ""
-    """So that a topic of the same name that was created later is not taken for this one."""
+    """The id of the topic, which differs for a topic of the same name that is created later."""
     first_offset: int = 0
-    """Where sequence number 1 is looked for."""
+    """The offset at which the session begins: sequence number 1 is the first message from there on.
+    """
     end_offset: int | None = None
-    """Where the session ends; None while it goes on."""
+    """The offset at which the session ends; None while it goes on."""
     stores_numbers: bool = False
-    """Whether all numbers are stored, as more than the oldest events may be removed."""
+    """Whether all sequence numbers are stored, because not only the oldest events may be removed.
+    """
 
     def groups(self) -> list[Address]:
         """Return the addresses of the multicast groups."""

@@ -52,7 +52,7 @@ class FindSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     session: str
     offset: Annotated[int, Meta(ge=0)]
-    """The offset that follows those that it has, such as that of a snapshot."""
+    """The offset after the events that the receiver has, such as those of a snapshot."""
 
 
 class SequenceInfo(msgspec.Struct, frozen=True):
@@ -72,11 +72,11 @@ class FeedInfo(msgspec.Struct, frozen=True):
     group: str
     second_group: str
     state: str
-    """live, ended or failed."""
+    """The state: live, ended or failed."""
     next_sequence: int
     error: str
     requests: str
-    """The address for requests."""
+    """The address to which receivers send requests."""
 
 
 class FeedOperations:

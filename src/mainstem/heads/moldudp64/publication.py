@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mainstem.heads.moldudp64")
 
 BURST_S = 0.005
-"""How much of the pace may be sent at once."""
+"""The packets of this much time at the configured rate may be sent at once."""
 READ_EVENTS = 1_000
 MARK_MS = 5_000
-"""How old the stored mark may be if nothing is left to send."""
+"""How long after the last stored mark another is stored, if no messages wait."""
 BLOCK_MARKS = 500
-"""How many marks are stored together, if all are."""
+"""How many marks are stored in one definition, by sessions that store all of them."""
 MAX_PACKETS_AT_ONCE = 64
-"""Packets sent before the event loop does other work."""
+"""Maximum number of packets sent before the event loop does other work."""
 
 
 class Publication:
@@ -66,14 +66,16 @@ class Publication:
         self._groups = feed.groups()
         self.feed = feed
         self.failed = ""
-        """Why the feed has stopped; empty while it has not."""
+        """Why the feed has stopped; empty while it runs."""
         self.messages = self.packets = self.too_large = self.missed = 0
         marks = (stored.numbers if feed.stores_numbers else stored.marks)(feed.session)
         self._numbering = Numbering(marks, exact=feed.stores_numbers)
         self._block = self._numbering.next.sequence
-        """Where the block of marks begins that is stored next,"""
+        """The sequence number at which the next block of marks to be stored begins."""
         self._unstored: Durable | None = None
-        """and the one that is being stored: what waits has its numbers from there."""
+        """The durability of the last stored block, which has the numbers of the waiting messages;
+        None if it is durable.
+        """
         self.retransmission = Retransmission(feed, self._numbering, settings.max_packet_bytes)
         self._marked = self._numbering.next
         self._marked_ms = clock()
@@ -85,7 +87,7 @@ class Publication:
             feed.session, settings.heartbeat_ms, settings.end_of_session_ms, clock()
         )
         self._waiting: deque[bytes] = deque()
-        """Blocks that were read, and numbered, but not sent."""
+        """Blocks of messages that were read and numbered, but not sent yet."""
         self._timer: asyncio.TimerHandle | None = None
         self._unwatch: Callable[[], None] | None = None
         self._is_closed = False
@@ -106,7 +108,11 @@ class Publication:
         return self._numbering.next.sequence - len(self._waiting)
 
     def check_topic(self) -> None:
-        """Raise UnknownTopic for another topic of this name, FeedUnsupported for new settings."""
+        """Raise an error if the topic can no longer be published.
+
+        UnknownTopic if it was deleted, even if one of its name exists; FeedUnsupported if its
+        settings were changed so that they do not allow the feed.
+        """
         topic = self._context.broker.topic(self.feed.topic)
         if topic.id != self.feed.topic_id:
             raise UnknownTopic(self.feed.topic)

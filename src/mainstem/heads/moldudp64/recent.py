@@ -15,7 +15,7 @@ class Recent:
         self._firsts: list[int] = []
         self._runs: dict[int, Sequence[bytes]] = {}
         self._order: deque[tuple[int, int]] = deque()
-        """The first sequence number and the bytes of each run, oldest first."""
+        """The first sequence number and the size in bytes of each run, the oldest first."""
         self._bytes = 0
 
     def add(self, first: int, blocks: Sequence[bytes]) -> None:

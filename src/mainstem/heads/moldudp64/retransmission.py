@@ -17,7 +17,9 @@ from mainstem.heads.moldudp64.recent import Recent
 
 RUN_MESSAGES = 2_000
 RUN_BYTES = 1024 * 1024
-"""How much is read from the log for a request, as the next request is often for what follows."""
+"""How much is read from the log for a request: more than it asks for, as the next request is often
+for what follows.
+"""
 REMOVED = blocked(b"")
 
 

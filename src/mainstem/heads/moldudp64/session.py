@@ -69,7 +69,7 @@ class RequestLimits:
         self._per_s = per_s
         self._paces: dict[str, Pace] = {}
         self._others = Pace(per_s, per_s)
-        """Shared by the addresses beyond ``MAX_ADDRESSES``."""
+        """The limit that all further addresses share if there are ``MAX_ADDRESSES``."""
 
     def may_ask(self, host: str, now_ms: float) -> Pace | None:
         """Return the ``Pace`` to charge for a request; None if the address has sent too many."""

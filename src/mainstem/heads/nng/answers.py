@@ -13,7 +13,7 @@ from mainstem.heads.transport.nng_socket import NngSocket
 
 RETRY_MS = 1
 PATIENCE = 20
-"""How often it is tried again."""
+"""How many times it is tried again."""
 
 
 class Answers:
@@ -22,7 +22,7 @@ class Answers:
     def __init__(self, context: HeadContext, opened: NngSocket) -> None:
         self._context, self._socket = context, opened
         self._slow = set[int]()
-        """The connections that did not take an answer in time."""
+        """Numbers of the connections that did not take an answer in time."""
 
     def send(self, data: bytes, done: Callable[[bool], None]) -> None:
         """Answer the last request; ``done`` is called with whether nng has taken the answer."""

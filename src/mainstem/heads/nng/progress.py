@@ -16,9 +16,11 @@ class Progress:
         self._repeat = repeat
         self._bytes = 0
         self._sent = deque[tuple[int, int, int]]()
-        """Events that TCP has not acknowledged: bytes up to the end, partition, and next offset."""
+        """Events that TCP has not acknowledged: number of bytes sent up to its end, partition, next
+        offset.
+        """
         self._arrived = deque[tuple[int, int]]()
-        """The last events that TCP has acknowledged: partition, and next offset."""
+        """The last ``repeat`` events that TCP has acknowledged: partition, next offset."""
         self._moved: dict[int, int] = {}
 
     @property

@@ -23,7 +23,7 @@ class Publisher:
         self._may_wait = queue_length + 1
         self._is_due = False
         self._ended = 0
-        """Dropped for connections that have ended."""
+        """Messages dropped for connections that have ended."""
         self._dropped: dict[int, int] = {}
 
     @property

@@ -32,9 +32,13 @@ HANDSHAKE_MS = 5_000
 TICK_MS = 10
 COMMIT_MS = 100
 REFRESH_MS = 3_600_000
-"""A connected subscriber's cursors are stored again after this time, or they would expire."""
+"""The cursors of a connected subscriber are stored again after this time, so that they do not
+expire.
+"""
 SILENCE_MS = 30_000
-"""After this time, a host that has disappeared makes room for the subscriber's next connection."""
+"""After this time without a sign of the subscriber's host, its connection is closed, so that it can
+connect again.
+"""
 
 _logger = logging.getLogger("mainstem.heads.nng")
 

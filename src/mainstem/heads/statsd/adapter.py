@@ -45,9 +45,9 @@ LINGER_MS = 5
 """How long received values are collected before they are appended."""
 MOST_AT_ONCE = 5_000
 MOST_CHARACTERS = 1024 * 1024
-"""Names and tags of the values that are appended at once."""
+"""Maximum length of all names and tags of the values that are appended together."""
 PORTION = 500
-"""Aggregates that are appended in a turn of the event loop."""
+"""Number of aggregates that are appended in one iteration of the event loop."""
 SAMPLES_KEPT_MS = 7 * 86_400_000
 """The retention of the samples topic if this head creates it."""
 
@@ -73,7 +73,7 @@ class StatsdHead:
         self._pending: list[Metric] = []
         self._pending_characters = 0
         self._ended: Iterator[Aggregate] | None = None
-        """The aggregates of the interval that has ended, as far as they are not appended."""
+        """The aggregates of the last interval that are not appended yet."""
         self._intervals = 0
         # UDP senders are anonymous, so all of them are one peer.
         door = context.door(context.auth.peer(str(self.address)))

@@ -26,7 +26,9 @@ TIMER_BYTES = 190
 SET_BYTES = 100
 VALUE_BYTES = 9
 MEMBER_BYTES = 110
-"""What each takes at least, measured; the text of names, tags and members comes in addition."""
+"""Measured memory of a timer, a set, a value and a set's member, without the text of names, tags
+and members.
+"""
 
 REASONS = ("max_series", "max_bytes", "max_members")
 """Why a value is not aggregated."""
@@ -93,7 +95,7 @@ class Limits(msgspec.Struct, frozen=True):
     max_series: int
     max_bytes: int
     gauge_idle_ms: int
-    """A gauge goes when no value has come for so long."""
+    """A gauge is removed if it got no value for this time."""
 
 
 class Aggregates:
@@ -108,7 +110,7 @@ class Aggregates:
         self._chance = chance
         self._counters: dict[Series, float] = {}
         self._gauges: dict[Series, tuple[float, int]] = {}
-        """The value of each, and when the interval of the last one began."""
+        """The value of each gauge, and when the interval of its last value began."""
         self._timers: dict[Series, _Timer] = {}
         self._sets: dict[Series, set[str]] = {}
         self._bytes = self._gauge_bytes = 0

@@ -27,7 +27,9 @@ MAX_NAME_BYTES = 500
 MAX_TAGS = 100
 MAX_TAGS_CHARACTERS = 4_000
 MAX_REPEATED = 1024 * 1024
-"""Characters of name and tags of a line, times its values: each value becomes an event."""
+"""Maximum of the length of a line's name and tags times its number of values: each value becomes an
+event, which contains them.
+"""
 
 
 class BadLine(Exception):
@@ -46,7 +48,7 @@ class Metric(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     tags: tuple[str, ...] = ()
     """The tags as sent (``key:value`` or a word), sorted."""
     relative: bool = False
-    """Of a gauge: whether the value is a change of the previous value."""
+    """For a gauge, whether the value is a change of the previous value."""
     timestamp_s: int | None = None
     """The time of the value in seconds since 1970, if the program sent one."""
 

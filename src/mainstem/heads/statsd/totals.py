@@ -22,7 +22,7 @@ from mainstem.heads.statsd.aggregates import Aggregate
 
 PREFIX = "statsd_"
 MAX_CHARACTERS = 2 * 1024 * 1024
-"""Of all labels together."""
+"""Maximum length of all labels together."""
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 _QUANTILE = "quantile"
 
@@ -37,7 +37,7 @@ class _Family:
         self.kind, self.sentence = kind, sentence
         self.series: dict[Labels, float] = {}
         self.before: dict[Labels, float] = {}
-        """What the interval before showed, until this one is complete."""
+        """The series of the interval before, which are shown until this one is complete."""
 
 
 class Totals:
@@ -50,10 +50,12 @@ class Totals:
         self._max_series = max_series
         self._families: dict[str, _Family] = {}
         self._passing: list[_Family] = []
-        """Those whose series only show the last interval."""
+        """The metrics whose series show only the last interval."""
         self._count = self._characters = 0
         self.left_out = 0
-        """Number of aggregates that are not shown, because of the limit, or of another kind."""
+        """Number of aggregates that are not shown, because of the limit, or because a metric of
+        another kind has their name.
+        """
 
     def begin(self) -> None:
         """Begin to add the aggregates of an interval that has ended."""

@@ -93,7 +93,7 @@ class Settle(msgspec.Struct, frozen=True):
     message_id: str
     accepted: bool
     requeue: bool | None
-    """Of a NACK: whether the message is redelivered; None if the client does not say."""
+    """For a NACK, whether the message is to be redelivered; None if the client does not say."""
     receipt: str | None
 
     @property

@@ -18,7 +18,7 @@ _DROPS = 8
 """The index of the drop count in SO_MEMINFO (linux/sock_diag.h)."""
 
 MAX_UNSENT_BYTES = 1024 * 1024
-"""Answers beyond this, while the socket takes no more, are dropped."""
+"""Answers are dropped while the transport has this many unsent bytes."""
 
 Sender = tuple[str, int]
 """Host and port of a packet's sender."""

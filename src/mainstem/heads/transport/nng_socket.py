@@ -22,7 +22,7 @@ _logger = logging.getLogger("mainstem.heads")
 
 MESSAGES_PER_TURN = 256
 Admit = Callable[[str], bool]
-"""Tells whether a peer of an address may connect; called in a thread of nng."""
+"""Tells whether a peer with this address may connect; called in a thread of nng."""
 
 
 class NngSocket:
@@ -41,13 +41,13 @@ class NngSocket:
         """Watch the socket; ``receive`` gets its messages, at most ``per_turn`` in one call."""
         self.raw = found
         self.peers: dict[int, tuple[str, float]] = {}
-        """Address of each connection, and since when, by its number."""
+        """Address of each connection and when it began (``time.monotonic``), by its number."""
         self.sender = 0
         """The number of the connection of the last message, if ``tells_sender``."""
         self.sends = 0
         """How many messages were sent."""
         self.sends_before: dict[int, int] = {}
-        """How many messages were sent before a connection was there, by its number."""
+        """How many messages were sent before a connection began, by its number."""
         self._traffic, self._receive, self._per_turn = traffic, receive, per_turn
         self._admit, self._tells_sender = admit, tells_sender
         self._loop = asyncio.get_running_loop()

@@ -5,7 +5,7 @@ import asyncio
 from mainstem.heads.transport.traffic import Traffic
 
 QUIET_S = 0.02
-"""What a library's threads may take to pass on what has arrived, and to send an answer."""
+"""How long a library's threads may take to pass on what has arrived, or to send an answer."""
 MOST_S = 0.5
 
 

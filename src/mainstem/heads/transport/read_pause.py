@@ -18,7 +18,7 @@ class Reading:
     def __init__(self, transport: asyncio.Transport, peer_sent_all: Callable[[], None]) -> None:
         self._transport = transport
         self._peer_sent_all = peer_sent_all
-        """Called, maybe repeatedly, if the peer has closed its side while reading is paused."""
+        """Called, perhaps repeatedly, if the peer has closed its side while reading is paused."""
         self._is_on = True
         self._is_looked_at = False
 

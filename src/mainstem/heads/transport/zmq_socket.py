@@ -40,9 +40,9 @@ class Received(NamedTuple):
 
     frames: list[bytes]
     user: str = ""
-    """Whom the peer has logged in as; empty if nobody."""
+    """The user who has logged in; empty without a login."""
     host: str = ""
-    """The peer's host; empty if the peer has gone."""
+    """The peer's host; empty if the peer has disconnected."""
 
 
 Receive = Callable[[list[Received]], None]
@@ -257,7 +257,7 @@ class _Monitor:
         traffic: Traffic,
     ) -> None:
         self.peers: dict[int, tuple[str, float]] = {}
-        """Address of each connection, and since when, by file descriptor."""
+        """Address of each connection and when it began (``time.monotonic``), by file descriptor."""
         self._traffic = traffic
         address = f"inproc://monitor-{id(self)}"
         watched.monitor(address, _WATCHED)

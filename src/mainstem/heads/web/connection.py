@@ -35,19 +35,23 @@ from mainstem.heads.web.wire import Wire
 
 _logger = logging.getLogger("mainstem.heads")
 _SILENT = logging.Logger("uvicorn", logging.CRITICAL + 1)
-"""Takes uvicorn's messages; what matters is logged here, with the peer's address."""
+"""The logger for uvicorn, whose messages are dropped: this module logs, with the peer's address."""
 
 PIECE_BYTES = 4096
-"""How much is parsed at a time, so that a limit is noticed before much more was buffered."""
+"""How many bytes are parsed at a time, so that an exceeded limit is noticed before much more is
+buffered.
+"""
 LINGER_S = 2.0
 """How long a peer may take to read its last answer, and to close its side."""
 HALF_CLOSED_S = 5.0
-"""How long a request is worked on after its peer closed its side: it may still read, or be gone."""
+"""How long a request is carried out after its peer has closed its side: the peer may still read, or
+have disconnected.
+"""
 _OVERHEAD = 8
 """How many times larger than its content a chunked body may be, with the sizes of its chunks."""
 _VERSIONS = ("1.1", "1.0")
 _OFFER = frozenset((b"connection", b"upgrade", b"http2-settings"))
-"""The headers of an offer to speak another protocol."""
+"""The headers with which a client offers another protocol."""
 
 
 class Part(Enum):
@@ -56,7 +60,7 @@ class Part(Enum):
     HEAD = auto()
     BODY = auto()
     NOTHING = auto()
-    """The next request, if any: the connection is kept alive for it."""
+    """Nothing, or the next request: the connection is kept alive for that."""
 
 
 class Shared:
@@ -70,7 +74,7 @@ class Shared:
         self.state = ServerState()
         self.open: set[HttpConnection] = set()
         self.waiting: dict[HttpConnection, None] = {}
-        """Connections whose peer owes us something, the oldest first."""
+        """Connections that wait for their peer, the oldest first."""
         self.draining = False
 
 
@@ -85,18 +89,20 @@ class HttpConnection(HttpToolsProtocol):
         self._shared, self._limits = shared, shared.limits
         self._real: asyncio.Transport | None = None
         self._socket: asyncio.Protocol | None = None
-        """The WebSocket that this became."""
+        """The WebSocket protocol to which the connection was upgraded, if it was."""
         self._rest = b""
-        """What the peer sent behind requests that have no answer yet."""
+        """Data behind requests that are not answered yet."""
         self._declined: tuple[bytes, int] | None = None
-        """A head without its offer of another protocol, and how much of the piece it was."""
+        """A request's head without its offer of another protocol, and how many bytes of the piece
+        it took.
+        """
         self._parsing = False
         self._part = Part.HEAD
         self._part_ms = self.since_ms
-        """When the peer began to send this part."""
+        """When the peer began to send this part (monotonic ms)."""
         self._head_bytes = self._body_bytes = self._raw_bytes = 0
         self._body_left: int | None = None
-        """What is missing of a body with a Content-Length."""
+        """How many bytes of a body with a Content-Length are missing."""
         self._ending_ms: int | None = None
         self._half_closed_ms: int | None = None
         self._stalled_ms: int | None = None

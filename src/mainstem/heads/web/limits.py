@@ -9,20 +9,20 @@ class WebLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of every connection of one HTTP head."""
 
     max_connections: int = 1024
-    """Connections at a time. If there are as many, one whose peer owes us something gives way."""
+    """Maximum number of connections. For one more, another that waits for its peer is closed."""
     max_head_bytes: int = 16 * KIB
-    """Size of the request line and all headers."""
+    """Maximum size of the request line and all headers."""
     max_headers: int = 100
     max_url_bytes: int = 8 * KIB
     max_body_bytes: int = 1024 * KIB
-    """Size of a request's body as it is sent; more is refused before it is buffered."""
+    """Maximum size of a request's body as it is sent; more is refused before it is buffered."""
     max_message_bytes: int = 1024 * KIB
-    """Size of a WebSocket message, whatever its number of fragments."""
+    """Maximum size of a WebSocket message, whatever its number of fragments."""
     head_s: float = 10.0
-    """How long a peer may take for its first request, and for the head of each."""
+    """How long a peer may take until its first request, and for the head of each."""
     body_s: float = 60.0
     """How long a peer may take for a body, except while the server does not read."""
     idle_s: float = 30.0
     """How long a connection may be kept alive between two requests."""
     stalled_s: float = 60.0
-    """How long a peer may leave its answer unread."""
+    """How long a peer may leave an answer unread."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 PEER = "peer"
-"""The connection's peer in the ``state`` of a request's scope."""
+"""The key of the connection's peer in the ``state`` of a request's scope."""
 
 
 def header(scope: "Scope", name: bytes) -> bytes:

@@ -9,7 +9,7 @@ from mainstem.heads.web.problem import PROBLEM_TYPE, Problem
 
 Schema = dict[str, object]
 Place = str
-"""Where a parameter is: ``path``, ``query`` or ``header``."""
+"""Where a parameter of an operation is: ``path``, ``query`` or ``header``."""
 JSON_TYPE = "application/json"
 _REFERENCE = "#/components/schemas/{name}"
 _ERROR: Schema = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LOCAL = frozenset(("127.0.0.1", "localhost", "[::1]"))
 """The names of this machine."""
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
-"""Methods that change nothing."""
+"""HTTP methods that change nothing."""
 
 
 class Origins(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class Origins(msgspec.Struct, frozen=True, kw_only=True):
     hosts: frozenset[str] = LOCAL
     """Names that the Host header may have, whatever its port; ``*`` allows all."""
     hostless: frozenset[str] = frozenset()
-    """Paths that HTTP/1.0 may ask for without a Host header, as load balancers do."""
+    """Paths that may be requested with HTTP/1.0 without a Host header, as load balancers do."""
     allowed: frozenset[str] = frozenset()
     """Foreign origins whose pages may send requests, such as ``https://shop.example``."""
 

@@ -25,15 +25,15 @@ STATUSES = {
 }
 """The HTTP status of each class of failure."""
 NO_SNIFFING = (b"x-content-type-options", b"nosniff")
-"""A header of all answers: no browser takes what others have written for a page."""
+"""A header of all answers, so that no browser treats data of producers as a web page."""
 CHALLENGE = (b"www-authenticate", b'Basic realm="mainstem", charset="UTF-8"')
-"""The header of a response 401."""
+"""The header of responses with status 401."""
 
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
 RETRY = (b"retry-after", b"1")
-"""The header of a response 503: what is overloaded or unavailable may work after some seconds."""
+"""The header of responses with status 503: the request may succeed after some seconds."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Refused(Exception):
         super().__init__(reason)
         self.status = status
         self.headers = tuple(headers)
-        """Further headers of the response."""
+        """Additional headers of the response."""
 
 
 def problem(status: int, detail: str, failure: Failure | None = None) -> bytes:

@@ -11,7 +11,7 @@ from typing import Protocol
 from mainstem.heads.transport.traffic import Traffic
 
 _HEAD = b"HTTP/1.1 "
-"""How the head of a response begins."""
+"""How the head of a response begins, as uvicorn writes it."""
 
 
 class Ends(Protocol):

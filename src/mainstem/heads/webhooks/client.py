@@ -21,7 +21,7 @@ from mainstem.heads.webhooks.resolver import Resolver
 from mainstem.heads.webhooks.schedule import Answer, retry_after_ms
 
 MAX_ANSWER_BYTES = 64 * 1024
-"""How much of a response is read; the connection of a longer one is closed."""
+"""How much of a response is read; the connection is closed after a longer one."""
 MAX_HEADER_BYTES = 8190
 AGENT = f"mainstem/{__version__}"
 _KEEP_S = 60.0

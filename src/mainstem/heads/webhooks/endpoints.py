@@ -63,7 +63,9 @@ class SigningSecret(msgspec.Struct, frozen=True, omit_defaults=True):
     reference: str
     """``file:NAME`` or ``env:NAME``."""
     until_ms: int | None = None
-    """When it is no longer used, as a newer one replaces it; None: it is the current one."""
+    """When the secret expires, as a newer one replaces it (ms since 1970); None for the current
+    one.
+    """
 
 
 class Status(StrEnum):
@@ -71,7 +73,7 @@ class Status(StrEnum):
 
     ACTIVE = "active"
     PAUSED = "paused"
-    """By an operator, or because it failed for long; events wait in its queues."""
+    """An operator has paused it, or it has failed for long; events wait in its queues."""
     DISABLED = "disabled"
     """The receiver answered 410 Gone; events wait in its queues."""
 
@@ -102,7 +104,7 @@ class Endpoint(
     """A topic, or a pattern of topics."""
     filters: tuple[str, ...] = ()
     secrets: tuple[SigningSecret, ...] = ()
-    """The newest first."""
+    """References to the signing secrets, the newest first."""
     order: Order = Order.PARALLEL
     payload: Payload = Payload.VALUE
     template: str = ""
@@ -110,14 +112,14 @@ class Endpoint(
     retries_ms: tuple[int, ...] = RETRIES_MS
     """The delay before each retry; after the last one, the event becomes a dead letter."""
     jitter: float = 0.1
-    """Each delay is longer by a random part of up to this share of it."""
+    """Each delay is made longer by a random share of it, from 0 to this value."""
     timeout_ms: int = 15_000
     """How long a request may take, from the connection to the end of the response."""
     max_in_flight: int = 8
     max_per_s: float | None = None
-    """How many requests per second; None is no limit."""
+    """Maximum number of requests per second; None is no limit."""
     batch: int = 1
-    """How many events a request has at most."""
+    """Maximum number of events in a request."""
     pause_after_ms: int = 5 * DAY
     """The endpoint is paused when every attempt has failed for this long."""
     created_ms: int = 0

@@ -50,7 +50,7 @@ class AddEndpoint(Arguments, frozen=True):
     secret: str = ""
     """``file:NAME`` or ``env:NAME``; empty: one is generated, and shown once."""
     algorithm: str = "hmac"
-    """Of a generated secret: hmac or ed25519."""
+    """The algorithm of a generated secret: hmac or ed25519."""
     retries_ms: tuple[int, ...] = RETRIES_MS
     jitter: float = 0.1
     timeout_ms: int = 15_000
@@ -59,9 +59,11 @@ class AddEndpoint(Arguments, frozen=True):
     batch: int = 1
     pause_after_ms: int = 5 * DAY
     from_start: bool = False
-    """Whether also the events that are in the topics now are delivered."""
+    """Whether the events that the topics have now are delivered, too."""
     replace: bool = False
-    """Whether an endpoint of this name gets this definition; it keeps its secrets and queues."""
+    """Whether to replace the definition of an endpoint of this name; it keeps its secrets and
+    queues.
+    """
 
 
 class RotateSecret(Arguments, frozen=True):
@@ -71,7 +73,7 @@ class RotateSecret(Arguments, frozen=True):
     secret: str = ""
     algorithm: str = "hmac"
     overlap_ms: int = DAY
-    """How long requests are also signed with the secret before."""
+    """How long requests are signed with the old secret, too."""
 
 
 class ReplayEvents(Arguments, frozen=True):
@@ -82,9 +84,9 @@ class ReplayEvents(Arguments, frozen=True):
     topic: str = ""
     partition: int = 0
     first: int | None = None
-    """The first offset; None for the first event that the topic has."""
+    """The first offset; None for the start of the log."""
     last: int | None = None
-    """The last offset; None for the last event that the topic has."""
+    """The last offset; None for the end of the log."""
 
 
 class ListAttempts(Arguments, frozen=True):
@@ -92,7 +94,7 @@ class ListAttempts(Arguments, frozen=True):
 
     name: str
     id: str = ""
-    """Only those of the message with this id."""
+    """A message id, to list only the attempts of that message; empty for all."""
     limit: int = 100
 
 
@@ -107,7 +109,7 @@ class EndpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int
     failing_since_ms: int | None
     waiting: int
-    """Number of events that wait for delivery, or may: unsettled offsets of its queues."""
+    """Number of unsettled offsets of its queues: an upper limit of the events that wait."""
     in_flight: int
     filters: tuple[str, ...]
     order: str
@@ -115,7 +117,7 @@ class EndpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     secrets: tuple[SigningSecret, ...]
     """References to the secrets, the newest first."""
     public_keys: tuple[str, ...]
-    """Of ed25519 secrets."""
+    """The public keys of ed25519 secrets."""
     retries_ms: tuple[int, ...]
     jitter: float
     timeout_ms: int
@@ -148,7 +150,7 @@ class Replayed(msgspec.Struct, frozen=True):
 
     id: str
     offsets: int
-    """How many offsets its range has."""
+    """How many offsets the range of the replay has."""
 
 
 class ListSources(Arguments, frozen=True):
@@ -181,7 +183,9 @@ class SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     url: str
-    """Where it sends webhooks to, as this server sees its address."""
+    """The URL to which the source sends webhooks, with the address that this server knows of
+    itself.
+    """
     topic: str
     scheme: str
     secrets: tuple[SigningSecret, ...]

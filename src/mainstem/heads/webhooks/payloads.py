@@ -23,7 +23,7 @@ CLOUDEVENT, CLOUDEVENTS = "application/cloudevents+json", "application/cloudeven
 _CONTENT_TYPES = ("content-type", "ce_datacontenttype")
 _PREFIX = "msg_"
 _CE = "ce_"
-"""Prefix of the headers of a CloudEvent that came as a Kafka message in binary mode."""
+"""Prefix of the event headers with the attributes of a CloudEvent (Kafka binding, binary mode)."""
 
 _Write = Callable[[str, Event], object]
 
@@ -54,11 +54,11 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str | None] = {}
     """The headers as text; of several with one name, the last."""
     value: msgspec.Raw | msgspec.UnsetType | None = msgspec.UNSET
-    """The value if it is JSON, and null if the event has none,"""
+    """The value if it is JSON; null if the event has no value."""
     text: str | None = None
-    """else the value if it is UTF-8,"""
+    """The value if it is UTF-8, but not JSON."""
     base64: str | None = None
-    """else the value in base64."""
+    """The value if it is not UTF-8, in base64."""
 
 
 def message_id(topic_id: str, position: Position) -> str:
@@ -112,7 +112,8 @@ def message(
 
 
 _PRINTABLE = "".join(map(chr, range(0x21, 0x7F))).replace('"', "").replace("%", "")
-"""What a header of a CloudEvent has unescaped [CloudEvents HTTP binding, 3.1.3.2]."""
+"""Characters that are not escaped in a header of a CloudEvent [CloudEvents HTTP binding, 3.1.3.2].
+"""
 
 
 def _digest(ids: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 MAX_LOOKUPS = 2_000
-"""Lookups under way; each has a thread."""
+"""Maximum number of lookups at a time; each has a thread."""
 
 _Name = tuple[str, int, socket.AddressFamily]
 _Found = list[tuple[Any, ...]]

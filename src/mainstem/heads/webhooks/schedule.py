@@ -12,7 +12,8 @@ from mainstem.heads.webhooks.endpoints import DAY, Endpoint
 GONE = 410
 MAX_RETRY_AFTER_MS = 7 * DAY
 _HOLDS = (429, 503)
-"""A receiver that says Retry-After with one of these means all requests, not only this one."""
+"""With these statuses, Retry-After applies to all requests to the endpoint, not only to this one.
+"""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -44,9 +45,9 @@ class Verdict(StrEnum):
     DELIVERED = "delivered"
     RETRY = "retry"
     DEAD = "dead"
-    """The schedule is at its end: the event becomes a dead letter."""
+    """The last retry has failed: the event becomes a dead letter."""
     GONE = "gone"
-    """The receiver wants nothing any more: the event stays in the queue of a disabled endpoint."""
+    """The receiver wants no more events: the event stays in the queue of the disabled endpoint."""
 
 
 class Decision(NamedTuple):

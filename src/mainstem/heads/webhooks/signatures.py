@@ -15,7 +15,7 @@ from mainstem.core.errors import InvalidSetting, Unsupported
 
 SYMMETRIC, PRIVATE, PUBLIC = "whsec_", "whsk_", "whpk_"
 MIN_BYTES, MAX_BYTES = 24, 64
-"""Length of a symmetric secret [Standard Webhooks, Signature scheme]."""
+"""Limits on the length of a symmetric secret [Standard Webhooks, Signature scheme]."""
 SEED_BYTES = 32
 
 
@@ -59,7 +59,7 @@ class Ed25519Signer:
         self.public_key = (
             PUBLIC + base64.b64encode(self._key.public_key().public_bytes(*raw)).decode()
         )
-        """What receivers verify with; it may be shown."""
+        """The key with which receivers verify; it is not secret."""
 
     def sign(self, content: bytes) -> str:
         """Return the signature, version v1a."""

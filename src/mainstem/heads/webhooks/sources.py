@@ -51,15 +51,18 @@ class Source(
     topic: str
     scheme: Scheme = Scheme.STANDARD
     secrets: tuple[SigningSecret, ...] = ()
-    """The newest first."""
+    """References to the secrets for verification, the newest first."""
     header: str = ""
-    """Of ``hmac`` and ``token``: the header with the signature or token."""
+    """The header with the signature or token; only for the schemes ``hmac`` and ``token``."""
     id_header: str = ""
-    """Of ``hmac`` and ``token``: the header with the id of the message; empty: it has none."""
+    """The header with the id of the message, empty if there is none; only for ``hmac`` and
+    ``token``.
+    """
     tolerance_ms: int = 5 * MINUTE
-    """How far the timestamp of a request may be from now."""
+    """How far the timestamp of a request may be from the server's time."""
     window_ms: int = DAY
-    """How long an id is remembered; a message that comes again is answered, and not appended."""
+    """How long an id is remembered: a message with the same id is answered, but not appended again.
+    """
     created_ms: int = 0
 
     @property

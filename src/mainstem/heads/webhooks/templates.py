@@ -16,12 +16,12 @@ from mainstem.core.errors import InvalidSetting
 
 MAX_TEMPLATE = 16 * 1024
 MAX_FIELDS = 20
-"""Each may be as large as an event."""
+"""Maximum number of fields in a template: each may be as large as an event."""
 _FIELD = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 _PLAIN = ("id", "topic", "partition", "offset", "timestamp", "key", "value")
 
 Find = Callable[[str], object]
-"""Returns the field of a name, None if it is absent."""
+"""Returns the value of a field by its name, None if it is absent."""
 
 
 class Template:

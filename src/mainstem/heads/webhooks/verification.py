@@ -30,7 +30,7 @@ class Reason(StrEnum):
     WRONG_SIGNATURE = "wrong signature"
     NO_TIMESTAMP = "no timestamp"
     OLD = "too old"
-    """Its timestamp is further in the past than the tolerance: perhaps a replay."""
+    """The timestamp is further in the past than the tolerance: perhaps a replay."""
     EARLY = "from the future"
     NO_ID = "no id"
     MALFORMED = "malformed"
@@ -48,7 +48,7 @@ class Received(msgspec.Struct, frozen=True):
     """A verified request: the id of its message, or the challenge that must be answered."""
 
     id: str = ""
-    """Empty if the message has none, so that duplicates cannot be found."""
+    """The message's id; empty if it has none, so that duplicates cannot be found."""
     challenge: str | None = None
 
 

@@ -63,7 +63,7 @@ REQUEST_BYTES = 4096
 UNREAD_ANSWERS = 16
 LOOK_MS = 2
 LINGER_MS = 500
-"""How long what PUSH has taken may still leave when the server stops."""
+"""How long messages that PUSH has taken may still be sent when the server stops."""
 _MORE = zmq.DONTWAIT | zmq.SNDMORE
 
 

@@ -21,11 +21,13 @@ class Subscriptions:
     def __init__(self, auth: Auth, max_subscriptions: int) -> None:
         self._auth, self._max = auth, max_subscriptions
         self._counts: Counter[bytes] = Counter()
-        """How often each prefix was subscribed to, even if refused: libzmq tells each one's end."""
+        """How many peers have subscribed to each prefix, even if refused: libzmq reports the end of
+        those, too.
+        """
         self._topics: Counter[bytes] = Counter()
-        """The prefixes with a ``/`` that were accepted, by topic,"""
+        """The number of accepted prefixes with a ``/``, by topic."""
         self._begun: set[bytes] = set()
-        """and those without."""
+        """The accepted prefixes without a ``/``."""
         self._accepted: set[bytes] = set()
         self.count = 0
         self.refused = 0

@@ -1,6 +1,6 @@
 """Maps AMQP 0-9-1 to the broker.
 
-| theirs | ours |
+| AMQP | the broker |
 |---|---|
 | virtual host | a namespace of topic names (``topology/names.py``) |
 | exchange, binding | definitions of this head (``topology/``) |

@@ -124,10 +124,10 @@ class AmqpChannel:
         self._transaction.calls.append(call)
 
     def _keep(self, transaction: Transaction, size: int, copies: int) -> None:
-        """Add ``size`` bytes of a message with this number of copies to the transaction's size.
+        """Count ``size`` more bytes in the transaction.
 
         Raises AmqpError if the open transactions of the connection would exceed
-        ``max_transaction_bytes``.
+        ``max_transaction_bytes``; a single message with one copy may exceed it.
         """
         connection, most = self._connection, self._service.settings.max_transaction_bytes
         is_alone = not connection.in_transactions and copies == 1
@@ -138,7 +138,7 @@ class AmqpChannel:
         connection.in_transactions += size
 
     def settle(self, said: methods.BasicAck | methods.BasicNack | methods.BasicReject) -> None:
-        """Ack, nack or reject deliveries, in an open transaction at its commit."""
+        """Ack, nack or reject deliveries; in an open transaction only when it is committed."""
         match said:
             case methods.BasicAck():
                 outcome, multiple = Outcome.ACK, said.multiple

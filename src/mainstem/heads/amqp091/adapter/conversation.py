@@ -28,11 +28,13 @@ _logger = logging.getLogger("mainstem.heads.amqp091")
 
 MIN_RUN_BYTES = 4 * 1024
 RUN_PARTS = 4
-"""The number of runs that are appended together, while they have few messages."""
+"""Maximum number of runs of frames that are appended together, while they have few messages."""
 RUN_MESSAGES = 400
-"""With so many messages a run is long enough to share the cost of an append."""
+"""No further run is appended together with runs of this many messages: the cost of the append is
+small.
+"""
 QUICK_S = 0.05
-"""If a run of frames was handled in less time, the next run may be larger (``RUN_BYTES``). Other
+"""If a run of frames was handled in less time, the next run may be as large as ``RUN_BYTES``. Other
 connections wait while a run is handled.
 """
 
@@ -59,17 +61,17 @@ class AmqpConversation:
         """Bytes of messages in open transactions, on all channels."""
         self.user = ""
         self.login: Login | None = None
-        """The client's login: its mechanism and properties; None before it."""
+        """The client's login: its mechanism and properties; None before the login."""
         self.connected_ms = service.context.now_ms()
         self._is_blocked = False
         self._gives_up = False
-        """Set when the connection ends: publishes fail at once while the disk is full, instead of
-        waiting.
+        """Set when the connection ends: while the disk is full, publishes then fail at once instead
+        of waiting.
         """
         self._run_bytes = MIN_RUN_BYTES
         """Maximum size of the next run of frames; larger if the last run was handled quickly."""
         self._held: Later | None = None
-        """Set if the next request must wait until this one is complete; settled then."""
+        """Set by a request that later ones must wait for; settled when that request is complete."""
         self._unfinished = Unfinished(service.unfinished, outbox, self.block, self.unblock)
         self._is_closed = False
         self.act_as(service.context.auth.peer(outbox.peer, tls=outbox.is_tls))

@@ -47,7 +47,8 @@ MAX_FOREIGN_BYTES = 64 * 1024
 
 _NATIVE = b"amqp091\1"
 _UNSIGNED = b"amqp091\0"
-"""What the header began with before it was signed: such messages are in older directories."""
+"""How the header began in versions that did not sign it; older data directories have such events.
+"""
 _SIGNATURE_BYTES = 12
 _SIGNED_AT = len(_NATIVE) + _SIGNATURE_BYTES
 _PUBLISHED, _DEAD = b"\0", b"\1"
@@ -64,7 +65,7 @@ _TEXTS = {
     "user-id": "user_id",
     "app-id": "app_id",
 }
-"""Maps event headers to the text properties of a message that they carry."""
+"""The event header for each property of a message that is a text."""
 _NUMBERS = {"delivery-mode": "delivery_mode", "priority": "priority", "timestamp": "timestamp"}
 _RESERVED = frozenset(
     (
@@ -180,7 +181,7 @@ class MessageFormat:
 def _unsigned_content(headers: Headers, most: int) -> Content | None:
     """Return the route and properties in an unsigned header; None if absent, invalid or too large.
 
-    Older versions of this server wrote such headers; but so can any producer.
+    Older versions of this server wrote such headers, but any producer can write them, too.
     """
     native = next((value for name, value in headers if name == NATIVE_HEADER), None)
     if native is None or not native.startswith(_UNSIGNED):

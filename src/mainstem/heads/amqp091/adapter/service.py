@@ -78,7 +78,7 @@ class Service:
         self._message_ids = UniqueIds(context.now_ms, randbits(RANDOM_BITS))
 
     def for_all(self, event: Event, copies: int) -> Event:
-        """Return the event for ``copies`` queues: with an id in its headers if over one."""
+        """Return the event for ``copies`` queues; for more than one, with an id in its headers."""
         if copies < 2:
             return event
         its_id = ID_HEADER, self._message_ids.next().encode()

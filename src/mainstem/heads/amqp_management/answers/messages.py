@@ -26,7 +26,7 @@ class Publish(msgspec.Struct, frozen=True):
     payload: str
     payload_encoding: Literal["string", "base64"] = "string"
     properties: dict[str, object] | list[None] = {}
-    """Tools of languages without empty objects send an empty list."""
+    """An empty list counts as empty: tools in languages without empty objects send one."""
 
 
 class Get(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from mainstem.heads.amqp_management.call import NODE, Answer, Call, Item, refuse
 from mainstem.heads.amqp_management.listing import listed
 
 RABBITMQ_VERSION = "4.1.0"
-"""Tools derive features from it; AMQP clients are told the same."""
+"""Tools derive features from the version; AMQP clients get the same one."""
 PRODUCT: Item = {
     "rabbitmq_version": RABBITMQ_VERSION,
     "product_name": "mainstem",

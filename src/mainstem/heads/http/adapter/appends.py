@@ -19,9 +19,9 @@ from mainstem.heads.web.waits import until_durable, until_room
 
 SMALL_EVENTS = 16
 SMALL_BYTES = 16 * 1024
-"""How much of one request shares an append with others; more is worth an append of its own."""
+"""Maximum size of the events of a request that shares an append with others."""
 MOST_EVENTS = 512
-"""How many events share an append."""
+"""No request is added to an append that has this number of events."""
 
 
 class _Waiting(NamedTuple):
@@ -29,7 +29,9 @@ class _Waiting(NamedTuple):
 
     events: list[Event]
     positions: "asyncio.Future[list[Position] | None]"
-    """None if the events are to be appended alone."""
+    """Settled with the events' positions; or with None, if the request must append its events
+    alone.
+    """
 
 
 class _Turn:

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 PORTION_EVENTS = 256
 PORTION_BYTES = 32 * 1024
-"""Maximum keys and values of a portion; it has at least one event. A client that does not read has
-about so much in memory, besides what its connection buffers.
+"""Maximum size of the keys and values in a portion; but a portion has at least one event. A client
+that does not read takes about this much memory, besides the buffer of its connection.
 """
 KEPT_BYTES = 8 * 1024 * 1024
-"""Maximum bytes of the portions that are kept for other clients, for one broadcast."""
+"""Maximum size of the cached portions of one broadcast."""
 
 Call = Callable[[], None]
 Place = tuple[int, ...]
-"""The next offset in each partition of a broadcast."""
+"""A position: the next offset in each partition of a broadcast."""
 
 
 class Followed(NamedTuple):
@@ -38,7 +38,7 @@ class Followed(NamedTuple):
 
     topic: str
     partitions: tuple[int, ...] | None
-    """None: all, also those that are added later."""
+    """The partitions that are followed; None for all, also those that are added later."""
     key: str | None = None
     filters: tuple[str, ...] = ()
 
@@ -51,7 +51,7 @@ class Portion(NamedTuple):
     behind: Place
     """The position after the events."""
     missed: int = 0
-    """How many offsets retention deleted before them."""
+    """How many offsets before the events were deleted by retention."""
 
 
 class Broadcast:
@@ -60,18 +60,18 @@ class Broadcast:
     def __init__(self, context: HeadContext, followed: Followed) -> None:
         self._context, self._followed = context, followed
         self.error: MainstemError | None = None
-        """Why nothing can be read any more."""
+        """The error that ended the broadcast, None while it goes on."""
         self._matches = matching(followed.key, followed.filters)
         self._feeds: list[Feed] = []
         self.partitions: list[int] = []
         self.waiting: dict[Call, None] = {}
-        """Called once when there may be more events, or ``error`` is set."""
+        """Calls to make once when there may be more events, or ``error`` is set."""
         self._watches: dict[int, Call] = {}
-        """Watches of partitions in which there is nothing more now."""
+        """Watches of the partitions that were read to their ends."""
         self._kept: OrderedDict[Place, Portion] = OrderedDict()
         self._kept_bytes = 0
         self._end: Place | None = None
-        """The position after which nothing was found; None once there may be more."""
+        """The position of the end, if no events were found there; None once there may be more."""
         self._turn = 0
         self.look()
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 QUEUE = "mainstem.redrive"
-"""The queue on a topic of dead letters that stores which were redriven."""
+"""The name of the queue on a topic of dead letters that stores which ones were redriven."""
 MAX_LETTERS = 1_000
 _MAX_BYTES = 4 * 1024 * 1024
 

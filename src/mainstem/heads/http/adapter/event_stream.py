@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE = "text/event-stream"
 _DAY_MS = 86_400_000
-"""A stream ends after a day, and its client comes back; so nothing is kept up forever."""
+"""A stream ends after a day, and its client connects again, so that nothing has to be kept for
+ever.
+"""
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -89,7 +91,7 @@ class _Stream:
         self._sending, self._wait, self._send = sending, wait, send
         self._loop = asyncio.get_running_loop()
         self._place: Place = ()
-        """The position after what was sent."""
+        """The position after the events that were sent."""
 
     async def run(self, place: Place) -> None:
         broadcast, wait, counts = self._broadcast, self._wait, self._service.counts

@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 HEAD = "http"
 KIND = "idempotency-key"
 HEADER = "idempotency-key"
-"""The header of the events that holds their key."""
+"""The header in which events store the key of their request."""
 KEPT_MS = 86_400_000
 MAX_KEYS = 50_000
 MAX_KEY_LENGTH = 255
 _MOST_SEARCHED = 10_000
-"""How many events are searched for those of a key, after a restart."""
+"""Maximum number of events that are searched for a key after a restart."""
 _EXPIRED_AT_ONCE = 100
-"""How many old keys are dropped with a new one."""
+"""Maximum number of old keys that are deleted when a new one is stored."""
 
 
 class Kept(msgspec.Struct, frozen=True, tag_field="kind", tag="idempotency-key/1"):
@@ -57,11 +57,11 @@ class Kept(msgspec.Struct, frozen=True, tag_field="kind", tag="idempotency-key/1
     at_ms: int
     digest: bytes
     partitions: int
-    """How many partitions the topic had,"""
+    """How many partitions the topic had."""
     keyless: int
-    """and to which one events without a key went."""
+    """The partition to which events without a key went."""
     ends: tuple[tuple[int, int], ...]
-    """The end of each partition with events of the request, before they were appended."""
+    """The end offset, before the append, of each partition that got events of the request."""
 
 
 class _Known(NamedTuple):
@@ -69,7 +69,7 @@ class _Known(NamedTuple):
 
     kept: Kept
     offsets: dict[int, int]
-    """The offset of the first event, by partition."""
+    """The offset of the first event of the request, by partition."""
     durable: Durable
 
 
@@ -77,7 +77,7 @@ class _Request(NamedTuple):
     """A publish request with a key."""
 
     name: str
-    """The key, with its user and topic."""
+    """A hash of the key, the user and the topic, under which the key is stored."""
     key: str
     topic: str
     parsed: Parsed

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_BYTES = 4 * 1024 * 1024
-"""Maximum size of a body that is not published."""
+"""Maximum size of a JSON body that is not a publish."""
 
 
 async def read_json(request: "Request", kind: type[T], empty: T | None = None) -> T:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 MAX_LEASE = 1_000
-"""Maximum deliveries of one lease."""
+"""Maximum number of deliveries of one lease request."""
 MAX_LEASE_BYTES = 4 * 1024 * 1024
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PORTION_EVENTS = 256
 PORTION_BYTES = 256 * 1024
-"""How much is read before other work of the event loop."""
+"""Maximum size of what is read at once; the event loop runs other work between portions."""
 
 
 class TopicReader:

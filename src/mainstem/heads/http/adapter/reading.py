@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
-"""Maximum keys and values of one answer; it has at least one event, whatever its size."""
+"""Maximum size of the keys and values in one answer; but it has at least one event."""
 MAX_LOOK_S = 0.2
-"""How long a request may look for events that pass its filters before it answers with none."""
+"""How long a request may read events that its filters reject before it answers without events."""
 NEXT = "mainstem-next"
 """The header that holds the position after the events of an answer."""
 

@@ -40,9 +40,9 @@ class Settling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delivery: str
     action: Action = "ack"
     delay_ms: Annotated[int, Meta(ge=0, le=MAX_LOCK_MS)] = 0
-    """After how many ms a nacked event may be delivered again."""
+    """In how many ms a nacked event may be delivered again, at the earliest."""
     reason: Annotated[str, Meta(max_length=10_000)] = ""
-    """Why the event failed; in the headers of a dead letter."""
+    """Why the event failed; stored in the headers of its dead letter."""
 
 
 class Settlings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,9 +18,9 @@ class Sending:
     def __init__(self, peer: str) -> None:
         self.peer = peer
         self.since_s: float | None = None
-        """When the send began that is not over yet."""
+        """When the send began that is in progress (loop time), None if none is."""
         self.is_slow = False
-        """Whether it was cancelled because the client does not read."""
+        """Whether the task was cancelled because the client does not read."""
         self.task = asyncio.current_task()
 
 
@@ -36,7 +36,7 @@ class Streams:
 
     @contextmanager
     def following(self, followed: Followed) -> Iterator[Broadcast]:
-        """Return the broadcast for what is followed; the last user's block closes it."""
+        """Return the broadcast for these clients; it is closed when the last user's block ends."""
         broadcast, users = self._broadcasts.get(followed, (None, set()))
         if broadcast is None or broadcast.error is not None:
             broadcast, users = Broadcast(self._context, followed), set()

@@ -21,7 +21,7 @@ class Wait:
         """``peer``: the calls to make when the client disconnects; the wait adds its own."""
         self._woken = asyncio.Event()
         self.over: Over | None = None
-        """Why the wait is over; None if it goes on."""
+        """Why the wait is over; None while it goes on."""
         self._parked = context.park(peer, wait_ms, self._ended, self._woken.set)
         self._context = context
         if context.draining:

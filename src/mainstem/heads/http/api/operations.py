@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Endpoint = Callable[[Service, "Request"], Awaitable["Response | EventStream"]]
 Content = Mapping[str, object]
-"""By media type: a type that JSON is made of, or a schema."""
+"""By media type: the type that the JSON has, or a schema."""
 
 _LINES: Schema = {"type": "string", "description": "A JSON value on each line."}
 _BYTES: Schema = {"type": "string", "format": "binary"}
@@ -76,9 +76,9 @@ class Operation(msgspec.Struct, frozen=True):
     summary: str
     tag: str
     answers: Mapping[int, Content]
-    """The content of each answer that is no error; empty if it has no body."""
+    """The content of each response that is not an error, by status; empty if it has no body."""
     parameters: tuple[Parameter, ...] = ()
-    """Those of query and headers."""
+    """The parameters in the query and headers."""
     body: Content = {}
     needs_body: bool = False
 

@@ -42,7 +42,7 @@ IN_PATH = {
         "path",
     ),
 }
-"""Every parameter of a path, by name."""
+"""All parameters in paths, by name."""
 
 LABELS = (
     Parameter("key", "Key of all events (header Mainstem-Key).", _TEXT),
@@ -65,7 +65,7 @@ LABELS = (
         "header",
     ),
 )
-"""Parameters of a publish."""
+"""The parameters of a publish."""
 
 SELECTION = (
     Parameter(
@@ -88,7 +88,7 @@ SELECTION = (
     ),
     Parameter("Last-Event-ID", "The position from which a stream is resumed.", _TEXT, "header"),
 )
-"""Parameters of a range."""
+"""The parameters of a read of a range."""
 
 LEASE = (
     Parameter("limit", "At most so many deliveries (1).", _COUNT | {"maximum": 1_000}),

@@ -23,9 +23,9 @@ from mainstem.heads.http.formats.sizes import check_event
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 HTTP_PREFIX = b"ce-"
-"""Prefix of HTTP headers in binary mode."""
+"""Prefix of the HTTP headers of a CloudEvent in binary mode."""
 MARK = b"ce-specversion"
-"""The header of every request that has a CloudEvent in binary mode."""
+"""The HTTP header that marks a request as a CloudEvent in binary mode: all of them have it."""
 KAFKA_PREFIX = "ce_"
 REQUIRED = ("specversion", "id", "source", "type")
 _NAME = re.compile(r"[a-z0-9]{1,100}")

@@ -10,7 +10,7 @@ from mainstem.heads.http.formats.event_json import checked_time
 
 KEY, PARTITION, TIMESTAMP = b"mainstem-key", b"mainstem-partition", b"mainstem-timestamp-ms"
 PREFIX = b"mainstem-"
-"""Prefix of all HTTP headers that labels are made of."""
+"""Prefix of all HTTP headers that set labels."""
 HEADER = b"mainstem-header-"
 """Prefix of HTTP headers that become headers of the events."""
 CONTENT_TYPE = "content-type"

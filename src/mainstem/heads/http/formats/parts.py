@@ -9,7 +9,7 @@ from mainstem.core.event import Headers
 from mainstem.heads.http.formats.labels import HEADER, KEY
 
 _MAX_BOUNDARY = 70
-"""[RFC 2046, 5.1.1]"""
+"""Maximum length of a boundary [RFC 2046, 5.1.1]."""
 
 
 class Part(msgspec.Struct, frozen=True):

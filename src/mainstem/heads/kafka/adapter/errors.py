@@ -137,7 +137,7 @@ retry COORDINATOR_NOT_AVAILABLE, so a full disk is reported as the latter."""
 
 
 def code_in(header: RequestHeader, error: MainstemError) -> Code:
-    """Return the error code for a response, which its API and version must have."""
+    """Return the error code for an error, one that this version of the request's API knows."""
     code = code_of(error)
     if code is Code.KAFKA_STORAGE_ERROR and header.api_key in _COORDINATED:
         return Code.COORDINATOR_NOT_AVAILABLE

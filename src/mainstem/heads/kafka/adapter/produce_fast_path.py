@@ -173,7 +173,7 @@ class ProduceFastPath:
         self._gathered: list[_Pending] | None = None
         """Requests that wait for ``_durable``, to be answered together."""
         self._held: HeldPublish | None = None
-        """The hold of the next request, if backpressure held it in ``take``."""
+        """The HeldPublish of the next request, if backpressure held its batch in ``take``."""
 
     def learn(self, header: RequestHeader, request: ProduceRequest) -> None:
         """Remember a decoded request's bytes if the last one for a single partition was alike.
@@ -237,7 +237,10 @@ class ProduceFastPath:
         return self._answered(shape, ((correlation_id, partition),), batches, outcomes)
 
     def _append(self, shape: _Shape, batches: Sequence[_Batch]) -> list[AppendOutcome] | None:
-        """Append batches; return the outcomes before the first held one, None without a topic."""
+        """Append batches; return the outcomes before the first held one.
+
+        None if the topic does not exist.
+        """
         held, self._held = self._held, None
         try:
             topic = shape.topic or self._name(shape.topic_id)

@@ -35,7 +35,7 @@ class Service:
         """
         self.now_ms = context.now_ms
         self.defaults = context.defaults
-        """Default settings of new topics."""
+        """The settings of new topics, unless a request sets them."""
         self.settings = settings
         self.cluster_id = cluster_id
         self.counts = Counts()

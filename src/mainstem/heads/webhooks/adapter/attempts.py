@@ -38,7 +38,7 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     status: int | None = None
     error: str = ""
     retry_ms: int | None = None
-    """The delay before the next attempt."""
+    """The delay before the next attempt; None if there is none."""
 
 
 _encode = msgspec.json.Encoder().encode

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mainstem.heads.webhooks")
 
 ENDPOINT, STATE = "endpoint", "state"
-"""The kinds of definitions."""
+"""The kinds of the stored definitions."""
 FAILING_MS = 60_000
-"""How long an endpoint has failed before that is stored, so that it is counted across restarts."""
+"""An endpoint that has failed for this time is stored as failing, so that the time goes on after a
+restart.
+"""
 
 _ACTIVE = EndpointState()
 
@@ -64,10 +66,11 @@ class Endpoints:
         self._states: dict[str, EndpointState] = {}
         self._senders: dict[str, Sender] = {}
         self._leaving: set[str] = set()
-        """Order ``endpoint``: those whose next sender waits for the last request of the one before.
+        """Endpoints with order ``endpoint`` whose new sender waits for the last request of the old
+        one.
         """
         self._failing: dict[str, int] = {}
-        """Since when each endpoint fails, on the clock of the day."""
+        """The time since which each failing endpoint has failed, in ms since 1970."""
         self._unwatch: Callable[[], None] = _nothing
         self._is_due = self._is_closed = False
         self.replays = Replays(service, self._start_replay)

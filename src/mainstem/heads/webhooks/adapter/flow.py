@@ -24,7 +24,9 @@ class Flow:
         self._allowed = 1
         self._held_until_ms = 0
         self.busy = 0
-        """Requests under way, and with order ``endpoint`` the one that waits for its retry."""
+        """Number of requests in flight, and with order ``endpoint`` of the one that waits for its
+        retry.
+        """
 
     def room(self, now_ms: int) -> int:
         """Return how many requests may be sent now."""

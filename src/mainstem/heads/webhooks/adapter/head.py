@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mainstem.heads.webhooks.client import Client
 
 SECRETS = "webhook-secrets"
-"""The directory of secrets in the data directory."""
+"""The name of the directory of secrets in the data directory."""
 
 
 class WebhooksHead:

@@ -41,7 +41,7 @@ class Outcomes:
         self._count = 0
         self._is_due = self._is_soon = False
         self._complains = True
-        """Whether the next attempt that cannot be logged is worth a line in the server's log."""
+        """Whether to log the next failure to append attempts: only the first in a row is logged."""
 
     def add(
         self,

@@ -31,7 +31,9 @@ class ReceivedIds:
     def __init__(self, service: "Service") -> None:
         self._service = service
         self._ids: OrderedDict[tuple[str, str], tuple[int, Durable]] = OrderedDict()
-        """When each message came, the oldest first, and when its event is durable."""
+        """By source and message id, the oldest first: when the message came, and the durability of
+        its event.
+        """
 
     def start(self) -> None:
         """Create the topic of ids, or read the ids that are not too old from it."""

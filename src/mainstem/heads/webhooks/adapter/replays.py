@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mainstem.heads.webhooks")
 
 REPLAY = "replay"
-"""The kind of definitions."""
+"""The kind of the stored definitions."""
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="replay/1"):
@@ -33,7 +33,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="r
     endpoint: str
     topic: str
     ranges: dict[int, tuple[int, int]]
-    """First offset, and the one after the last, by partition."""
+    """First offset and end (exclusive), by partition."""
     created_ms: int
 
     @property

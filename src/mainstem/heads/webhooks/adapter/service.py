@@ -12,7 +12,7 @@ from mainstem.heads.webhooks.secret_store import SecretStore
 from mainstem.heads.webhooks.settings import WebhooksSettings
 
 HEAD = "webhooks"
-"""The name of this head's definitions."""
+"""The name under which this head's definitions are stored."""
 
 
 class Sends(Protocol):

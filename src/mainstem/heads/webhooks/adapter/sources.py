@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from mainstem.heads.webhooks.adapter.service import Service
 
 SOURCE = "source"
-"""The kind of definitions."""
+"""The kind of the stored definitions."""
 MAX_SOURCES = 10_000
 ID_HEADER, SOURCE_HEADER = "webhook-id", "webhook-source"
-"""Headers that an event gets."""
+"""Headers that are added to the event of a webhook."""
 _KEPT = (
     "content-type",
     "x-github-event",
@@ -31,7 +31,7 @@ _KEPT = (
     "x-slack-retry-num",
     "webhook-timestamp",
 )
-"""Headers of a request that its event keeps; none has a signature or token."""
+"""Headers of a request that its event gets; none of them contains a signature or token."""
 _CLOUDEVENT = "ce-"
 
 

@@ -37,9 +37,9 @@ class AmqpConnection(msgspec.Struct, frozen=True):
     state: str
     channels: int
     connected_ms: int
-    """When it was opened, in ms since 1970."""
+    """When the connection was opened, in ms since 1970."""
     mechanism: str
-    """How the client logged in."""
+    """The SASL mechanism of the login."""
     tls: bool
     channel_max: int
     frame_max: int
@@ -57,7 +57,7 @@ class AmqpChannelInfo(msgspec.Struct, frozen=True):
     consumers: int
     unacknowledged: int
     prefetch: int
-    """The prefetch limit of the next consumer; 0 for none."""
+    """The prefetch limit of consumers that are started from now on; 0 for none."""
     confirms: bool
     transactional: bool
 

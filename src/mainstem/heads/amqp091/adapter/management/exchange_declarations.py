@@ -56,7 +56,7 @@ class DeleteBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The kind of the destination: queue or exchange."""
     destination: str
     properties_key: str
-    """Which of them, as the list of bindings says."""
+    """Which of the bindings between the two; it is in the list of bindings."""
 
 
 class AmqpBinding(msgspec.Struct, frozen=True):

@@ -38,11 +38,13 @@ class AckMode(StrEnum):
     """What is done with the messages that a request gets, after they were read."""
 
     ACK = "ack"
-    """They are settled."""
+    """The messages are acknowledged."""
     REJECT = "reject"
-    """They are settled as rejected: dead-lettered, if the queue has a dead-letter exchange."""
+    """The messages are rejected: dead-lettered if the queue has a dead-letter exchange, else
+    dropped.
+    """
     REQUEUE = "requeue"
-    """They go back to the queue, and are marked as redelivered."""
+    """The messages go back to the queue, and are marked as redelivered."""
 
 
 Octet = Annotated[int, Meta(ge=0, le=255)]
@@ -55,7 +57,7 @@ class MessageProperties(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     content_encoding: str | None = None
     headers: dict[str, object] | None = None
     delivery_mode: Octet | None = None
-    """2 for a message that survives a power cut."""
+    """2 for a message that must survive a power cut."""
     priority: Octet | None = None
     correlation_id: str | None = None
     reply_to: str | None = None
@@ -74,7 +76,7 @@ class PublishMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     vhost: str
     exchange: str
-    """The empty name is that of the default exchange."""
+    """The exchange; empty for the default exchange."""
     routing_key: str
     payload: Annotated[str, Meta(description="The body, in base64.")] = ""
     properties: MessageProperties = MessageProperties()
@@ -102,7 +104,7 @@ class AmqpMessage(msgspec.Struct, frozen=True):
     routing_key: str
     redelivered: bool
     message_count: int
-    """How many ready messages were left in the queue then."""
+    """How many ready messages the queue had after this one was taken."""
     properties: object
     payload: str
     """The body, in base64."""

@@ -61,13 +61,13 @@ class AmqpQueue(msgspec.Struct, frozen=True):
     vhost: str
     name: str
     topic: str
-    """The topic that stores its messages."""
+    """The topic that stores the queue's messages."""
     type: str
     durable: bool
     auto_delete: bool
     exclusive: bool
     owner: str | None
-    """The name of the connection that the queue is exclusive to."""
+    """The name of the connection to which the queue is exclusive, None for other queues."""
     arguments: object
     messages: int
     messages_ready: int

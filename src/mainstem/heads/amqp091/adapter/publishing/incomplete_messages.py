@@ -30,7 +30,7 @@ class Unfinished:
         block: Callable[[str], None],
         unblock: Callable[[], None],
     ) -> None:
-        """``block`` (with a reason) and ``unblock`` tell the client so, as RabbitMQ does."""
+        """``block`` tells the client why it is blocked, ``unblock`` that it no longer is."""
         self._budget = budget
         self._outbox = outbox
         self._block, self._unblock = block, unblock

@@ -14,7 +14,7 @@ from mainstem.heads.amqp091.adapter.queues.queues import DeclaredQueue
 
 
 class _Unseen(NamedTuple):
-    """Messages of one append that their queue cannot deliver yet; then it can deliver all."""
+    """Messages of one append, none of which the queue can deliver yet."""
 
     partition: int
     offset: int
@@ -27,8 +27,8 @@ class FullQueues:
 
     def __init__(self) -> None:
         self._unseen: dict[str, deque[_Unseen]] = {}
-        """By topic: messages that were appended and are not visible yet; only for queues with a
-        limit in bytes.
+        """By topic: messages that were appended and that the queue cannot deliver yet; only for
+        queues with a limit in bytes.
         """
 
     @property

@@ -136,7 +136,7 @@ class Deliveries:
         connection.send(frames)
 
     def _derived(self, event: Event, queue: "DeclaredQueue") -> Content:
-        """Return an event's route and properties, which may come from another protocol."""
+        """Return an event's route and properties, also if no AMQP client has published it."""
         connection = self._connection
         most = min(MAX_FOREIGN_BYTES, connection.session.frame_max - codec.HEADER_BYTES)
         return connection.service.messages.content_of(event, queue.name, most)

@@ -46,7 +46,7 @@ _OVERHEAD_BYTES = 256 * 1024
 """Bytes that properties and headers may use beyond the maximum message size."""
 
 Unseen = tuple[str, int, int]
-"""A topic, a partition, and the last offset that was appended there but is not visible yet."""
+"""A topic, a partition, and the offset of the last message there, which is not durable yet."""
 
 
 class DeclaredQueue:
@@ -213,7 +213,7 @@ class DeclaredQueues:
         return self._queues[connection.vhost, name]
 
     def gone(self, vhost: str, name: str) -> Durable:
-        """Return the ``Durable`` of a deletion; then the queue's name can be used again."""
+        """Return the ``Durable`` of a queue's deletion; until then the name is reserved."""
         return self._gone.get(topic_of(vhost, name), AT_ONCE)
 
     def unseen(self, vhost: str, name: str) -> list[Unseen]:
@@ -406,7 +406,7 @@ class DeclaredQueues:
     # Consumers
 
     def check_exclusive(self, queue: DeclaredQueue, consumer: "Consumer") -> None:
-        """Raise AmqpError if the queue has consumers, and any of these or the new is exclusive."""
+        """Raise AmqpError if the queue has a consumer, and it or the new one is exclusive."""
         first = next(iter(queue.consumers), None)
         # An exclusive consumer is the only one, so checking the first is enough.
         if first is not None and (first.exclusive or consumer.exclusive):

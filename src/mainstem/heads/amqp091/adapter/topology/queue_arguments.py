@@ -8,7 +8,7 @@
 | x-max-priority, x-single-active-consumer | order of deliveries |
 | x-queue-type | ``classic`` or ``quorum``: stored alike; ``quorum`` has a delivery limit of 20 |
 | x-mainstem-topic, x-mainstem-durability | the topic that stores the queue, and its durability |
-| the rest of RabbitMQ's own | accepted, stored and shown, without effect |
+| all others of RabbitMQ | accepted, stored and shown, without effect |
 """
 
 from collections.abc import Callable

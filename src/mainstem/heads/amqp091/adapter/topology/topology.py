@@ -170,7 +170,10 @@ class Topology:
         return self._commit(added=[declared])
 
     def delete_exchange(self, vhost: str, name: str, *, if_unused: bool = False) -> Durable:
-        """Delete an exchange with its bindings; no error if it does not exist."""
+        """Delete an exchange with its bindings; no error if it does not exist.
+
+        Raises AmqpError for a predeclared exchange, or, with ``if_unused``, one that is in use.
+        """
         name = stripped(name)
         check_not_default(name)
         if name.startswith(RESERVED):
@@ -266,7 +269,10 @@ class Topology:
         return self._commit(added=[msgspec.structs.replace(binding, durable=durable)])
 
     def unbind(self, asked: Binding, connection: str | None = None) -> Durable:
-        """Remove a binding; no error if it does not exist. Raises AmqpError."""
+        """Remove a binding; no error if it does not exist.
+
+        Raises AmqpError for an invalid binding, or one of a queue exclusive to another connection.
+        """
         binding = self._checked(asked)
         state = self._vhost(binding.vhost)
         found = state.bindings.get(binding.identity)

@@ -76,7 +76,7 @@ class _Conversation:
         self._subscriptions: dict[str, Subscription] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._peer: set[Call] = set()
-        """Called when the client has gone."""
+        """Calls to make when the client disconnects."""
 
     async def listen(self, receive: "Receive") -> None:
         """Receive and carry out requests until the client disconnects."""

@@ -27,13 +27,12 @@ class Subscribe(
     """Follow a topic, or consume a queue."""
 
     id: Id
-    """Names the subscription in all later messages."""
+    """The id that the client chooses for the subscription, and that all messages about it have."""
     topic: str
     queue: str | None = None
     credit: Credit | None = None
-    """How many events may be sent; without it there is no limit for a topic, and 100 for a queue.
-
-    Settling a delivery of a queue gives its credit back.
+    """How many events may be sent. Without it there is no limit for a topic, and 100 for a queue.
+    Settling a delivery of a queue returns its credit.
     """
     from_: str | None = msgspec.field(name="from", default=None)
     group: str | None = None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from starlette.types import Send
 
 MAX_BYTES = 64 * 1024
-"""How much may wait before subscriptions pause, and before no more requests are read."""
+"""With this much to send, subscriptions pause, and no more requests are read."""
 SLOW_CODE, SLOW = 1013, "this connection was not read for too long (http.slow_client_s)"
 
 

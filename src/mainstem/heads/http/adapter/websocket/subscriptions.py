@@ -132,7 +132,10 @@ class QueueSubscription:
             self._consumer.leave()
 
     def settlements(self, asked: Settle) -> list[Settlement]:
-        """Convert a Settle message; raises StaleDelivery unless all are unsettled and ours."""
+        """Convert a Settle message to settlements.
+
+        Raises StaleDelivery for deliveries that are settled, or of another subscription.
+        """
         found: list[Settlement] = []
         for name in asked.deliveries:
             leased = delivery_named(name)

@@ -15,7 +15,7 @@ from mainstem.kafka_protocol.messages import offsets as messages
 
 _LATEST, _EARLIEST, _OF_LATEST_TIME, _EARLIEST_HERE = -1, -2, -3, -4
 _ELSEWHERE = (-5, -6)
-"""Special timestamps that mean offsets in tiered storage, which does not exist here."""
+"""Special timestamps for offsets in tiered storage, which does not exist here."""
 _SINCE = {_OF_LATEST_TIME: 7, _EARLIEST_HERE: 8, -5: 9, -6: 11}
 """The first version of ListOffsets that supports each special (negative) timestamp."""
 _NO_VERSION = 2**15

@@ -14,7 +14,7 @@ from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.configs import AlteredConfigs
 
 TOPIC, BROKER, GROUP = 2, 4, 32
-"""Kafka's numbers for the types of config resources."""
+"""Kafka's numbers of the types of config resources."""
 WITHOUT_CONFIGS = frozenset({8, 16})
 """Types of config resources that have no configs here: broker loggers and client metrics."""
 
