@@ -1,4 +1,4 @@
-"""One log underneath, every messaging style as a view of it, Spark on top."""
+"""An event-streaming system: one log, views of it for every messaging style, Spark pipelines."""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""``python -m mainstem`` is the command ``mainstem``."""
+"""Runs the command line: ``python -m mainstem`` is the command ``mainstem``."""
 
 from mainstem.cli import main
 

@@ -1,4 +1,4 @@
-"""Receivers of feeds: ``MulticastFeed`` (MoldUDP64), ``ZmqFeed`` (ZeroMQ), ``NngFeed`` (nng)."""
+"""Receivers of live feeds: ``MulticastFeed`` (MoldUDP64), ``ZmqFeed`` and ``NngFeed``."""
 
 from importlib import import_module
 

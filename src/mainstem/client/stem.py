@@ -174,13 +174,16 @@ class Delivery(Protocol):
         """Report a failure: the event is redelivered after the delay, or becomes a dead letter."""
 
     def release(self, *, wait: bool = True) -> None:
-        """Put the event back into its queue; does not count towards ``max_deliveries``."""
+        """Put the event back into its queue.
+
+        Only over the network does this count towards ``max_deliveries``.
+        """
 
     def reject(self, reason: str = "", *, wait: bool = True) -> None:
         """Move the event to the dead letters at once, without a redelivery."""
 
     def renew(self) -> None:
-        """Extend the lock to ``lock_s`` seconds from now."""
+        """Extend the lock to ``lock_s`` seconds from now; raises Unsupported over the network."""
 
     def __enter__(self) -> Event: ...
     def __exit__(
@@ -214,7 +217,10 @@ class Queue(Context, Protocol):
         """
 
     def close(self) -> None:
-        """Close; unsettled events are redelivered, and this does not count as a delivery."""
+        """Close; unsettled events are redelivered.
+
+        Only over the network does this count towards ``max_deliveries``.
+        """
 
 
 class Writer(Context, Protocol):
@@ -490,13 +496,19 @@ class AsyncDelivery(Protocol):
         """Report a failure: the event is redelivered after the delay, or becomes a dead letter."""
 
     async def release(self, *, wait: bool = True) -> None:
-        """Put the event back into its queue; does not count towards ``max_deliveries``."""
+        """Put the event back into its queue.
+
+        Only over the network does this count towards ``max_deliveries``.
+        """
 
     async def reject(self, reason: str = "", *, wait: bool = True) -> None:
         """Move the event to the dead letters at once, without a redelivery."""
 
     def renew(self) -> None:
-        """Extend the lock to ``lock_s`` seconds from now; called without ``await``."""
+        """Extend the lock to ``lock_s`` seconds from now; called without ``await``.
+
+        Raises Unsupported over the network.
+        """
 
     async def __aenter__(self) -> Event: ...
     async def __aexit__(

@@ -1,1 +1,1 @@
-"""Will have web pages for the log, cursors and redeliveries; empty so far."""
+"""Empty so far; will have web pages for the log, cursors and redeliveries."""
