@@ -7,24 +7,26 @@ from bench.kafka.measuring import Compared, Delay, Figures, Process
 from bench.kafka.plan import Plan
 
 NOTES = """\
-The raw limit is a process without a broker (`bench/kafka/sink.py`): a bare uvloop protocol that
-writes whatever it reads to one file, one write per read, and answers every produce request with
-canned bytes, one write per read; beside `fsync`, once a thread has synced that file, for everybody
-at once. A fetch it answers with sendfile from the very segments that mainstem wrote. It checks
-nothing, gives no offsets, keeps no index. The same client (librdkafka through confluent-kafka, in
-a process of its own, acks=all) drives both in turn. Ratio is ours to raw, the median of the rounds;
-so is every other figure. CPU is user and system time of the whole process, in microseconds per
-event. Everything runs on one machine, so client and broker share its cores. A consumer that has
-100,000 events asks for more after 10 ms, not a second as by default (`fetch.queue.backoff.ms`): the
-faster server would look slower."""
+The raw limit is the rate of a process without a broker (`bench/kafka/sink.py`). It is a bare
+uvloop protocol that writes all bytes that it reads to one file, one write per read, and answers
+every produce request with the same prepared bytes. In the rows beside `fsync`, it answers all
+waiting requests together when a thread has synced that file. It answers a fetch by sendfile from
+the segments that mainstem wrote. It checks nothing, assigns no offsets and has no index. The same
+client (librdkafka through confluent-kafka, in a process of its own, acks=all) sends to mainstem
+and to this process in turn. Ratio is mainstem's rate divided by the raw rate, the median of the
+rounds; all other figures are medians, too. CPU is user and system time of the whole process, in
+microseconds per event. Everything runs on one machine, so client and broker share its cores. A
+consumer that has 100,000 events waiting in its process requests more after 10 ms, not after a
+second as by default (`fetch.queue.backoff.ms`), because otherwise the faster server would look
+slower."""
 
 
 def page(figures: Figures, plan: Plan, about: str) -> str:
     """Return the section with all tables."""
     delays = (
         f"At {plan.rate:,} events of {plan.pace.size} bytes per second, linger.ms=0, from "
-        "produce() in one process to poll() in another. Raw hands a batch on from one socket to "
-        "the other."
+        "produce() in one process to poll() in another. The raw process copies a batch from the "
+        "producer's socket to the consumer's."
     )
     return "\n\n".join(
         (
@@ -33,8 +35,8 @@ def page(figures: Figures, plan: Plan, about: str) -> str:
             "### Produce\n\n" + _compared(_of(figures, "produce")),
             "### Consume\n\n" + _compared([row for row in figures.rows if row.what != "produce"]),
             f"### End to end\n\n{delays}\n\n" + _delays(figures.delays),
-            "### The process\n\nReady: from spawning it to the first answer to ApiVersions.\n\n"
-            + _processes(figures.processes),
+            "### The process\n\nReady: the time from starting the process to its first answer to "
+            "ApiVersions.\n\n" + _processes(figures.processes),
         )
     )
 

@@ -13,38 +13,40 @@ OURS, KAFKA, NATS = "mainstem", "Apache Kafka", "NATS JetStream"
 SERIES = ((KAFKA, "#2b6cb0"), (NATS, "#b7791f"))
 SYNCED = "produce, synced"
 NOTES = """\
-All servers run on this machine in one run, one process each, and take turns, round by round; who
-begins changes. Turns before the rounds that count warm them up, as a JVM must. The turns of a row
-produce to one topic, which was made before; each partition gets an event before the clock starts,
-then as many come as that system takes in about {turn_s} s, or 250,000 of 100 B and 80,000 of 1 KB
-if that is less; afterwards the server is asked whether it holds them. A topic is read four times a
-round, since that takes only a fraction of a second.
-Ratio is mainstem's rate to the other's, the median of the rounds; so is every other figure. For
-latency, start-up and memory it is the other's figure to mainstem's: above 1 is better. CPU is
-user and system time of the whole process, in microseconds per event; servers and clients share the
-cores.
+All servers run on this machine, one process each, and take turns in each round; a different one
+begins each round. Some turns before the counted rounds warm the servers up, because a JVM needs
+it. All turns of a row produce to one topic, which was created before. Each partition gets one
+event before the measurement starts; then the client sends as many events as that system takes in
+about {turn_s} s, or 250,000 of 100 B and 80,000 of 1 KB if that is less. Afterwards a check
+requests the number of stored events from the server. A topic is read four times in each round,
+since reading takes only a fraction of a second. Ratio is mainstem's rate divided by that of the
+other system, the median of the rounds; all other figures are medians, too. For latency, start-up
+and memory, ratio is the other system's figure divided by mainstem's. So mainstem is better
+wherever the ratio is above 1. CPU is user and system time of the whole process, in microseconds
+per event; servers and clients share the cores.
 
 **Apache Kafka** {kafka} is one node with its own controller (KRaft) and the options of its start
-script (1 GB of heap, G1). The same client drives it and mainstem: librdkafka through
-confluent-kafka, in a process of its own, acks=all. With 100,000 events at hand it asks for more
-after 10 ms, not a second as by default (`fetch.queue.backoff.ms`): a faster server would look
-slower. `disk` stands beside Kafka's defaults: both have handed every event to the kernel before
-they acknowledge it, and survive kill -9, not a power cut. `fsync` stands beside `flush.messages=1`:
-both sync before they acknowledge.
+script (1 GB of heap, G1). Kafka and mainstem have the same client: librdkafka through
+confluent-kafka, in a process of its own, acks=all. A consumer that has 100,000 events waiting in
+its process requests more after 10 ms, not after a second as by default
+(`fetch.queue.backoff.ms`), because otherwise a faster server would look slower. mainstem's
+durability `disk` is compared with Kafka's defaults: both have written every event to the page
+cache before they acknowledge it, so it survives kill -9, but not a power cut. `fsync` is compared
+with `flush.messages=1`: both sync before they acknowledge.
 
-**NATS** {nats} has a stream in files with one replica for each topic, and for
-100 partitions one stream with 100 subjects, as its users partition. Each event is written with a
-call of its own before it is acknowledged, so it survives kill -9, as with `disk`. librdkafka cannot
-drive it, and with nats-py the client would be the limit (it takes 50 µs of CPU per event, five
-times what the server does), so NATS is driven by the best client possible
+**NATS** {nats} has a file stream with one replica for each topic; for 100 partitions it has one
+stream with 100 subjects, which is how users of NATS partition. It writes each event with a system
+call of its own before it acknowledges it, so the event survives kill -9, as with `disk`.
+librdkafka does not speak NATS' protocol, and with nats-py the client would be the limit (it takes
+50 µs of CPU per event, five times as much as the server). So NATS has the fastest possible client
 (`bench/kafka/nats_client.py`): it sends commands that were encoded beforehand, with up to 4,000
 unanswered as in NATS' own clients, and counts answers and events without parsing them. So NATS'
-rates leave out work that those of mainstem and Kafka include: librdkafka makes batches, checksums
-and an object for each event. Therefore compare the columns of CPU, too. NATS has no batches, so its
-figures for the first three clients are the same thing measured again. It reads by pull consumers
-without acknowledgements, 1,000 events at a time. By itself it syncs every two minutes; a second
-server of it, among the synced rows, syncs
-each event before it acknowledges it (`sync_interval: always`)."""
+rates leave out client work that the rates of mainstem and Kafka include: librdkafka makes
+batches, checksums and an object for each event. Therefore compare the columns of CPU, too. NATS
+has no batches, so its figures for the first three clients measure the same thing again. Its
+events are read by pull consumers without acknowledgements, 1,000 events at a time. By default
+NATS syncs every two minutes; for the synced rows, a second NATS server syncs each event before it
+acknowledges it (`sync_interval: always`)."""
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -169,12 +171,12 @@ def _short(standing: Standing) -> str:
         if each.value < each.aim
     ]
     aims = (
-        "The aims: 1.0 on every row, 2.0 where both sync, 10 for start-up and idle memory beside "
-        "Kafka. "
+        "The aims are a ratio of 1.0 on every row, 2.0 where both sync, and 10 for start-up and "
+        "idle memory beside Kafka. "
     )
     if not found:
         return aims + "All are met."
-    return aims + f"Not met are {len(found)}:\n\n" + "\n".join(found)
+    return aims + f"{len(found)} are not met:\n\n" + "\n".join(found)
 
 
 def _table(rows: Sequence[Row]) -> str:
@@ -206,8 +208,9 @@ def _delays(delays: Sequence[Delay]) -> str:
         (each.system, f"{median(each.p50_ms):.2f}", f"{median(each.p99_ms):.2f}") for each in delays
     ]
     return (
-        "At 1,000 events of 100 bytes per second, linger.ms=0, from making an event in one process "
-        "to having it in another.\n\n" + table(("system", "p50, ms", "p99, ms"), rows)
+        "At 1,000 events of 100 bytes per second, linger.ms=0: the time from creating an event in "
+        "one process to receiving it in another.\n\n"
+        + table(("system", "p50, ms", "p99, ms"), rows)
     )
 
 
@@ -217,8 +220,9 @@ def _processes(processes: Sequence[Process]) -> str:
         for each in processes
     ]
     return (
-        "Ready: from starting it on an empty directory (of Kafka formatted before) to the first "
-        "answer.\n\n" + table(("system", "ready, ms", "memory idle, MB", "at most, MB"), rows)
+        "Ready: the time from starting the server on an empty directory (Kafka's was formatted "
+        "before) to its first answer.\n\n"
+        + table(("system", "ready, ms", "memory idle, MB", "at most, MB"), rows)
     )
 
 

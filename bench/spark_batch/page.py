@@ -77,20 +77,20 @@ def page(
     python -m bench.spark_batch --before PATH
 
 writes this page; PATH is a clone of the commit before the changes below. Machine: {machine()}.
-Load average {min(loads):.0f} to {max(loads):.0f} during the sessions: read ratios, and processor \
-time where there is some.
-{rounds} sessions of each version in turn; in each the two sources in turn, {turns} times \
-{seconds:.0f} s.
-One event is published every {EVERY_S * 1000:.0f} ms; `local[2]`, server and Spark on one machine.
-All figures are medians, in milliseconds. "Before" is the version before, with its settings of the
-session: they concern the connector, too.
+Load average {min(loads):.0f} to {max(loads):.0f} during the sessions, so compare ratios rather
+than times, and processor time where it is given. {rounds} Spark sessions of each version in turn;
+in each session the two sources in turn, {turns} times {seconds:.0f} s. One event is published
+every {EVERY_S * 1000:.0f} ms; `local[2]`, server and Spark on one machine. All figures are
+medians, in milliseconds. "Before" is the version before the changes, with the settings that its
+`spark_session()` made; these also affect Spark's own Kafka connector.
 
-## From publishing an event to foreachBatch having it
+## From publishing an event to receiving it in foreachBatch
 
 {table(["source", "events", "p50", "p99", "batch", "of the connector's batch"], latency)}
 
-The last column compares within a session. Where a batch takes longer than the {EVERY_S * 1000:.0f}
-ms between events, an event also waits for the end of the batch before its own.
+The last column compares batches of the same session. If a batch takes longer than the
+{EVERY_S * 1000:.0f} ms between events, an event also waits for the end of the batch before its
+own.
 
 ## Spark's side: the parts of a batch
 
@@ -100,42 +100,45 @@ The parts of `addBatch` are from the event log, which counts whole milliseconds.
 
 ## Python's side
 
-In the worker process that runs the task of a batch; in parentheses, processor time:
+Milliseconds in the Python worker process that runs the task of a batch; in parentheses, processor
+time:
 
 {table(["in the task", "whose", "before", "now"], _python(tasks))}
 
-In the planning process, for one call:
+Milliseconds in the Python process that plans, for one call:
 
 {table(["call", "before", "now"], _planning(old, new))}
 
-A worker and the planning process start once and serve all batches (`spark.python.worker.reuse`), so
-nothing is imported in a batch. The connector has no Python side.
+The worker and the planning process are started once for all batches
+(`spark.python.worker.reuse`), so no batch imports modules. The connector has no Python side.
 
 ## What was saved
 
 - **{waited[0] - waited[1]:.1f} ms: the JVM and Python talk over Unix domain sockets.** The JVM
-  writes what a worker shall run, then the rows. Over TCP the second write waits until the first is
-  acknowledged (Nagle's algorithm), and Linux delays that by up to 40 ms.
-  `spark_session("local[…]")` sets `spark.python.unix.domain.socket.enabled`, with a directory that
-  only this user can open. Every Python function of Spark gains that, for each of its tasks.
-- **{frozen[0] - frozen[1]:.1f} ms ({counting:.1f} of the processor): a worker's modules are \
-frozen without counting them.**
-  Spark collects garbage after every task, so after its first one a worker freezes its modules. To
-  see if that was done, each task asked how many objects are frozen, which visits them all.
+  first writes the command for the worker, then the rows. Over TCP the second write waits until
+  the first is acknowledged (Nagle's algorithm), and Linux delays that by up to 40 ms.
+  `spark_session("local[…]")` sets `spark.python.unix.domain.socket.enabled`, with a directory
+  that only this user can open. All Python functions of Spark become faster by this, in each of
+  their tasks.
+- **{frozen[0] - frozen[1]:.1f} ms ({counting:.1f} of the processor): a worker's modules are
+  frozen without counting them.** Spark collects garbage after every task, so after its first task
+  a worker freezes its modules (`gc.freeze`). Before, each task called `gc.get_freeze_count` to
+  see whether this was done, which visits all frozen objects.
 
-## What is left, and whose it is
+## What takes the remaining time
 
-- **Outside the task, Spark's: {others[0]:.0f} of {whole[0]:.0f} ms**, beside {others[1]:.0f} of \
-{whole[1]:.0f} ms with the connector.
-  Planning, checkpoint, scheduling and the call of `foreachBatch` belong to every source. The
-  checkpoint is written by the faster of Spark's file managers already. Real-time mode, which has no
-  such parts for each batch, refuses Python sources.
-- **The task: {run[0]:.0f} ms, beside {run[1]:.0f} ms of the connector's.** {own:.1f} ms of \
-that are in the worker; for the
-  rest the JVM prepares the task for Python, waits for the worker to wake up, and reads Arrow. The
-  connector reads inside the JVM, with a consumer that it keeps.
-- **A connection kept from task to task** would save two connections and one of two answers. It
-  would have to outlive restarts of brokers and changes of leaders, so each task connects.
+- **Outside the task, Spark's: {others[0]:.0f} of {whole[0]:.0f} ms**, beside {others[1]:.0f} of
+  {whole[1]:.0f} ms with the connector. Planning, checkpoint, scheduling and the call of
+  `foreachBatch` take this time with every source. The checkpoint is already written by the faster
+  of Spark's two file managers. Spark's real-time mode does not have these steps for each batch,
+  but it refuses Python sources.
+- **The task: {run[0]:.0f} ms, beside {run[1]:.0f} ms of the connector's.** {own:.1f} ms of that
+  are in the worker; for the rest of the time the JVM prepares the task for Python, waits for the
+  worker to wake up, and reads Arrow. The connector reads inside the JVM, with a consumer that it
+  keeps open.
+- **Keeping a connection open from task to task** would save two connects and one of two round
+  trips. Such a connection would have to survive restarts of brokers and changes of leaders, so
+  each task connects anew.
 """
 
 
