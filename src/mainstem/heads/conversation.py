@@ -4,7 +4,7 @@ Every head is a folder with the same files; files that it does not need are abse
 
 ``codec.py``    bytes to frames and back. Knows the protocol's grammar and nothing else.
 ``session.py``  one peer's protocol state: which frame may come when. No I/O, no broker, no clock.
-``adapter.py``  maps the protocol to the broker. The only file that knows both.
+``adapter.py``  maps the protocol to the broker. Only this file depends on both.
 """
 
 from collections.abc import Callable, Sequence

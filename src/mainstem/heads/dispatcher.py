@@ -185,10 +185,10 @@ class Dispatcher:
         later: Callable[[Call], None],
         clock: Callable[[], float],
     ) -> None:
-        """Set the functions that reach the broker and the loop.
+        """Set the functions that call the broker and the event loop.
 
-        ``soon``: calls on the loop, from any thread. ``later``: calls in the next iteration.
-        ``clock``: returns seconds, to limit how long a queue delivers at a time.
+        ``soon``: makes a call in the event loop, from any thread. ``later``: makes one in the next
+        iteration. ``clock``: returns seconds, to limit how long a queue delivers at a time.
         """
         self.watch = watch
         self.soon = soon

@@ -78,7 +78,7 @@ class Settlements:
         self.flush_soon()
 
     def flush_soon(self) -> None:
-        """Append all collected settlements at the end of this iteration: they may return events."""
+        """Append all collected settlements after this iteration: they may return events."""
         if self._waiting and not self._is_soon:
             self._is_soon = True
             self._soon(self.flush)

@@ -1,4 +1,4 @@
-"""Connections over the limit of a head."""
+"""Refuses connections over the limit of a head."""
 
 import asyncio
 import logging

@@ -31,20 +31,22 @@ What is done for the app:
 - Errors: raise any ``MainstemError``, Starlette's ``HTTPException``, or ``problem.Refused(status,
   reason)``; the answer is a problem+json with the class of failure. Anything else is logged with
   its traceback, and answered with 500. Use ``Router``, not ``Starlette``: it lets errors through.
-- Who speaks: ``login.peer_of(scope)`` is the connection's peer; ``login.user_of(auth, scope)``
-  checks HTTP Basic. Permissions are checked at the door that ``context.door(peer)`` returns.
-- Bodies: ``body.read_body(scope, receive, limit)`` also unpacks gzip, up to the limit. What is
-  larger than ``WebLimits.max_body_bytes`` is refused before the app is called, or cut off.
+- Users: ``login.peer_of(scope)`` is the connection's peer; ``login.user_of(auth, scope)`` checks
+  HTTP Basic. ``context.door(peer)`` returns the broker's interface, which checks permissions.
+- Bodies: ``body.read_body(scope, receive, limit)`` also unpacks gzip, up to the limit. A body of
+  more than ``WebLimits.max_body_bytes`` is refused: before the app is called if its length is
+  known, else when it exceeds the limit.
 - Stopping: idle connections are closed, no new request is taken, earlier ones are waited for. A
   request that waits for anything but the disk must end when the server drains: use
-  ``context.park`` or ``context.wait_with``. WebSockets get ``websocket.disconnect`` (1012). What
-  remains in ``close`` is cancelled.
-- A peer that goes away: ``receive()`` returns ``http.disconnect``. A peer that closes only its own
-  side is still answered, within ``connection.HALF_CLOSED_S``.
+  ``context.park`` or ``context.wait_with``. WebSockets get ``websocket.disconnect`` (1012).
+  Requests that still run in ``close`` are cancelled.
+- A peer that disconnects: ``receive()`` returns ``http.disconnect``. A peer that closes only its
+  own side is still answered, within ``connection.HALF_CLOSED_S``.
 - A slow peer: ``await send(...)`` waits while 64 KiB are unread; after ``WebLimits.stalled_s`` the
-  connection is cut. An app with a stream per peer should drop slow ones itself, and say so.
+  connection is closed. An app with a stream per peer should end slow streams itself, and tell the
+  client.
 
-An app runs in the event loop: what takes long or blocks goes through
+An app runs in the event loop: calls that take long or block must be made through
 ``starlette.concurrency.run_in_threadpool``. uvicorn and Starlette are slow to import, so nothing
-here is imported before a head starts; ``problem.py`` and ``login.py`` need neither.
+here is imported before a head starts, except ``problem.py`` and ``login.py``, which need neither.
 """

@@ -22,7 +22,7 @@ _Find = Callable[["_Fields"], str | None]
 
 
 class Filter:
-    """The filter of one endpoint, which gets the events for which all conditions hold."""
+    """The filter of one endpoint: an event passes if all conditions hold for it."""
 
     def __init__(self, conditions: Sequence[str]) -> None:
         """Parse the conditions; raises InvalidSetting for invalid ones."""

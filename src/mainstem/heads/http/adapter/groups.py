@@ -53,7 +53,7 @@ def group_of(request: "Request") -> str:
 
 
 async def show(service: Service, request: "Request") -> Response:
-    """Answer with the position and the lag of a group in a topic."""
+    """Answer with the committed position and the lag of a group in a topic."""
     topic, group = topic_of(request), group_of(request)
     door = service.door(request.scope)
     door.topic(topic)

@@ -12,8 +12,8 @@ Name = TypeVar("Name")
 def limited(asked: Asked, names: Sequence[Name]) -> Sequence[Name]:
     """Return the names in a request; raises ProtocolError if there are too many.
 
-    Few responses have an error code for the whole request, and an error for each name would be as
-    long.
+    Few responses have an error code for the whole request, and a response with an error for each
+    name would be as long as the request.
     """
     most = asked.service.settings.max_names
     if len(names) > most:

@@ -67,7 +67,7 @@ def answer(asked: Asked, request: messages.ShareGroupHeartbeatRequest, reply: Re
 
 
 def _wrong(request: messages.ShareGroupHeartbeatRequest) -> str | None:
-    """Return what is wrong with a heartbeat itself, whatever the group's state; None if nothing."""
+    """Return an error text if a heartbeat is invalid whatever the group's state, else None."""
     if not request.group_id.strip() or not request.member_id.strip():
         return "the group id or member id is empty"
     if len(request.member_id) > MAX_ID_LENGTH:

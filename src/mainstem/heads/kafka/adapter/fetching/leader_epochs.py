@@ -12,7 +12,7 @@ from mainstem.kafka_protocol.error_codes import Code
 def compare(asked: int, epoch: int) -> Code:
     """Return the error code if ``asked`` is not the current leader epoch, else NONE.
 
-    Below 0, the client does not know the epoch, and any is accepted.
+    A client that does not know the epoch sends one below 0, which is accepted.
     """
     if asked < 0 or asked == epoch:
         return Code.NONE
