@@ -1,4 +1,4 @@
-"""The connections of clients that follow topics: share broadcasts, and end those not read."""
+"""Shares broadcasts among the clients that follow topics, and ends the streams of slow clients."""
 
 import asyncio
 import logging

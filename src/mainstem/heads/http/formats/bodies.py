@@ -4,7 +4,7 @@
 |---|---|
 | ``application/json``, ``…+json`` | one: any JSON value |
 | ``application/x-ndjson``, ``application/jsonl`` | one per line: any JSON value |
-| ``application/vnd.mainstem.events+json`` | one per line, with key and headers, as when read |
+| ``application/vnd.mainstem.events+json`` | one per line, with key and headers, as in answers |
 | ``application/cloudevents+json``, ``…-batch+json``, or ``ce-`` headers | CloudEvents |
 | ``multipart/…`` | those of each part, by the part's own media type |
 | any other | one: the bytes of the body |

@@ -1,4 +1,4 @@
-"""The attempt log: an event per attempt to deliver one, in the topic ``webhooks.attempts``."""
+"""The attempt log: the topic ``webhooks.attempts`` has an event for each attempt to deliver one."""
 
 from collections import deque
 from typing import TYPE_CHECKING
