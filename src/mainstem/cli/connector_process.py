@@ -61,7 +61,7 @@ class AdminServer:
         return self._ask(TOPIC, LeasedTopic(name, token, topic, create), FoundTopic).topic
 
     def end(self, name: str, token: str) -> None:
-        """Give the lease back."""
+        """End the lease, after the connector was stopped."""
         self._ask(END, EndLease(name, token), Done)
 
     def _ask(self, operation: str, asked: msgspec.Struct, kind: type[T]) -> T:

@@ -48,7 +48,7 @@ class Unreachable(click.ClickException):
 
 
 class Refused(click.ClickException):
-    """Raised if the request was refused."""
+    """Raised if a command, or the server, refuses what was asked."""
 
     exit_code = Exit.REFUSED
 

@@ -98,9 +98,12 @@ class BlockingStem(Closing, Generic[S, Q]):
         """Read topics (names or patterns such as ``orders.*``) as an iterator of events.
 
         With a group, its members share the partitions and continue at the committed offsets;
-        ``start`` applies where there are none yet. Without a group, it reads all partitions
-        from ``start`` on, and stores no cursors.
-        Without ``follow``, the iterator ends at the tail as of the start.
+        ``start`` applies where there are none yet. Offsets of finished events are committed about
+        once a second, or with ``commit="manual"`` only by ``Subscription.commit``.
+
+        Without a group, it reads all partitions, or ``partitions``, from ``start`` on, and commits
+        nothing. Without ``follow``, the iterator ends at the tails that the topics had when it
+        began.
         """
         chosen = None if partitions is None else tuple(partitions)
         return self.open_subscription(

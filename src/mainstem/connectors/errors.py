@@ -4,26 +4,26 @@ from mainstem.core.errors import Failure, MainstemError
 
 
 class SourceFailed(MainstemError):
-    """The database cannot be reached, or closed the connection; the connector tries again."""
+    """Raised if the database fails or cannot be reached; the connector then tries again."""
 
     failure = Failure.UNAVAILABLE
     retriable = True
 
 
 class SourceRefused(MainstemError):
-    """The connector cannot go on until somebody acts, so it stops; the message says how."""
+    """Raised if the connector must stop until somebody acts; the message says what to do."""
 
     failure = Failure.CONFLICT
 
 
 class MissingExtra(MainstemError):
-    """The package that talks to a database is not installed."""
+    """Raised if the Python package for a kind of database is not installed."""
 
     failure = Failure.UNSUPPORTED
 
 
 class UnknownConnector(MainstemError):
-    """There is no connector of this name."""
+    """Raised if there is no connector of this name."""
 
     failure = Failure.NOT_FOUND
 
@@ -33,7 +33,7 @@ class UnknownConnector(MainstemError):
 
 
 class ConnectorExists(MainstemError):
-    """There is a connector of this name already."""
+    """Raised if there is a connector of this name already."""
 
     failure = Failure.EXISTS
 
@@ -46,14 +46,14 @@ class ConnectorExists(MainstemError):
 
 
 class ConnectorTaken(MainstemError):
-    """Another process runs the connector; the message says which."""
+    """Raised if another process runs the connector; the message says which."""
 
     failure = Failure.CONFLICT
     retriable = True
 
 
 class LeaseEnded(MainstemError):
-    """The lease with which a process publishes has ended; it must take a new one."""
+    """Raised if the lease with which a process publishes has ended; it must take a new one."""
 
     failure = Failure.FENCED
 

@@ -1,8 +1,8 @@
 """Moves waiting events of a queue to another topic: published and settled in one append.
 
 How this works: the events are acquired as by a consumer, so no other consumer gets them, and
-released if they cannot be published. After a crash before the append they are in their queue, after
-a crash behind it they are at their destination; there is no state in between.
+released if they cannot be published. If a crash comes before the append, they are in their queue;
+if it comes after, they are at their destination; there is no state in between.
 """
 
 from collections.abc import Callable, Iterator, Sequence

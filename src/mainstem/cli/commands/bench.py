@@ -42,7 +42,7 @@ Everything is read from the page cache, and written by the same process but for 
 
 @click.group(cls=Group, epilog="mainstem bench log --quick")
 def bench() -> None:
-    """Measure this machine."""
+    """Measure how fast the log is on this machine."""
 
 
 @bench.command(
@@ -90,7 +90,7 @@ def log(
     page: Path | None,
     form: Format | None,
 ) -> None:
-    """Measure appends, reads and the Python API beside bare files.
+    """Measure appends, reads and the Python API beside raw files.
 
     Events of 100 bytes and 1 KB in batches of 1, 100 and 10,000, in memory, on disk and synced,
     over 1 and 100 partitions. Raw files are measured alternately with the log, so the ratio is

@@ -112,7 +112,7 @@ class AsyncConnectedQueue(AsyncClosing):
         await asyncio.to_thread(queue.ack_many, given)
 
     async def close(self) -> None:
-        """Close; unsettled events are redelivered at once, and count towards ``max_deliveries``."""
+        """Close; unsettled events are redelivered, which counts towards ``max_deliveries``."""
         if self._closed:
             return
         self._closed = True

@@ -63,10 +63,10 @@ class ConnectedFeed:
     # Returning events, which finishes all events returned before
 
     def take(self, limit: int, timeout_s: float) -> list[Event]:
-        """Return at most ``limit`` events; waits for the first at most ``timeout_s``, and 0.1 s.
+        """Return at most ``limit`` events; waits for one at most ``timeout_s``, and at most 0.1 s.
 
-        Returns an empty list if there is none yet, so call it again. The events returned before
-        count as finished.
+        Returns an empty list if none has arrived by then. The events returned before count as
+        finished.
         """
         with self._lock:
             if self._closed:

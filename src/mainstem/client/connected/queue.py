@@ -131,7 +131,7 @@ class ConnectedQueue(Closing):
             raise error
 
     def close(self) -> None:
-        """Close; unsettled events are redelivered at once, and count towards ``max_deliveries``."""
+        """Close; unsettled events are redelivered, which counts towards ``max_deliveries``."""
         self.close_for("the queue has been closed; open it again")
 
     def close_for(self, reason: str) -> None:

@@ -100,7 +100,7 @@ class ShareMember:
             return self._sharing.settle_soon(events, verdict)
 
     def give_back(self, events: Sequence[Event]) -> None:
-        """Release events whose locks have not expired; does not wait for the server."""
+        """Release events, or tell librdkafka that their locks have expired; does not wait."""
         with self._lock:
             if not self._closed:
                 self._sharing.give_back(events)

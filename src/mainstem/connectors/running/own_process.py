@@ -62,7 +62,7 @@ class Server(Protocol):
         """Return a topic, None if there is none; ``create`` has the settings to create it with."""
 
     def end(self, name: str, token: str) -> None:
-        """Give the lease back."""
+        """End the lease, after the connector was stopped."""
 
 
 class TargetBusy(MainstemError):

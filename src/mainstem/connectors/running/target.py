@@ -37,7 +37,7 @@ class Target(Protocol):
 
 
 class DoorTarget:
-    """The broker of this process."""
+    """Publishes to the broker of this process."""
 
     def __init__(self, door: Door) -> None:
         self._door = door
@@ -55,7 +55,7 @@ class DoorTarget:
         return TargetTopic(count, found.settings.durability, was_written)
 
     def create_topic(self, name: str, settings: TopicSettings) -> None:
-        """Create a topic; raises TopicExists."""
+        """Create a topic and wait until that is durable; raises TopicExists."""
         self._door.create_topic(name, settings).durable.wait()
 
     def publish(

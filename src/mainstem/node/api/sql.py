@@ -37,7 +37,7 @@ _SPARE_S = 5.0
 
 
 class AskSql(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Ask about the events of topics in SQL."""
+    """Run an SQL query over the events of topics."""
 
     query: Annotated[str, Meta(description="One SELECT; docs/guides/sql.md has the dialect.")]
     as_of: Annotated[
@@ -84,7 +84,7 @@ class SqlOperations:
 
     @operation("sql", "POST sql", answer=SqlAnswer)
     def ask(self, peer: Peer, asked: AskSql) -> dict[str, object]:
-        """Ask about the events of topics in SQL."""
+        """Run an SQL query over the events of topics."""
         check_installed()
         request = self._request(asked)
         if not self._places.acquire(blocking=False):

@@ -68,7 +68,7 @@ class AlterTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TrimTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Delete the events of a topic before a place."""
+    """Delete the events of a topic before an offset or a time."""
 
     topic: str
     before: Annotated[Place, Meta(description=SENTENCE)]
@@ -117,7 +117,7 @@ class TopicOperations:
 
     @operation("topics/trim", "POST topics/{topic}/trim")
     def trim(self, peer: Peer, asked: TrimTopic) -> TopicState:
-        """Delete the events of a topic before a place."""
+        """Delete the events of a topic before an offset or a time."""
         door = self._context.door(peer)
         numbers = numbers_of(door, asked.topic, asked.partition)
         offsets = {each: offset_at(door, asked.topic, each, asked.before) for each in numbers}

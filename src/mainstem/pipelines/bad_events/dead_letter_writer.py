@@ -26,7 +26,7 @@ PREFIX = "mainstem-"
 
 
 class DeadLetterWriter:
-    """Writes the bad events of one table."""
+    """Writes the dead letters of one table, and a group's offsets that say up to where."""
 
     def __init__(self, address: str, topic: str, table: str, group: str) -> None:
         self._cluster = Cluster(address, timeout_s=30, settings={})

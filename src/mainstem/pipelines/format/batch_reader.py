@@ -54,5 +54,5 @@ class BatchReader(DataSourceReader):
         return [Task(piece) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the range of one task."""
+        """In a task: yield its events as Arrow batches."""
         return read_task(self._options, partition)

@@ -76,7 +76,7 @@ class PushedFilters(msgspec.Struct):
 
 
 def _bounds(given: Filter) -> tuple[int, int] | None:
-    """Return the range of integers that a filter allows, end exclusive; None if unknown."""
+    """Return the range of integers that a filter allows, end exclusive; None for other filters."""
     value = getattr(given, "value", None)
     if not isinstance(value, int):
         return None

@@ -95,7 +95,10 @@ class Admission:
 def _backward(
     start: Positions, tails: Positions, max_rows: int, ends: AtTime, last: int
 ) -> tuple[int, Positions, int, Positions]:
-    """Search backward from ``last``, in growing steps, for a timestamp within ``max_rows``."""
+    """Search backward from ``last`` ms for a timestamp up to which ``max_rows`` rows or fewer wait.
+
+    Returns that timestamp and a later one, each with its end offsets; see ``_around``.
+    """
     over = ends(last)
     if rows_between(start, over) <= max_rows:
         return last, over, last, tails

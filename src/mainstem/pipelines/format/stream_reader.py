@@ -118,7 +118,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [*(Task(piece) for piece in pieces), *end_mark]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the range of one task."""
+        """In a task: yield its events as Arrow batches."""
         return read_task(self._options, partition)
 
     def commit(self, end: Json) -> None:

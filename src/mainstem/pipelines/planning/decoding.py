@@ -92,7 +92,7 @@ def decoded_once(rows: DataFrame) -> DataFrame:
 
 
 def good_rows(rows: DataFrame) -> DataFrame:
-    """Return the rows that could be decoded, without our internal columns."""
+    """Return the rows that are not bad, without the columns ``__bad`` and ``__event``."""
     return rows.where(f"{BAD} is null").drop(BAD, EVENT)
 
 

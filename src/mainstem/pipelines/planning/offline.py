@@ -41,7 +41,7 @@ class OfflinePlanner:
         self._planner = Planner(spark, pipeline, "", None, Bounds())
 
     def stream(self, table: Table, state_dir: StateDirectory | None = None) -> DataFrame:
-        """Return the plan of a table as a stream; raises InvalidDefinition."""
+        """Return a table's streaming DataFrame, over empty topics; raises InvalidDefinition."""
         inputs = []
         for number, source in enumerate(table.sources):
             above = self._pipeline.above(table, source.name)
