@@ -117,8 +117,8 @@ class Queues(Protocol):
 class Subscription(Context, Protocol):
     """An iterator of events; any thread may close it.
 
-    An event is finished when the next one is requested, or when the subscription is closed after it
-    was processed. Auto-commit commits only the offsets of finished events.
+    An event is finished when the next one is requested, or when the reading thread closes the
+    subscription. Auto-commit commits only the offsets of finished events.
     """
 
     def __iter__(self) -> Iterator[Event]:

@@ -7,7 +7,7 @@ from mainstem.heads import HEADS
 
 
 def watch_deletions(door: Door) -> None:
-    """Make each head's stored definitions of a queue go with the queue, if the head is off."""
+    """Register callbacks that delete heads' definitions of a deleted queue, if the head is off."""
     for head in HEADS:
         if head.forget_queue is not None:
             door.queues.watch_deletions(head.name, partial(head.forget_queue, door))

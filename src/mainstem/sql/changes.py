@@ -25,7 +25,7 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=repr)
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """How an evaluation changed the result: earlier rows less ``removed`` plus ``added`` are it."""
+    """How an evaluation changed the result: rows ``removed`` from it, and rows ``added``."""
 
     snapshot: Snapshot
     schema: pa.Schema

@@ -40,7 +40,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         return sum(span.end - span.start for each in self.topics.values() for span in each.spans)
 
     def after(self, earlier: "Snapshot") -> "Snapshot":
-        """Return the offset ranges of this snapshot that come after those of an earlier one."""
+        """Return for each partition the offset range after that of an earlier snapshot."""
         topics = {}
         for name, topic in self.topics.items():
             known = earlier.topics.get(name)
