@@ -79,6 +79,9 @@ class ListSource:
     def begin(self) -> Snapshot:
         raise AssertionError("the tests begin after the snapshot")
 
+    def source_at(self, table: Table, position: Position) -> Mapping[str, object]:
+        return {"place": position.at[0]}
+
     def read(self, table: str, after: Key | None, limit: int) -> Chunk | None:
         assert (table, after) == ("s.t", None)
         return self._chunk

@@ -190,6 +190,9 @@ class Source(Protocol):
         Replaces what an interrupted ``begin`` has created in the database.
         """
 
+    def source_at(self, table: Table, position: Position) -> Mapping[str, object]:
+        """Return ``Change.source`` of what is published of a table at a position."""
+
     def read(self, table: str, after: Key | None, limit: int) -> Chunk | None:
         """Return the rows of a table (``schema.name``) after a key, in the order of the key.
 

@@ -18,6 +18,7 @@ from mainstem.connectors.port import (
     Position,
     Progress,
     SchemaChange,
+    Table,
 )
 from mainstem.connectors.selection import Selection
 from mainstem.connectors.settings import Decimals
@@ -233,7 +234,7 @@ class Changes:
 
     def _source(self, captured: Captured, row: int) -> dict[str, object]:
         return source_of(
-            captured,
+            captured.table,
             server_id=self._event.server_id,
             gtid=self._gtid.text,
             file=self._context.server.file(self._file),
@@ -249,12 +250,12 @@ class Changes:
 
 
 def source_of(
-    captured: Captured, *, server_id: int, gtid: str | None, file: str, pos: int, row: int
+    table: Table, *, server_id: int, gtid: str | None, file: str, pos: int, row: int
 ) -> dict[str, object]:
     """Return the fields of Debezium's ``source`` block for a row of a MariaDB table."""
     return {
-        "db": captured.table.schema,
-        "table": captured.table.name,
+        "db": table.schema,
+        "table": table.name,
         "server_id": server_id,
         "gtid": gtid,
         "file": file,

@@ -162,6 +162,11 @@ class MariaDbSource:
                 found.append((domain, server, sequence))
         return found
 
+    def source_at(self, table: Table, position: Position) -> Mapping[str, object]:
+        """Return ``Change.source`` of what is published of a table at a position."""
+        with translated():
+            return _read_source(table, self._described(), *position.at[:2])
+
     def read(self, table: str, after: Key | None, limit: int) -> Chunk | None:
         """Return rows after a key; None if reads do not see a followed transaction yet."""
         with translated():
@@ -179,7 +184,7 @@ class MariaDbSource:
             finally:
                 query(connection, "ROLLBACK")
             read = [captured.read(row) for row in rows]
-            source = _read_source(captured, server, file, at)
+            source = _read_source(captured.table, server, file, at)
             return Chunk(
                 [Change(captured.table, Op.READ, None, row, source) for row, _ in read],
                 [key for _, key in read],
@@ -322,7 +327,7 @@ class _MariaDbSnapshot:
 
     def source(self, table: Table) -> Mapping[str, object]:
         """Return ``Change.source`` for the rows of a table."""
-        return _read_source(self._tables[table.id], self._server, *self.position.at[:2])
+        return _read_source(table, self._server, *self.position.at[:2])
 
     def rows(self, table: Table) -> Iterator[Sequence[tuple[Change, Key]]]:
         """Return the rows of a table in the order of its key."""
@@ -342,8 +347,8 @@ class _MariaDbSnapshot:
         self._reader._force_close()
 
 
-def _read_source(captured: Captured, server: Server, file: int, at: int) -> dict[str, object]:
-    return source_of(captured, server_id=0, gtid=None, file=server.file(file), pos=at, row=0)
+def _read_source(table: Table, server: Server, file: int, at: int) -> dict[str, object]:
+    return source_of(table, server_id=0, gtid=None, file=server.file(file), pos=at, row=0)
 
 
 def _place(file: str | bytes | None, position: str | bytes | None) -> tuple[int, int]:

@@ -126,6 +126,10 @@ class PostgresSource:
         assert found is not None
         return str(found[0])
 
+    def source_at(self, table: port.Table, position: port.Position) -> Mapping[str, object]:
+        """Return ``Change.source`` of what is published of a table at a position."""
+        return _source(table, position.at[0])
+
     def read(self, table: str, after: port.Key | None, limit: int) -> port.Chunk | None:
         """Return rows after a key; None if reads do not see a followed transaction yet."""
         with translated():

@@ -88,6 +88,14 @@ class LeasedTarget:
         """Return a stored definition of the connector, None if there is none."""
         return self._definitions.get((kind, key))
 
+    def keys(self, kind: str, prefix: str) -> Sequence[str]:
+        """Return the keys of the definitions of a kind that begin with a prefix."""
+        return [
+            key
+            for (each, key), value in self._definitions.items()
+            if each == kind and value is not None and key.startswith(prefix)
+        ]
+
     def topic(self, name: str) -> TargetTopic:
         """Return a topic; raises UnknownTopic."""
         found = self._ask(lambda: self._server.topic(self._name, self._token, name, None))

@@ -17,9 +17,10 @@ to the topics first, which removes rows that were deleted meanwhile, and later e
 epoch: the time of this snapshot.
 """
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -36,7 +37,6 @@ from mainstem.connectors.port import (
     Commit,
     Op,
     SchemaChange,
-    Snapshot,
     Source,
     Table,
 )
@@ -63,6 +63,7 @@ _MOST_BYTES = 4 * 1024 * 1024
 _CHUNK_ROWS = 2_048
 _LOOK_S = 10.0
 """How often new tables are looked for."""
+_logger = logging.getLogger("mainstem.connectors")
 
 
 class _Known(NamedTuple):
@@ -144,6 +145,7 @@ class Runner:
         try:
             tables = self._source.tables()
             self._capture(tables)
+            self._forget_others(tables)
             by_id = {each.id: each for each in tables}
             again = [
                 each.table
@@ -181,13 +183,13 @@ class Runner:
             pending = tuple(PendingTable(each.id) for each in order) if reads else ()
             epoch = self._progress.epoch
             if used or epoch:
-                epoch = max(epoch + 1, origin.committed_us // 1000)
+                epoch = self._next_epoch(origin)
             self._begin_epoch(epoch)
             self._progress = Progress(snapshot.position, pending=pending, epoch=epoch)
             for table in tables:
                 self._learn(SchemaChange(table, is_new=True, source=_no_source(table)))
             if reads:
-                self._empty(used, snapshot, origin)
+                self._empty(used, snapshot.source, origin)
             self._flush()
             # The source keeps all later changes. Wait until the position is durable, as these must
             # not be lost by beginning the snapshot again.
@@ -211,16 +213,24 @@ class Runner:
             and self._output.was_written(topic_of(prefix, each))
         ]
 
+    def _next_epoch(self, origin: Origin) -> int:
+        return max(self._progress.epoch + 1, origin.committed_us // 1000)
+
     def _begin_epoch(self, epoch: int) -> None:
         self._common = self._common._replace(epoch=epoch)
         self._tables.clear()
         self._last = None
 
-    def _empty(self, tables: Sequence[Table], snapshot: Snapshot, origin: Origin) -> None:
+    def _empty(
+        self,
+        tables: Sequence[Table],
+        source_of: Callable[[Table], Mapping[str, object]],
+        origin: Origin,
+    ) -> None:
         """Publish a truncate for each table; the rows that still exist are read again after it."""
         now_ns = self._now_ns()
         for each in tables:
-            change = Change(each, Op.TRUNCATE, None, None, snapshot.source(each))
+            change = Change(each, Op.TRUNCATE, None, None, source_of(each))
             self._publish(change, origin, now_ns)
 
     def _can_resume(self, table: Table) -> bool:
@@ -371,6 +381,7 @@ class Runner:
             return
         tables = self._source.tables()
         self._capture(tables)
+        self._forget_others(tables)
         self._add_new_tables(tables)
         if request is None:
             return
@@ -393,6 +404,24 @@ class Runner:
         )
         self._flush({(REQUEST, self._settings.name): None})
 
+    def _forget_others(self, tables: Sequence[Table]) -> None:
+        """Forget the tables that are not captured any more, as their changes are not seen."""
+        have = {each.id for each in tables}
+        prefix = f"{self._settings.name}/"
+        left = [
+            each
+            for each in self._target.keys(SCHEMA, prefix)
+            if each.removeprefix(prefix) not in have
+        ]
+        if not left:
+            return
+        pending = tuple(each for each in self._progress.pending if each.table in have)
+        if pending[:1] != self._progress.pending[:1]:
+            self._chunk = None
+        self._set(pending=pending)
+        # In an append before any later position: what is published from here on has gaps.
+        self._flush({(SCHEMA, each): None for each in left})
+
     def _add_new_tables(self, tables: Sequence[Table]) -> None:
         pending = {each.table for each in self._progress.pending}
         new = [
@@ -400,12 +429,42 @@ class Runner:
         ]
         if not new:
             return
+        readable = [each for each in new if self._can_resume(each)]
+        if self._settings.snapshot is not SnapshotMode.INITIAL:
+            readable = []
+        used = self._used(new)
+        if gone := [each for each in used if each in readable]:
+            origin = Origin(self._now_ns() // 1000, "true")
+            epoch = self._next_epoch(origin)
+            self._begin_epoch(epoch)
+            self._set(epoch=epoch)
+            self._empty(gone, self._source_now, origin)
+        self._warn_of_gaps(used, readable)
         for table in new:
             self._learn(SchemaChange(table, is_new=True, source=_no_source(table)))
-        if self._settings.snapshot is SnapshotMode.INITIAL:
-            added = tuple(PendingTable(each.id) for each in new if self._can_resume(each))
-            self._set(pending=(*self._progress.pending, *added))
+        added = tuple(PendingTable(each.id) for each in readable)
+        self._set(pending=(*self._progress.pending, *added))
         self._flush()
+
+    def _source_now(self, table: Table) -> Mapping[str, object]:
+        position = self._progress.position
+        assert position is not None
+        return self._source.source_at(table, position)
+
+    def _warn_of_gaps(self, used: Sequence[Table], readable: Sequence[Table]) -> None:
+        """Say which topics miss changes, as their tables were not captured for a while."""
+        settings = self._settings
+        empties = settings.truncates and settings.format is not Format.FLAT
+        for table in used:
+            if table in readable and empties:
+                continue
+            missing = "changes made" if table not in readable else "deletions of rows"
+            note = (
+                f"table {table.id} was not captured for a while: {missing} meanwhile are not in "
+                f"topic {topic_of(settings.topic_prefix, table)}"
+            )
+            self._report.note = note
+            _logger.warning("connector %s: %s", settings.name, note)
 
     # Publishing
 

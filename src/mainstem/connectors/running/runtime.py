@@ -126,11 +126,15 @@ class Connectors:
                         f"{field} of connector {settings.name} cannot be changed: remove it, and "
                         "add it anew"
                     )
-            settings, tables = self._examined(settings, captures=True)
+            settings, tables = self._examined(settings, captures=False)
             self.leases.void(settings.name)
+            # Its source would keep the database recording the tables of before.
             self._stop(settings.name)
-            self._definitions.set(CONFIG, settings.name, msgspec.json.encode(settings)).wait()
-            self._start(settings.name)
+            try:
+                settings, tables = self._examined(settings, captures=True)
+                self._definitions.set(CONFIG, settings.name, msgspec.json.encode(settings)).wait()
+            finally:
+                self._start(settings.name)
         return tables
 
     def remove(self, name: str, *, keep: bool = False) -> None:

@@ -21,6 +21,9 @@ class Target(Protocol):
     def get(self, kind: str, key: str) -> bytes | None:
         """Return a stored definition of connectors, None if there is none."""
 
+    def keys(self, kind: str, prefix: str) -> Sequence[str]:
+        """Return the keys of the definitions of a kind that begin with a prefix."""
+
     def topic(self, name: str) -> TargetTopic:
         """Return what a connector needs to know of a topic; raises UnknownTopic."""
 
@@ -46,6 +49,10 @@ class DoorTarget:
     def get(self, kind: str, key: str) -> bytes | None:
         """Return a stored definition of connectors, None if there is none."""
         return self._definitions.get(kind, key)
+
+    def keys(self, kind: str, prefix: str) -> Sequence[str]:
+        """Return the keys of the definitions of a kind that begin with a prefix."""
+        return [each for each in self._definitions.items(kind) if each.startswith(prefix)]
 
     def topic(self, name: str) -> TargetTopic:
         """Return what a connector needs to know of a topic; raises UnknownTopic."""

@@ -113,6 +113,10 @@ class SqliteSource:
             self._confirmed = None
             return _SqliteSnapshot(reader, recording)
 
+    def source_at(self, table: Table, position: Position) -> Mapping[str, object]:
+        """Return ``Change.source`` of what is published of a table at a position."""
+        return _source(table, position.at[0])
+
     def read(self, table: str, after: Key | None, limit: int) -> Chunk | None:
         """Return rows after a key; never None, as reads see all recorded changes."""
         with translated():
@@ -195,10 +199,11 @@ class SqliteSource:
         table = captured.table
         position = Position((seq, at_ms), identity)
         source = _source(table, seq)
-        if versions.get(table.name) is not captured:
+        is_captured = self._selection.has(SCHEMA, table.name)
+        if is_captured and versions.get(table.name) is not captured:
             versions[table.name] = captured
             yield SchemaChange(table, is_new=False, source=source)
-        if str(op) == "s" or not self._selection.has(SCHEMA, table.name):
+        if str(op) == "s" or not is_captured:
             yield Progress(position)
             return
         yield Begin(str(seq), at_ms * 1000)
