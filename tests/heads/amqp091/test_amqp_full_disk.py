@@ -70,6 +70,24 @@ async def test_what_a_client_had_that_went_comes_again_once_there_is_space(world
     assert delivered(await other.rest()) == [(b"2", True), (b"3", True)]
 
 
+async def test_what_a_reopened_channel_has_stays_with_it(world: World) -> None:
+    client = await world.client()
+    await client.asks(methods.QueueDeclare(queue="q", durable=True))
+    for body in (b"1", b"2", b"3", b"4"):
+        client.publish("q", body)
+    await client.asks(methods.BasicQos(0, 3))
+    assert delivered(await client.asks(methods.BasicConsume(queue="q"))) == FRESH
+    world.log.is_full = True
+    await client.asks(methods.ChannelClose(200, "", 0, 0))
+    await client.asks(methods.ChannelOpen())
+    assert delivered(await client.asks(methods.BasicConsume(queue="q"))) == [(b"4", False)]
+
+    world.log.is_full = False
+
+    # What the closed channel had is given back only now.
+    assert delivered(await client.rest()) == [(b"1", True), (b"2", True), (b"3", True)]
+
+
 async def test_a_consumer_without_acknowledgements_stays(world: World) -> None:
     client = await world.client()
     await client.asks(methods.QueueDeclare(queue="q", durable=True))

@@ -68,7 +68,8 @@ class AmqpChannel:
         """
         self._last_queue = ""
         """Name of the queue declared last; an empty queue name in a method means this queue."""
-        self._deliveries = Deliveries(connection, number, f"{connection.id}.{number}")
+        connection.opened += 1
+        self._deliveries = Deliveries(connection, number, f"{connection.id}.{connection.opened}")
         self._service.counts.channels += 1
 
     def close(self) -> None:

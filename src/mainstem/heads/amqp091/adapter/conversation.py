@@ -55,6 +55,8 @@ class AmqpConversation:
         """Callbacks that end each wait of a publish or request, with one last attempt."""
         self.publisher = Publisher(self)
         self._channels: dict[int, AmqpChannel] = {}
+        self.opened = 0
+        """How many channels were opened, ever."""
         self.consumers = 0
         """Number of consumers on all channels."""
         self.in_transactions = 0

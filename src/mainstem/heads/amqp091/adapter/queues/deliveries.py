@@ -76,7 +76,11 @@ class Deliveries:
         self._connection = connection
         self._channel = channel
         self.owner = owner
-        """The owner of all this channel's deliveries, as the broker knows it."""
+        """The owner of all this channel's deliveries, as the broker knows it.
+
+        Not that of an earlier channel of the same number: on a full disk the deliveries of a closed
+        channel are given back later, when its number may be in use again.
+        """
         self.session: SessionCredit = connection.service.context.dispatcher.session()
         """The prefetch limit that all consumers of the channel share (BasicQos with global=true).
         """
