@@ -9,6 +9,7 @@ from mainstem.heads.amqp091 import fields
 from mainstem.heads.amqp091.adapter.topology.declared import Binding, DestinationKind
 from mainstem.heads.amqp091.adapter.topology.topology import Topology
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
+from mainstem.heads.amqp091.methods import QueueDeclare
 from mainstem.log.port import Log
 
 NONE: fields.Table = {}
@@ -42,15 +43,14 @@ def declare_queue(
     auto_delete: bool = False,
 ) -> str:
     """Declare a queue, and add it if it is new."""
-    decided = topology.decide_queue(
-        vhost,
-        name,
-        connection,
+    asked = QueueDeclare(
+        queue=name,
         durable=durable,
         exclusive=exclusive,
         auto_delete=auto_delete,
         arguments=arguments,
     )
+    decided = topology.decide_queue(vhost, connection, asked)
     if decided.is_new:
         topology.add_queue(decided.queue).wait(0)
     return decided.queue.name

@@ -15,7 +15,7 @@ from mainstem.core.errors import Denied
 from mainstem.heads.admin_operations import Administration
 from mainstem.heads.amqp091.adapter.exchange_operations import ExchangeOperations
 from mainstem.heads.amqp091.adapter.service import Service
-from mainstem.heads.amqp091.adapter.topology.declared import ExchangeType
+from mainstem.heads.amqp091.methods import ExchangeDeclare
 from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.log.memory import MemoryLog
 
@@ -59,7 +59,9 @@ def call(
         service = Service(context, AmqpSettings(), clock)
         for vhost in ("/", "shop"):
             for exchange in ("prices", "spare"):
-                service.topology.declare_exchange(vhost, exchange, ExchangeType.FANOUT)
+                service.topology.declare_exchange(
+                    vhost, ExchangeDeclare(exchange=exchange, type="fanout")
+                )
         context.administration.offer_all(ExchangeOperations(service))
         return await asyncio.to_thread(answer, context.administration, name, given)
 

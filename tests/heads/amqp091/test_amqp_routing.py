@@ -23,6 +23,7 @@ from mainstem.heads.amqp091.adapter.topology.matching import TopicMatcher
 from mainstem.heads.amqp091.adapter.topology.routing import without_bcc
 from mainstem.heads.amqp091.adapter.topology.topology import Topology
 from mainstem.heads.amqp091.errors import ReplyCode
+from mainstem.heads.amqp091.methods import ExchangeDeclare
 
 WORDS = st.sampled_from(["", "a", "b", "*", "#"])
 KEYS = st.lists(WORDS, max_size=5).map(".".join)
@@ -158,11 +159,13 @@ class RoutingMachine(RuleBasedStateMachine):
         if self.topology.exchange("/", name) is None:
             self.topology.declare_exchange(
                 "/",
-                name,
-                EXCHANGES[name],
-                durable=durable,
-                auto_delete=auto_delete,
-                arguments={} if alternate is None else {"alternate-exchange": alternate},
+                ExchangeDeclare(
+                    exchange=name,
+                    type=EXCHANGES[name],
+                    durable=durable,
+                    auto_delete=auto_delete,
+                    arguments={} if alternate is None else {"alternate-exchange": alternate},
+                ),
             )
 
     @rule(name=st.sampled_from(QUEUE_NAMES), durable=st.booleans())
@@ -371,11 +374,13 @@ def test_circles_of_exchanges_do_no_harm() -> None:
 
 def test_the_alternate_exchange_takes_what_nobody_else_does() -> None:
     topology = new_topology()
-    topology.declare_exchange("/", "e", "direct", arguments={"alternate-exchange": "ae"})
+    topology.declare_exchange(
+        "/", ExchangeDeclare(exchange="e", type="direct", arguments={"alternate-exchange": "ae"})
+    )
     bound_queue(topology, "q", "e", "key")
 
     assert topology.route("/", "e", "other") == ()
-    topology.declare_exchange("/", "ae", "fanout", internal=True)
+    topology.declare_exchange("/", ExchangeDeclare(exchange="ae", type="fanout", internal=True))
     bound_queue(topology, "rest", "ae", "")
 
     assert topology.route("/", "e", "other") == ("rest",)
@@ -384,7 +389,7 @@ def test_the_alternate_exchange_takes_what_nobody_else_does() -> None:
 
 def test_publishing_is_refused_in_rabbitmqs_words() -> None:
     topology = new_topology()
-    topology.declare_exchange("/", "inside", "fanout", internal=True)
+    topology.declare_exchange("/", ExchangeDeclare(exchange="inside", type="fanout", internal=True))
 
     assert refusal(lambda: topology.route("/", "none", ""), ReplyCode.NOT_FOUND) == (
         "no exchange 'none' in vhost '/'"
@@ -409,7 +414,7 @@ def test_copies_go_to_further_keys() -> None:
 
 def test_dead_letters_go_where_publishers_may_not() -> None:
     topology = new_topology()
-    topology.declare_exchange("/", "inside", "direct", internal=True)
+    topology.declare_exchange("/", ExchangeDeclare(exchange="inside", type="direct", internal=True))
     bound_queue(topology, "q", "inside", "key", "other")
     declare_queue(topology, "r")
 
@@ -429,7 +434,7 @@ def test_routes_are_remembered_until_something_changes() -> None:
         lambda: bound_queue(topology, "r", "amq.topic", "#"),
         lambda: topology.unbind(queue_binding("r", "amq.topic", "#")),
         lambda: topology.remove_queue("/", "q"),
-        lambda: topology.declare_exchange("/", "e", "fanout"),
+        lambda: topology.declare_exchange("/", ExchangeDeclare(exchange="e", type="fanout")),
         lambda: topology.delete_exchange("/", "e"),
     ]
     for change in changes:

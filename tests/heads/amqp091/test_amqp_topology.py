@@ -19,6 +19,7 @@ from mainstem.heads.amqp091.adapter.topology.declared import Binding, Destinatio
 from mainstem.heads.amqp091.adapter.topology.topology import Topology
 from mainstem.heads.amqp091.errors import ReplyCode
 from mainstem.heads.amqp091.fields import Binary, Timestamp, Value
+from mainstem.heads.amqp091.methods import ExchangeDeclare, QueueDeclare
 
 LOCKED = (
     "cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could be originally "
@@ -58,11 +59,17 @@ def test_every_virtual_host_has_the_same_exchanges() -> None:
 
 def test_exchanges_are_declared_once_and_found_again() -> None:
     topology = new_topology()
-    topology.declare_exchange("/", "logs", "fanout", durable=True).wait(0)
+    topology.declare_exchange(
+        "/", ExchangeDeclare(exchange="logs", type="fanout", durable=True)
+    ).wait(0)
 
-    topology.declare_exchange("/", "logs", "fanout", durable=True).wait(0)
-    topology.declare_exchange("/", "logs", "", passive=True).wait(0)
-    topology.declare_exchange("/", "amq.topic", "topic", durable=True).wait(0)
+    topology.declare_exchange(
+        "/", ExchangeDeclare(exchange="logs", type="fanout", durable=True)
+    ).wait(0)
+    topology.declare_exchange("/", ExchangeDeclare(exchange="logs", type="", passive=True)).wait(0)
+    topology.declare_exchange(
+        "/", ExchangeDeclare(exchange="amq.topic", type="topic", durable=True)
+    ).wait(0)
 
     found = topology.find_exchange("/", "logs")
     assert (found.type, found.durable) == (ExchangeType.FANOUT, True)
@@ -72,7 +79,7 @@ def test_exchanges_are_declared_once_and_found_again() -> None:
 @pytest.mark.parametrize(
     ("changed", "text"),
     [
-        ({"type_": "direct"}, "'type' for {}: received 'direct' but current is 'fanout'"),
+        ({"type": "direct"}, "'type' for {}: received 'direct' but current is 'fanout'"),
         ({"durable": False}, "'durable' for {}: received 'false' but current is 'true'"),
         ({"auto_delete": True}, "'auto_delete' for {}: received 'true' but current is 'false'"),
         ({"internal": True}, "'internal' for {}: received 'true' but current is 'false'"),
@@ -90,14 +97,17 @@ def test_exchanges_are_declared_once_and_found_again() -> None:
 def test_an_exchange_cannot_be_declared_otherwise(changed: dict[str, object], text: str) -> None:
     topology = new_topology()
     asked: dict[str, object] = {
-        "type_": "fanout",
+        "type": "fanout",
         "durable": True,
         "arguments": {"alternate-exchange": "ae", "ours": 1},
     }
-    topology.declare_exchange("/", "e", **asked)  # type: ignore[arg-type]
+    topology.declare_exchange("/", ExchangeDeclare(exchange="e", **asked))  # type: ignore[arg-type]
 
     assert refusal(
-        lambda: topology.declare_exchange("/", "e", **(asked | changed))  # type: ignore[arg-type]
+        lambda: topology.declare_exchange(
+            "/",
+            ExchangeDeclare(exchange="e", **(asked | changed)),  # type: ignore[arg-type]
+        )
     ) == "inequivalent arg " + text.format("exchange 'e' in vhost '/'")
 
 
@@ -105,7 +115,8 @@ def test_some_exchanges_cannot_be_declared() -> None:
     topology = new_topology()
 
     def declare(name: str, type_: str = "direct", **other: object) -> Callable[[], object]:
-        return lambda: topology.declare_exchange("/", name, type_, **other)  # type: ignore[arg-type]
+        asked = ExchangeDeclare(exchange=name, type=type_, **other)  # type: ignore[arg-type]
+        return lambda: topology.declare_exchange("/", asked)
 
     assert refusal(declare("e", "x-odd")) == ("unknown exchange type 'x-odd'")
     assert refusal(declare("amq.mine"), ReplyCode.ACCESS_REFUSED) == (
@@ -127,7 +138,9 @@ def test_delayed_exchanges_match_as_another_type() -> None:
 
     def declare(**arguments: Value) -> Callable[[], object]:
         named = {name.replace("_", "-"): value for name, value in arguments.items()}
-        return lambda: topology.declare_exchange("/", "e", "x-delayed-message", arguments=named)
+        return lambda: topology.declare_exchange(
+            "/", ExchangeDeclare(exchange="e", type="x-delayed-message", arguments=named)
+        )
 
     for bad in (None, 1, "x-delayed-message"):
         refusal(declare(x_delayed_type=bad))
@@ -142,7 +155,7 @@ def test_delayed_exchanges_match_as_another_type() -> None:
 def test_exchanges_are_deleted_with_their_bindings() -> None:
     topology = new_topology()
     declare_queue(topology, "q")
-    topology.declare_exchange("/", "e", "direct")
+    topology.declare_exchange("/", ExchangeDeclare(exchange="e", type="direct"))
     topology.bind(queue_binding("q", "e", "key"))
 
     assert refusal(lambda: topology.delete_exchange("/", "e", if_unused=True)) == (
@@ -153,7 +166,7 @@ def test_exchanges_are_deleted_with_their_bindings() -> None:
 
     assert topology.bindings("/") == []
     assert names(topology) == {""}
-    topology.declare_exchange("/", "e", "topic")
+    topology.declare_exchange("/", ExchangeDeclare(exchange="e", type="topic"))
     assert topology.route("/", "e", "key") == ()
 
 
@@ -173,8 +186,10 @@ def test_auto_delete_exchanges_go_with_their_last_binding_and_so_on() -> None:
     declare_queue(topology, "q")
     declare_queue(topology, "other")
     for name in ("first", "second", "third"):
-        topology.declare_exchange("/", name, "fanout", auto_delete=True, durable=True)
-    topology.declare_exchange("/", "kept", "fanout")
+        topology.declare_exchange(
+            "/", ExchangeDeclare(exchange=name, type="fanout", auto_delete=True, durable=True)
+        )
+    topology.declare_exchange("/", ExchangeDeclare(exchange="kept", type="fanout"))
     topology.bind(exchange_binding("second", "first"))
     topology.bind(exchange_binding("third", "second"))
     topology.bind(exchange_binding("third", "kept"))
@@ -192,7 +207,9 @@ def test_auto_delete_exchanges_go_with_their_last_binding_and_so_on() -> None:
 def test_auto_delete_exchanges_bound_in_a_circle_go_together() -> None:
     topology = new_topology()
     for name in ("a", "b"):
-        topology.declare_exchange("/", name, "fanout", auto_delete=True)
+        topology.declare_exchange(
+            "/", ExchangeDeclare(exchange=name, type="fanout", auto_delete=True)
+        )
     topology.bind(exchange_binding("b", "a"))
     topology.bind(exchange_binding("a", "b"))
 
@@ -204,7 +221,9 @@ def test_auto_delete_exchanges_bound_in_a_circle_go_together() -> None:
 def test_an_exchange_that_is_deleted_takes_auto_delete_sources_along_but_not_destinations() -> None:
     topology = new_topology()
     for name in ("source", "middle", "end"):
-        topology.declare_exchange("/", name, "fanout", auto_delete=True)
+        topology.declare_exchange(
+            "/", ExchangeDeclare(exchange=name, type="fanout", auto_delete=True)
+        )
     topology.bind(exchange_binding("middle", "source"))
     topology.bind(exchange_binding("end", "middle"))
 
@@ -215,7 +234,7 @@ def test_an_exchange_that_is_deleted_takes_auto_delete_sources_along_but_not_des
 
 def test_an_exchange_bound_to_itself_can_be_deleted() -> None:
     topology = new_topology()
-    topology.declare_exchange("/", "e", "fanout", auto_delete=True)
+    topology.declare_exchange("/", ExchangeDeclare(exchange="e", type="fanout", auto_delete=True))
     topology.bind(exchange_binding("e", "e"))
 
     topology.delete_exchange("/", "e")
@@ -226,15 +245,15 @@ def test_an_exchange_bound_to_itself_can_be_deleted() -> None:
 
 def test_queues_are_declared_once_and_found_again() -> None:
     topology = new_topology()
-    asked = topology.decide_queue("shop", "q@1", "mine", durable=True)
+    asked = topology.decide_queue("shop", "mine", QueueDeclare(queue="q@1", durable=True))
     assert asked.is_new
     assert topology.queue("shop", "q@1") is None
 
     topology.add_queue(asked.queue).wait(0)
 
-    again = topology.decide_queue("shop", "q@1", "other", durable=True)
+    again = topology.decide_queue("shop", "other", QueueDeclare(queue="q@1", durable=True))
     assert again == (asked.queue, False)
-    assert topology.decide_queue("shop", "q@1", "other", passive=True) == again
+    assert topology.decide_queue("shop", "other", QueueDeclare(queue="q@1", passive=True)) == again
     assert asked.queue.topic == "shop._.q._401"
     assert asked.queue.priorities == 1
     assert topology.vhosts() == ["/", "shop"]
@@ -267,7 +286,8 @@ def test_some_queues_cannot_be_declared() -> None:
         "queue name 'amq.q' contains reserved prefix 'amq.*'"
     )
     assert refusal(
-        lambda: topology.decide_queue("/", "q", "mine", passive=True), ReplyCode.NOT_FOUND
+        lambda: topology.decide_queue("/", "mine", QueueDeclare(queue="q", passive=True)),
+        ReplyCode.NOT_FOUND,
     ) == ("no queue 'q' in vhost '/'")
     assert refusal(lambda: declare_queue(topology, "q", arguments=quorum, durable=False)) == (
         "invalid property 'non-durable' for queue 'q' in vhost '/'"
@@ -290,7 +310,7 @@ def test_exclusive_queues_are_for_their_connection_only() -> None:
     refused: list[Callable[[], object]] = [
         lambda: declare_queue(topology, "q", exclusive=True, connection="other"),
         lambda: declare_queue(topology, "q", exclusive=False, connection="mine"),
-        lambda: topology.decide_queue("/", "q", "other", passive=True),
+        lambda: topology.decide_queue("/", "other", QueueDeclare(queue="q", passive=True)),
         lambda: topology.find_queue("/", "q", "other"),
         lambda: topology.bind(queue_binding("q", "amq.fanout"), "other"),
         lambda: topology.unbind(queue_binding("q", "amq.fanout"), "other"),
@@ -361,18 +381,26 @@ def test_some_bindings_are_refused() -> None:
 
 
 def fill(topology: Topology) -> None:
-    topology.declare_exchange("/", "transient", "topic")
+    topology.declare_exchange("/", ExchangeDeclare(exchange="transient", type="topic"))
     topology.declare_exchange(
         "/",
-        "e",
-        "headers",
-        durable=True,
-        auto_delete=True,
-        internal=True,
-        arguments={"alternate-exchange": "ae"},
+        ExchangeDeclare(
+            exchange="e",
+            type="headers",
+            durable=True,
+            auto_delete=True,
+            internal=True,
+            arguments={"alternate-exchange": "ae"},
+        ),
     )
     topology.declare_exchange(
-        "shop", "d", "x-delayed-message", durable=True, arguments={"x-delayed-type": "topic"}
+        "shop",
+        ExchangeDeclare(
+            exchange="d",
+            type="x-delayed-message",
+            durable=True,
+            arguments={"x-delayed-type": "topic"},
+        ),
     )
     declare_queue(topology, "durable", arguments={"x-message-ttl": 5, "at": Timestamp(7)})
     declare_queue(topology, "x" * 255, "shop", auto_delete=True)
@@ -397,7 +425,7 @@ def test_a_restart_keeps_what_is_durable() -> None:
     topology = new_topology(log)
     fill(topology)
     fill_transient(topology)
-    topology.declare_exchange("/", "deleted", "direct", durable=True)
+    topology.declare_exchange("/", ExchangeDeclare(exchange="deleted", type="direct", durable=True))
     topology.bind(queue_binding("durable", "deleted"))
     topology.delete_exchange("/", "deleted")
 
@@ -419,11 +447,13 @@ def test_a_full_disk_changes_nothing() -> None:
     topology = new_topology(log)
     fill(topology)
     before = everything(topology)
-    decided = topology.decide_queue("/", "more", "mine", durable=True)
+    decided = topology.decide_queue("/", "mine", QueueDeclare(queue="more", durable=True))
     log.is_full = True
 
     changes: list[Callable[[], object]] = [
-        lambda: topology.declare_exchange("/", "more", "direct", durable=True),
+        lambda: topology.declare_exchange(
+            "/", ExchangeDeclare(exchange="more", type="direct", durable=True)
+        ),
         lambda: topology.delete_exchange("/", "e"),
         lambda: topology.add_queue(decided.queue),
         lambda: topology.remove_queue("/", "durable"),
@@ -449,7 +479,9 @@ def test_a_disk_that_fails_takes_back_what_was_not_durable() -> None:
     log.late = True
     end = log.bounds(journal).end
 
-    durable = topology.declare_exchange("/", "lost", "fanout", durable=True)
+    durable = topology.declare_exchange(
+        "/", ExchangeDeclare(exchange="lost", type="fanout", durable=True)
+    )
     topology.bind(queue_binding("exclusive", "lost"))
     assert topology.route("/", "lost", "") == ("exclusive",)
     log.cut(journal, end=end)

@@ -185,16 +185,7 @@ class AmqpChannel:
             case methods.QueueDelete():
                 self._when_seen(method, self._delete_queue)
             case methods.ExchangeDeclare():
-                durable = self._topology.declare_exchange(
-                    self._vhost,
-                    method.exchange,
-                    method.type,
-                    passive=method.passive,
-                    durable=method.durable,
-                    auto_delete=method.auto_delete,
-                    internal=method.internal,
-                    arguments=method.arguments,
-                )
+                durable = self._topology.declare_exchange(self._vhost, method)
                 self._answer(method.nowait, Bare.EXCHANGE_DECLARE_OK, durable)
             case methods.ExchangeDelete():
                 durable = self._topology.delete_exchange(

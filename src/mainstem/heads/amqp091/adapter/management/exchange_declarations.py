@@ -11,6 +11,7 @@ import msgspec
 from mainstem.auth import Action, Peer, ResourceKind
 from mainstem.core.errors import Failure
 from mainstem.heads.admin_operations import OperationFailed, operation
+from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.adapter.management.access import Access, plain, table_of
 from mainstem.heads.amqp091.adapter.management.queue_operations import Declared
 from mainstem.heads.amqp091.adapter.topology.declared import Binding, DestinationKind
@@ -20,11 +21,16 @@ if TYPE_CHECKING:
     from mainstem.heads.amqp091.adapter.service import Service
 
 
-class DeclareExchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Declare an AMQP exchange, or check that an existing one was declared like this."""
+class NameExchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Name an AMQP exchange."""
 
     vhost: str
     exchange: str
+
+
+class DeclareExchange(NameExchange, frozen=True):
+    """Declare an AMQP exchange, or check that an existing one was declared like this."""
+
     type: str
     durable: bool = True
     auto_delete: bool = False
@@ -32,11 +38,9 @@ class DeclareExchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: dict[str, object] = {}
 
 
-class DeleteExchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DeleteExchange(NameExchange, frozen=True):
     """Delete an AMQP exchange with its bindings."""
 
-    vhost: str
-    exchange: str
     if_unused: bool = False
 
 
@@ -84,19 +88,18 @@ class DeclarationOperations:
     def declare(self, peer: Peer, asked: DeclareExchange) -> Declared:
         """Declare an AMQP exchange, or check that an existing one was declared like this."""
         self._access.authorize(peer, Action.CREATE, asked.vhost, asked.exchange)
-        arguments = table_of(asked.arguments, asked.vhost, asked.exchange)
+        method = methods.ExchangeDeclare(
+            exchange=asked.exchange,
+            type=asked.type,
+            durable=asked.durable,
+            auto_delete=asked.auto_delete,
+            internal=asked.internal,
+            arguments=table_of(asked.arguments, asked.vhost, asked.exchange),
+        )
 
         def carry_out() -> "tuple[bool, Durable]":
             is_new = self._topology.exchange(asked.vhost, asked.exchange) is None
-            return is_new, self._topology.declare_exchange(
-                asked.vhost,
-                asked.exchange,
-                asked.type,
-                durable=asked.durable,
-                auto_delete=asked.auto_delete,
-                internal=asked.internal,
-                arguments=arguments,
-            )
+            return is_new, self._topology.declare_exchange(asked.vhost, method)
 
         is_new, durable = self._access.on_loop(carry_out)
         durable.wait()

@@ -3,7 +3,7 @@
 The broker checks the permissions: those on the topic and the broker queue behind an AMQP queue.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -36,21 +36,17 @@ class NameQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue: str
 
 
-class DeclareQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DeclareQueue(NameQueue, frozen=True):
     """Declare an AMQP queue, or check that an existing one was declared like this."""
 
-    vhost: str
-    queue: str
     durable: bool = True
     auto_delete: bool = False
     arguments: dict[str, object] = {}
 
 
-class DeleteQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DeleteQueue(NameQueue, frozen=True):
     """Delete an AMQP queue with its messages and bindings."""
 
-    vhost: str
-    queue: str
     if_unused: bool = False
     if_empty: bool = False
 
@@ -97,6 +93,9 @@ class _Found(msgspec.Struct, frozen=True):
     queue: DeclaredQueue
     owner: str | None
     consumers: int
+
+
+_Remove = Callable[[AmqpConversation], "tuple[int, Durable]"]
 
 
 class AmqpQueueOperations:
@@ -161,26 +160,29 @@ class AmqpQueueOperations:
         """Delete an AMQP queue with its messages and bindings."""
 
         def carry_out(connection: AmqpConversation) -> "tuple[int, Durable]":
-            self._service.context.settlements.flush()
             self._service.topology.find_queue(asked.vhost, asked.queue, connection.id)
             return self._queues.delete(
                 connection, asked.queue, if_unused=asked.if_unused, if_empty=asked.if_empty
             )
 
-        count, durable = self._access.connected(peer, asked.vhost, carry_out)
-        durable.wait()
-        return Removed(count)
+        return self._removed(peer, asked, carry_out)
 
     @operation("amqp/queues/purge", "POST amqp/queues/{vhost}/{queue}/purge")
     def purge(self, peer: Peer, asked: NameQueue) -> Removed:
         """Delete the ready messages of an AMQP queue."""
 
         def carry_out(connection: AmqpConversation) -> "tuple[int, Durable]":
-            self._service.context.settlements.flush()
             queue = self._queues.find(connection, asked.queue)
             return connection.door.queues.purge(*queue.place)
 
-        count, durable = self._access.connected(peer, asked.vhost, carry_out)
+        return self._removed(peer, asked, carry_out)
+
+    def _removed(self, peer: Peer, asked: NameQueue, carry_out: _Remove) -> Removed:
+        def flushed(connection: AmqpConversation) -> "tuple[int, Durable]":
+            self._context.settlements.flush()
+            return carry_out(connection)
+
+        count, durable = self._access.connected(peer, asked.vhost, flushed)
         durable.wait()
         return Removed(count)
 

@@ -269,16 +269,7 @@ class DeclaredQueues:
         Raises AmqpError if the existing one was declared differently.
         """
         topology = self._service.topology
-        record, is_new = topology.decide_queue(
-            connection.vhost,
-            method.queue,
-            connection.id,
-            passive=method.passive,
-            durable=method.durable,
-            exclusive=method.exclusive,
-            auto_delete=method.auto_delete,
-            arguments=method.arguments,
-        )
+        record, is_new = topology.decide_queue(connection.vhost, connection.id, method)
         if not is_new:
             queue = self._queues[record.vhost, record.name]
             queue.used_ms = self._service.clock_ms()

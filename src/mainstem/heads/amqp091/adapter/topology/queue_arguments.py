@@ -119,39 +119,20 @@ def _integer(value: object) -> int:
     return value
 
 
-def _non_negative(value: object) -> int:
-    number = _integer(value)
-    if number < 0:
-        raise _Bad(f"{{value_negative,{number}}}")
-    return number
+def _number(least: int, most: int | None = None, too_large: str = "") -> Callable[[object], int]:
+    """Return a parser of numbers in a range; ``too_large``: RabbitMQ's word for larger ones."""
 
+    def read(value: object) -> int:
+        number = _integer(value)
+        if number < min(least, 0):
+            raise _Bad(f"{{value_negative,{number}}}")
+        if number < least:
+            raise _Bad(f"{{value_zero,{number}}}")
+        if most is not None and number > most:
+            raise _Bad(f"{{{too_large},{number}}}")
+        return number
 
-def _expiry(value: object) -> int:
-    number = _non_negative(value)
-    if number > MAX_EXPIRY_MS:
-        raise _Bad(f"{{value_too_large,{number}}}")
-    return number
-
-
-def _positive_expiry(value: object) -> int:
-    number = _expiry(value)
-    if number == 0:
-        raise _Bad("{value_zero,0}")
-    return number
-
-
-def _priority(value: object) -> int:
-    number = _non_negative(value)
-    if number > MAX_PRIORITY:
-        raise _Bad(f"{{max_value_exceeded,{number}}}")
-    return number
-
-
-def _delivery_limit(value: object) -> int:
-    number = _integer(value)
-    if number < -1:
-        raise _Bad(f"{{value_negative,{number}}}")
-    return number
+    return read
 
 
 def _boolean(value: object) -> bool:
@@ -202,16 +183,16 @@ def _durability(value: object) -> Durability:
 
 
 _PARSED: dict[str, tuple[str, Callable[[object], object]]] = {
-    "x-expires": ("expires_ms", _positive_expiry),
-    "x-message-ttl": ("message_ttl_ms", _expiry),
+    "x-expires": ("expires_ms", _number(1, MAX_EXPIRY_MS, "value_too_large")),
+    "x-message-ttl": ("message_ttl_ms", _number(0, MAX_EXPIRY_MS, "value_too_large")),
     "x-dead-letter-exchange": ("dead_letter_exchange", _text),
     "x-dead-letter-routing-key": ("dead_letter_routing_key", _text),
-    "x-max-length": ("max_length", _non_negative),
-    "x-max-length-bytes": ("max_length_bytes", _non_negative),
-    "x-max-priority": ("max_priority", _priority),
+    "x-max-length": ("max_length", _number(0)),
+    "x-max-length-bytes": ("max_length_bytes", _number(0)),
+    "x-max-priority": ("max_priority", _number(0, MAX_PRIORITY, "max_value_exceeded")),
     "x-overflow": ("overflow", _overflow),
     "x-single-active-consumer": ("single_active_consumer", _boolean),
-    "x-delivery-limit": ("delivery_limit", _delivery_limit),
+    "x-delivery-limit": ("delivery_limit", _number(-1)),
     "x-queue-type": ("queue_type", _queue_type),
     "x-mainstem-topic": ("topic", _topic),
     "x-mainstem-durability": ("durability", _durability),

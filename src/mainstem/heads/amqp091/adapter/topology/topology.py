@@ -24,7 +24,6 @@ from mainstem.heads.amqp091 import fields
 from mainstem.heads.amqp091.adapter.topology import equivalence, queue_arguments
 from mainstem.heads.amqp091.adapter.topology.declared import (
     DEFAULT_EXCHANGE,
-    NO_ARGUMENTS,
     Binding,
     Declared,
     DestinationKind,
@@ -52,6 +51,7 @@ from mainstem.heads.amqp091.adapter.topology.refusals import (
 from mainstem.heads.amqp091.adapter.topology.routing import Names
 from mainstem.heads.amqp091.adapter.topology.virtual_host import VirtualHost
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
+from mainstem.heads.amqp091.methods import ExchangeDeclare, QueueDeclare
 
 
 class DecidedQueue(NamedTuple):
@@ -140,27 +140,18 @@ class Topology:
 
     # Exchanges.
 
-    def declare_exchange(
-        self,
-        vhost: str,
-        name: str,
-        type_: str,
-        *,
-        passive: bool = False,
-        durable: bool = False,
-        auto_delete: bool = False,
-        internal: bool = False,
-        arguments: fields.Table = NO_ARGUMENTS,
-    ) -> Durable:
+    def declare_exchange(self, vhost: str, asked: ExchangeDeclare) -> Durable:
         """Declare an exchange, or check it against the existing one; raises AmqpError."""
-        name = stripped(name)
-        if passive:
+        name = stripped(asked.exchange)
+        if asked.passive:
             check_not_default(name)
             self.find_exchange(vhost, name)
             return AT_ONCE
-        kind = exchange_type(type_)
+        kind = exchange_type(asked.type)
         check_not_default(name)
-        declared = Exchange(vhost, name, kind, durable, auto_delete, internal, arguments)
+        declared = Exchange(
+            *(vhost, name, kind, asked.durable, asked.auto_delete, asked.internal, asked.arguments)
+        )
         current = self.exchange(vhost, name)
         if current is not None:
             check_exchange_equivalent(current, declared)
@@ -189,49 +180,38 @@ class Topology:
 
     # Queues.
 
-    def decide_queue(
-        self,
-        vhost: str,
-        name: str,
-        connection: str,
-        *,
-        passive: bool = False,
-        durable: bool = False,
-        exclusive: bool = False,
-        auto_delete: bool = False,
-        arguments: fields.Table = NO_ARGUMENTS,
-    ) -> DecidedQueue:
+    def decide_queue(self, vhost: str, connection: str, asked: QueueDeclare) -> DecidedQueue:
         """Return the existing queue for a declaration, or the new one that the caller must add.
 
-        ``name``: "" for a generated name. Changes nothing. Raises AmqpError if the declaration is
-        invalid or differs from the existing queue.
+        The name "" stands for a generated one. Changes nothing. Raises AmqpError if the declaration
+        is invalid or differs from the existing queue.
         """
-        name = stripped(name)
-        if passive:
+        name = stripped(asked.queue)
+        if asked.passive:
             return DecidedQueue(self.find_queue(vhost, name, connection), is_new=False)
         check_not_reserved(Queue.kind, name)
         current = self.queue(vhost, name)
-        durable = durable and not exclusive
-        owner = connection if exclusive else None
+        durable = asked.durable and not asked.exclusive
+        owner = connection if asked.exclusive else None
         if current is not None:
             if current.exclusive != owner:
                 raise locked(current)
             equivalence.check_property(str(current), "durable", current.durable, durable)
             equivalence.check_property(
-                str(current), "auto_delete", current.auto_delete, auto_delete
+                str(current), "auto_delete", current.auto_delete, asked.auto_delete
             )
-            queue_arguments.check_equivalent(str(current), current.arguments, arguments)
+            queue_arguments.check_equivalent(str(current), current.arguments, asked.arguments)
             return DecidedQueue(current, is_new=False)
         chosen = name or self._free_name(vhost)
-        settings = queue_arguments.parse(named(Queue.kind, chosen, vhost), arguments)
+        settings = queue_arguments.parse(named(Queue.kind, chosen, vhost), asked.arguments)
         queue = Queue(
             vhost,
             chosen,
             settings.topic or topic_of(vhost, chosen),
             durable,
             owner,
-            auto_delete,
-            arguments,
+            asked.auto_delete,
+            asked.arguments,
             settings,
         )
         if settings.queue_type is QueueType.QUORUM:
