@@ -88,27 +88,18 @@ class EndpointState(msgspec.Struct, frozen=True, tag_field="kind", tag="endpoint
     """Since when every attempt has failed; None if one succeeded."""
 
 
-class Endpoint(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="kind",
-    tag="endpoint/1",
-):
-    """An endpoint: a URL, the events that go there, and how they are delivered."""
+class EndpointSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user says about an endpoint: its URL, its events, and how they are delivered."""
 
     name: str
     url: str
     topics: str
     """A topic, or a pattern of topics."""
     filters: tuple[str, ...] = ()
-    secrets: tuple[SigningSecret, ...] = ()
-    """References to the signing secrets, the newest first."""
     order: Order = Order.PARALLEL
     payload: Payload = Payload.VALUE
     template: str = ""
-    """The template of the payload ``template``."""
+    """JSON with ``{{FIELD}}`` for fields of the event; only with the payload ``template``."""
     retries_ms: tuple[int, ...] = RETRIES_MS
     """The delay before each retry; after the last one, the event becomes a dead letter."""
     jitter: float = 0.1
@@ -122,6 +113,20 @@ class Endpoint(
     """Maximum number of events in a request."""
     pause_after_ms: int = 5 * DAY
     """The endpoint is paused when every attempt has failed for this long."""
+
+
+class Endpoint(
+    EndpointSettings,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="kind",
+    tag="endpoint/1",
+):
+    """An endpoint as it is stored: its settings and its secrets."""
+
+    secrets: tuple[SigningSecret, ...] = ()
+    """References to the signing secrets, the newest first."""
     created_ms: int = 0
 
     def check(self) -> None:

@@ -7,13 +7,10 @@ import msgspec
 
 from mainstem.heads.webhooks.endpoints import (
     DAY,
-    MINUTE,
-    RETRIES_MS,
-    Order,
-    Payload,
+    EndpointSettings,
     SigningSecret,
 )
-from mainstem.heads.webhooks.sources import Scheme
+from mainstem.heads.webhooks.sources import SourceSettings
 
 ADD, LIST, SHOW, REMOVE = "webhooks/add", "webhooks/ls", "webhooks/show", "webhooks/rm"
 PAUSE, RESUME, ROTATE = "webhooks/pause", "webhooks/resume", "webhooks/rotate"
@@ -36,28 +33,13 @@ class NameEndpoint(Arguments, frozen=True):
     name: str
 
 
-class AddEndpoint(Arguments, frozen=True):
+class AddEndpoint(EndpointSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Arguments for adding an endpoint, or for replacing the definition of one."""
 
-    name: str
-    url: str
-    topics: str
-    filters: tuple[str, ...] = ()
-    order: Order = Order.PARALLEL
-    payload: Payload = Payload.VALUE
-    template: str = ""
-    """JSON with ``{{FIELD}}`` for fields of the event; only with the payload ``template``."""
     secret: str = ""
     """``file:NAME`` or ``env:NAME``; empty: one is generated, and shown once."""
     algorithm: str = "hmac"
     """The algorithm of a generated secret: hmac or ed25519."""
-    retries_ms: tuple[int, ...] = RETRIES_MS
-    jitter: float = 0.1
-    timeout_ms: int = 15_000
-    max_in_flight: int = 8
-    max_per_s: float | None = None
-    batch: int = 1
-    pause_after_ms: int = 5 * DAY
     from_start: bool = False
     """Whether the events that the topics have now are delivered, too."""
     replace: bool = False
@@ -163,18 +145,11 @@ class NameSource(Arguments, frozen=True):
     name: str
 
 
-class AddSource(Arguments, frozen=True):
+class AddSource(SourceSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Arguments for adding a source, or for replacing the definition of one."""
 
-    name: str
-    topic: str
-    scheme: Scheme = Scheme.STANDARD
     secrets: tuple[str, ...] = ()
     """``file:NAME`` or ``env:NAME``, the newest first; none: one is generated, and shown once."""
-    header: str = ""
-    id_header: str = ""
-    tolerance_ms: int = 5 * MINUTE
-    window_ms: int = DAY
     replace: bool = False
 
 

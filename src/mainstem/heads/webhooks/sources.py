@@ -37,21 +37,12 @@ class Scheme(StrEnum):
     """A secret that is sent as it is, as bearer token or in a header of any name."""
 
 
-class Source(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="kind",
-    tag="source/1",
-):
-    """A source of webhooks, and the topic to which they are appended."""
+class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user says about a source of webhooks, and the topic to which they are appended."""
 
     name: str
     topic: str
     scheme: Scheme = Scheme.STANDARD
-    secrets: tuple[SigningSecret, ...] = ()
-    """References to the secrets for verification, the newest first."""
     header: str = ""
     """The header with the signature or token; only for the schemes ``hmac`` and ``token``."""
     id_header: str = ""
@@ -63,6 +54,20 @@ class Source(
     window_ms: int = DAY
     """How long an id is remembered: a message with the same id is answered, but not appended again.
     """
+
+
+class Source(
+    SourceSettings,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="kind",
+    tag="source/1",
+):
+    """A source as it is stored: its settings and its secrets."""
+
+    secrets: tuple[SigningSecret, ...] = ()
+    """References to the secrets for verification, the newest first."""
     created_ms: int = 0
 
     @property

@@ -20,7 +20,7 @@ from mainstem.heads.webhooks.adapter.attempts import Attempt, last_attempts
 from mainstem.heads.webhooks.adapter.endpoints import Endpoints, queue_settings
 from mainstem.heads.webhooks.adapter.sender import signed_request
 from mainstem.heads.webhooks.adapter.signing import Signing
-from mainstem.heads.webhooks.endpoints import DAY, Endpoint, SigningSecret
+from mainstem.heads.webhooks.endpoints import DAY, Endpoint, EndpointSettings, SigningSecret
 from mainstem.heads.webhooks.operations import (
     ADD,
     ATTEMPTS,
@@ -91,12 +91,10 @@ class EndpointOperations:
         self._authorize(peer, Action.ALTER)
         topics = Resource(ResourceKind.TOPIC, asked.topics)
         self._context.auth.authorize(peer.principal, Action.READ, topics)
-        given = msgspec.structs.asdict(asked)
-        for name in ("secret", "algorithm", "from_start", "replace"):
-            del given[name]
+        given = {each: getattr(asked, each) for each in EndpointSettings.__struct_fields__}
         endpoint = Endpoint(**given, created_ms=self._context.now_ms())
         endpoint.check()
-        known = self._known(asked.name)
+        known = self._context.from_thread(lambda: self._endpoints.find(asked.name))
         if known is not None and not asked.replace:
             raise OperationFailed(
                 Failure.EXISTS,
@@ -232,12 +230,6 @@ class EndpointOperations:
                 f"{start} to {end - 1}"
             )
         return topic, partition, start, end
-
-    def _known(self, name: str) -> Endpoint | None:
-        def find() -> Endpoint | None:
-            return next((it for it in self._endpoints if it.name == name), None)
-
-        return self._context.from_thread(find)
 
     def _secret(self, name: str, reference: str, algorithm: str) -> tuple[str, str]:
         """Return a secret's reference, and the secret if a new one was generated to be shown.

@@ -112,9 +112,13 @@ class Endpoints:
 
     def get(self, name: str) -> Endpoint:
         """Return an endpoint; raises UnknownEndpoint."""
-        if (found := self._endpoints.get(name)) is None:
+        if (found := self.find(name)) is None:
             raise UnknownEndpoint(name)
         return found
+
+    def find(self, name: str) -> Endpoint | None:
+        """Return an endpoint; None if there is none of this name."""
+        return self._endpoints.get(name)
 
     def state(self, name: str) -> EndpointState:
         """Return the status of an endpoint, and the time since which all its attempts fail."""

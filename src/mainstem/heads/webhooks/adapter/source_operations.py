@@ -26,7 +26,7 @@ from mainstem.heads.webhooks.operations import (
     SourceInfo,
 )
 from mainstem.heads.webhooks.signatures import SYMMETRIC
-from mainstem.heads.webhooks.sources import Source
+from mainstem.heads.webhooks.sources import Source, SourceSettings
 
 if TYPE_CHECKING:
     from mainstem.heads.webhooks.adapter.service import Service
@@ -60,7 +60,7 @@ class SourceOperations:
         self._authorize(peer, Action.ALTER)
         topic = Resource(ResourceKind.TOPIC, asked.topic)
         self._context.auth.authorize(peer.principal, Action.WRITE, topic)
-        known = self._known(asked.name)
+        known = self._context.from_thread(lambda: self._sources.find(asked.name))
         if known is not None and not asked.replace:
             raise OperationFailed(
                 Failure.EXISTS,
@@ -69,9 +69,12 @@ class SourceOperations:
         secrets, secret = tuple(map(SigningSecret, asked.secrets)), ""
         if not secrets and known is not None:
             secrets = known.secrets
-        given = msgspec.structs.asdict(asked) | {"created_ms": self._context.now_ms()}
-        del given["replace"]
-        wanted = Source(**given | {"secrets": secrets or (SigningSecret("file:new"),)})
+        given = {each: getattr(asked, each) for each in SourceSettings.__struct_fields__}
+        wanted = Source(
+            **given,
+            secrets=secrets or (SigningSecret("file:new"),),
+            created_ms=self._context.now_ms(),
+        )
         wanted.check()
         label = f"source-{asked.name}"
         if not secrets:
@@ -90,12 +93,6 @@ class SourceOperations:
         """Remove a source; its topic and events stay."""
         self._authorize(peer, Action.ALTER)
         self._context.from_thread(lambda: self._sources.remove(asked.name)).wait()
-
-    def _known(self, name: str) -> Source | None:
-        def find() -> Source | None:
-            return next((it for it in self._sources if it.name == name), None)
-
-        return self._context.from_thread(find)
 
     def _info(self, source: Source) -> SourceInfo:
         address = self._context.addresses.get("webhooks")

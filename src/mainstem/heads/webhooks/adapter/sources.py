@@ -67,9 +67,13 @@ class Sources:
 
     def get(self, name: str) -> Source:
         """Return a source; raises UnknownSource."""
-        if (found := self._sources.get(name)) is None:
+        if (found := self.find(name)) is None:
             raise UnknownSource(name)
         return found
+
+    def find(self, name: str) -> Source | None:
+        """Return a source; None if there is none of this name."""
+        return self._sources.get(name)
 
     def add(self, source: Source) -> Durable:
         """Add a source, or replace the definition of one."""
