@@ -25,7 +25,7 @@ from mainstem.heads.moldudp64.codec import (
     decode_packet,
     encode_request,
 )
-from mainstem.heads.transport.datagrams import ask_for_buffer
+from mainstem.heads.transport.datagrams import datagram_socket
 
 _PACKETS_AT_ONCE = 256
 _MAX_DATAGRAM = 65_536
@@ -248,30 +248,16 @@ def _address(text: str) -> Address:
 
 
 def _joined(group: Address, interface: str, buffer_bytes: int) -> socket.socket:
-    found = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    try:
-        found.setblocking(False)
+    def join(found: socket.socket) -> None:
         # Allow several receivers on one machine.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        ask_for_buffer(found, buffer_bytes)
-        # Bind to the group's address, so that packets of other groups on this port are not
-        # received.
+        # Bind to the group's address: packets of other groups on this port are not received.
         found.bind(group.pair)
         joined = struct.pack("4s4s", socket.inet_aton(group.host), socket.inet_aton(interface))
         found.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, joined)
-    except BaseException:
-        found.close()
-        raise
-    return found
+
+    return datagram_socket(join, buffer_bytes)
 
 
 def _connected(server: Address, buffer_bytes: int) -> socket.socket:
-    found = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    try:
-        found.setblocking(False)
-        ask_for_buffer(found, buffer_bytes)
-        found.connect(server.pair)
-    except BaseException:
-        found.close()
-        raise
-    return found
+    return datagram_socket(lambda it: it.connect(server.pair), buffer_bytes)

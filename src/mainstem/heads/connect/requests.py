@@ -79,6 +79,9 @@ class Reply(msgspec.Struct, frozen=True):
     status: int = 200
 
 
+Answer = Callable[[Asked], Reply]
+
+
 def _texts(found: Mapping[str, Plain]) -> Config:
     # Kafka Connect converts JSON numbers and booleans in this way.
     return {
@@ -123,24 +126,14 @@ def _patch(asked: Asked) -> Reply:
     return Reply(asked.connectors.info(asked.name))
 
 
-def _remove(asked: Asked) -> Reply:
-    asked.connectors.remove(asked.name)
-    return Reply(status=204)
+def _changes(change: Callable[[Connectors, str], object], status: int) -> Answer:
+    """Return the answer, without a body, to a request that changes a connector."""
 
+    def answer(asked: Asked) -> Reply:
+        change(asked.connectors, asked.name)
+        return Reply(status=status)
 
-def _pause(asked: Asked) -> Reply:
-    asked.connectors.pause(asked.name)
-    return Reply(status=202)
-
-
-def _stop(asked: Asked) -> Reply:
-    asked.connectors.pause(asked.name)
-    return Reply(status=204)
-
-
-def _resume(asked: Asked) -> Reply:
-    asked.connectors.resume(asked.name)
-    return Reply(status=202)
+    return answer
 
 
 def _restart(asked: Asked) -> Reply:
@@ -265,20 +258,20 @@ def _definition(plugin: Plugin, name: str) -> Mapping[str, object]:
 
 _ONE = "/connectors/{name}"
 _PLUGIN = "/connector-plugins/{plugin}/config"
-ROUTES: Mapping[tuple[str, str], Callable[[Asked], Reply]] = {
+ROUTES: Mapping[tuple[str, str], Answer] = {
     ("GET", "/"): _server,
     ("GET", "/health"): _health,
     ("GET", "/connectors"): _list,
     ("POST", "/connectors"): _create,
     ("GET", _ONE): lambda asked: Reply(asked.connectors.info(asked.name)),
-    ("DELETE", _ONE): _remove,
+    ("DELETE", _ONE): _changes(Connectors.remove, 204),
     ("GET", f"{_ONE}/config"): lambda asked: Reply(asked.connectors.config(asked.name)),
     ("PUT", f"{_ONE}/config"): _put,
     ("PATCH", f"{_ONE}/config"): _patch,
     ("GET", f"{_ONE}/status"): lambda asked: Reply(asked.connectors.status(asked.name)),
-    ("PUT", f"{_ONE}/pause"): _pause,
-    ("PUT", f"{_ONE}/stop"): _stop,
-    ("PUT", f"{_ONE}/resume"): _resume,
+    ("PUT", f"{_ONE}/pause"): _changes(Connectors.pause, 202),
+    ("PUT", f"{_ONE}/stop"): _changes(Connectors.pause, 204),
+    ("PUT", f"{_ONE}/resume"): _changes(Connectors.resume, 202),
     ("POST", f"{_ONE}/restart"): _restart,
     ("GET", f"{_ONE}/tasks"): _tasks,
     ("GET", f"{_ONE}/tasks-config"): _tasks_config,

@@ -28,11 +28,20 @@ Receive = Callable[[bytes, Sender], None]
 def bind_datagrams(address: Address, receive_buffer_bytes: int) -> socket.socket:
     """Bind a UDP address, with a receive buffer as large as the kernel allows."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    return datagram_socket(lambda it: it.bind(address.pair), receive_buffer_bytes, family)
+
+
+def datagram_socket(
+    prepare: Callable[[socket.socket], None],
+    receive_buffer_bytes: int,
+    family: socket.AddressFamily = socket.AF_INET,
+) -> socket.socket:
+    """Return a new UDP socket that does not block; it is closed if ``prepare`` raises."""
     found = socket.socket(family, socket.SOCK_DGRAM)
     try:
         found.setblocking(False)
         ask_for_buffer(found, receive_buffer_bytes)
-        found.bind(address.pair)
+        prepare(found)
     except BaseException:
         found.close()
         raise

@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from mainstem.broker.door import AT_ONCE, Topic, TopicDone
 from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
 from mainstem.core.names import is_internal
+from mainstem.heads.kafka.adapter.durable_replies import Results
+from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.fields import NO_ID
@@ -14,6 +16,7 @@ from mainstem.kafka_protocol.fields import NO_ID
 NAMED_TWICE = "it is named more than once"
 T = TypeVar("T")
 K = TypeVar("K")
+R = TypeVar("R")
 Wrong = tuple[Code, str] | None
 """The error code and message of an invalid request; None if the request is valid."""
 
@@ -57,6 +60,37 @@ def named_once(asked: Sequence[T], name: Callable[[T], K]) -> tuple[list[T], lis
     """Return the items whose name occurs once, and the names that occur several times."""
     counts = Counter(map(name, asked))
     return [it for it in asked if counts[name(it)] == 1], [it for it in counts if counts[it] > 1]
+
+
+class Named(Protocol):
+    """A topic in a request."""
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+
+
+NamedT = TypeVar("NamedT", bound=Named)
+
+
+def each_once(
+    asked: Sequence[NamedT],
+    decide: Callable[[NamedT], None],
+    results: Results[R],
+    refused: Callable[[str, Code, str], R],
+) -> None:
+    """Call ``decide`` with each topic that is named once, and add the results of the others.
+
+    ``refused``: makes the result of a topic that is named twice, or for which ``decide`` raises.
+    """
+    once, twice = named_once(asked, lambda each: each.name)
+    for name in twice:
+        results.add(refused(name, Code.INVALID_REQUEST, NAMED_TWICE))
+    for each in once:
+        try:
+            decide(each)
+        except MainstemError as error:
+            results.add(refused(each.name, code_of(error), str(error)))
 
 
 def misplaced(places: Iterable[Sequence[int]]) -> Wrong:

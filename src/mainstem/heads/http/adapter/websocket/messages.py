@@ -16,14 +16,16 @@ Credit = Annotated[int, Meta(ge=0, le=MAX_CREDIT)]
 Ref = str | int | None
 
 
-class Subscribe(
-    msgspec.Struct,
-    tag_field="do",
-    tag="subscribe",
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
+class Request(
+    msgspec.Struct, tag_field="do", frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
+    """What all messages of a client have in common."""
+
+    ref: Ref = None
+    """Names the message in its answer."""
+
+
+class Subscribe(Request, tag="subscribe", frozen=True, kw_only=True):
     """Follow a topic, or consume a queue."""
 
     id: Id
@@ -39,46 +41,22 @@ class Subscribe(
     partitions: list[int] | None = None
     key: str | None = None
     filters: Annotated[list[str], Meta(max_length=16)] = []
-    ref: Ref = None
 
 
-class Unsubscribe(
-    msgspec.Struct,
-    tag_field="do",
-    tag="unsubscribe",
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-):
+class Unsubscribe(Request, tag="unsubscribe", frozen=True, kw_only=True):
     """End a subscription; unsettled deliveries of a queue are delivered again."""
 
     id: Id
-    ref: Ref = None
 
 
-class AddCredit(
-    msgspec.Struct,
-    tag_field="do",
-    tag="credit",
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-):
+class AddCredit(Request, tag="credit", frozen=True, kw_only=True):
     """Increase how many more events the server may send for a subscription."""
 
     id: Id
     credit: Annotated[int, Meta(ge=1, le=MAX_CREDIT)]
-    ref: Ref = None
 
 
-class Settle(
-    msgspec.Struct,
-    tag_field="do",
-    tag="settle",
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-):
+class Settle(Request, tag="settle", frozen=True, kw_only=True):
     """Settle deliveries of a queue; confirmed when it is durable if ``ref`` is given."""
 
     id: Id
@@ -86,39 +64,22 @@ class Settle(
     action: Literal["ack", "nack", "release", "reject"] = "ack"
     delay_ms: Annotated[int, Meta(ge=0, le=MAX_LOCK_MS)] = 0
     reason: Annotated[str, Meta(max_length=10_000)] = ""
-    ref: Ref = None
 
 
-class Commit(
-    msgspec.Struct,
-    tag_field="do",
-    tag="commit",
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-):
+class Commit(Request, tag="commit", frozen=True, kw_only=True):
     """Commit the position of a subscription's group: the events before it are processed."""
 
     id: Id
     position: str
-    ref: Ref = None
 
 
-class Publish(
-    msgspec.Struct,
-    tag_field="do",
-    tag="publish",
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-):
+class Publish(Request, tag="publish", frozen=True, kw_only=True):
     """Publish events in one append; the answer has their positions."""
 
     topic: str
     events: Annotated[list[EventFields], Meta(min_length=1)]
     partition: int | None = None
     idempotency_key: str | None = None
-    ref: Ref = None
 
 
 FromClient = Subscribe | Unsubscribe | AddCredit | Settle | Commit | Publish

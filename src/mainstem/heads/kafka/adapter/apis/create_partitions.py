@@ -7,7 +7,7 @@ from mainstem.heads.kafka.adapter.durable_replies import Results
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.adapter.topics import NAMED_TWICE, Wrong, misplaced, named_once
+from mainstem.heads.kafka.adapter.topics import Wrong, each_once, misplaced
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import topics as messages
 
@@ -16,14 +16,11 @@ from mainstem.kafka_protocol.messages import topics as messages
 def answer(asked: Asked, request: messages.CreatePartitionsRequest, reply: Reply) -> None:
     """Add partitions to topics; answered when each change is durable or refused."""
     results = Results[messages.CreatedPartitions](asked.service)
-    once, twice = named_once(request.topics, lambda topic: topic.name)
-    for name in twice:
-        results.add(messages.CreatedPartitions(name, Code.INVALID_REQUEST, NAMED_TWICE))
-    for each in once:
-        try:
-            _grow(asked.service, each, request.validate_only, results)
-        except MainstemError as error:
-            results.add(_not_grown(each.name, error))
+
+    def grow(topic: messages.CreatePartitionsTopic) -> None:
+        _grow(asked.service, topic, request.validate_only, results)
+
+    each_once(request.topics, grow, results, messages.CreatedPartitions)
     results.then(lambda created: reply(messages.CreatePartitionsResponse(results=created)))
 
 

@@ -13,7 +13,7 @@ from mainstem.heads.kafka.adapter.durable_replies import Results
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.adapter.topics import NAMED_TWICE, Wrong, misplaced, named_once
+from mainstem.heads.kafka.adapter.topics import Wrong, each_once, misplaced
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.fields import NO_ID
 from mainstem.kafka_protocol.messages import topics as messages
@@ -26,14 +26,11 @@ _BY_DEFAULT = -1
 def answer(asked: Asked, request: messages.CreateTopicsRequest, reply: Reply) -> None:
     """Create topics independently of each other; answered when each is durable or refused."""
     results = Results[messages.CreatedTopic](asked.service)
-    once, twice = named_once(request.topics, lambda topic: topic.name)
-    for name in twice:
-        results.add(_refused(name, Code.INVALID_REQUEST, NAMED_TWICE))
-    for topic in once:
-        try:
-            _create(asked.service, topic, request.validate_only, results)
-        except MainstemError as error:
-            results.add(_not_created(topic.name, error))
+
+    def create(topic: messages.CreateTopic) -> None:
+        _create(asked.service, topic, request.validate_only, results)
+
+    each_once(request.topics, create, results, _refused)
     results.then(lambda created: reply(messages.CreateTopicsResponse(topics=created)))
 
 
