@@ -3,13 +3,11 @@
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 
 class ConnectorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings that all connectors of a node have in common."""
 
     secrets_dir: Annotated[
-        str,
-        Meta(description="Directory of the files that connectors may read passwords from."),
+        str, "Directory of the files that connectors may read passwords from."
     ] = "/run/secrets"

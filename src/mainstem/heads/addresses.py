@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     import asyncio
     import socket
 
-OFF = "off"
+OFF, AUTO, NONE = "off", "auto", "none"
+"""What settings may have instead of an address, or of a list."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 

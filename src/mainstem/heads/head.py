@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import msgspec
 from msgspec import Meta
 
+from mainstem.core.errors import Unsupported
+from mainstem.core.setting_types import MIB, PositiveInt
 from mainstem.heads.addresses import OFF, Address
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.traffic import ConnectionInfo, Traffic
@@ -25,30 +27,27 @@ if TYPE_CHECKING:
     from mainstem.broker.door import Door
     from mainstem.heads.context import HeadContext
 
-LISTEN = Meta(description="Listen address: HOST:PORT (port 0 takes a free one), or off.")
+Listen = Annotated[str, "Listen address: HOST:PORT (port 0 takes a free one), or off."]
 MaxConnections = Annotated[
-    int, Meta(ge=1, description="Maximum connections; more are closed at once, and counted.")
+    PositiveInt, "Maximum connections; more are closed at once, and counted."
 ]
 """A setting of the heads that limit their connections; each has its own default."""
 
 
-class HeadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HeadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings that every head has in its section of the config."""
 
-    listen: Annotated[str, LISTEN] = OFF
+    listen: Listen = OFF
 
 
-class UdpSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class UdpSettings(HeadSettings, frozen=True):
     """The settings of a head that receives UDP packets."""
 
     receive_buffer_bytes: Annotated[
         int,
-        Meta(
-            ge=4096,
-            description="Bytes of the kernel's receive buffer; packets beyond it are lost, and "
-            "counted.",
-        ),
-    ] = 8 * 1024 * 1024
+        Meta(ge=4096),
+        "Bytes of the kernel's receive buffer; packets beyond it are lost, and counted.",
+    ] = 8 * MIB
 
 
 class RunningHead(Protocol):
@@ -99,18 +98,6 @@ def bind_udp(settings: HeadSettings, address: Address) -> "socket.socket":
     return taken
 
 
-def starts_in(module: str) -> Start:
-    """Return a function that imports ``module`` when it is called, and then calls its ``start``."""
-
-    async def start(
-        context: "HeadContext", settings: HeadSettings, listener: "socket.socket"
-    ) -> RunningHead:
-        begin: Start = import_module(module).start
-        return await begin(context, settings, listener)
-
-    return start
-
-
 def forgets_queues_in(module: str, head: str, kind: str) -> ForgetQueue:
     """Return a function that deletes what a head has stored about a deleted queue.
 
@@ -134,8 +121,10 @@ class Head(msgspec.Struct, frozen=True):
     title: str
     settings: HeadSettings
     """The default settings of the head."""
-    start: Start
-    """Starts the head. Imports what it needs itself, so that a head that is off costs nothing."""
+    module: str
+    """The module whose ``start`` starts the head; not imported before, so that a head that is off
+    costs nothing.
+    """
     serves: str
     """The flag's text in ``--help``."""
     bind: Callable[[HeadSettings, Address], "socket.socket"] = bind_tcp
@@ -144,6 +133,8 @@ class Head(msgspec.Struct, frozen=True):
     """How clients connect, as ``mainstem serve`` prints it; ``{at}`` is the address."""
     examples: tuple[str, ...] = ()
     """Commands for users to try; ``{at}`` is the address, and braces of JSON are doubled."""
+    extra: str = ""
+    """The extra that installs the packages which the head needs."""
     metrics: tuple[Metric, ...] = ()
     forget_queue: ForgetQueue | None = None
     """Called for each queue that is deleted while the head is not running; a running head watches
@@ -158,3 +149,17 @@ class Head(msgspec.Struct, frozen=True):
     def flag(self) -> str:
         """The flag of ``mainstem serve`` that sets the head's listen address."""
         return f"--{self.name.replace('_', '-')}"
+
+    async def start(
+        self, context: "HeadContext", settings: HeadSettings, listener: "socket.socket"
+    ) -> RunningHead:
+        """Start the head on its bound socket; raises Unsupported if its extra is not installed."""
+        try:
+            start: Start = import_module(self.module).start
+        except ImportError as error:
+            if not self.extra:
+                raise
+            raise Unsupported(
+                f"{self.flag} needs the package {error.name}: pip install 'mainstem[{self.extra}]'"
+            ) from None
+        return await start(context, settings, listener)

@@ -22,6 +22,7 @@ from mainstem.broker.topics.catalog import TopicLimits
 from mainstem.broker.transactions.completion import TransactionLimits
 from mainstem.connectors.limits import ConnectorLimits
 from mainstem.core.errors import InvalidSetting
+from mainstem.core.setting_types import KIB, MIB, Bytes, IntervalMs, NonNegativeInt, PositiveInt
 from mainstem.core.topic_settings import Durability
 from mainstem.heads import HEADS
 from mainstem.heads.head import HeadSettings
@@ -36,64 +37,39 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     auto_create: Annotated[
         bool,
-        Meta(
-            description="Whether a missing topic is created when it is published to, or when a "
-            "Kafka client asks for its metadata."
-        ),
+        "Whether a missing topic is created when it is published to, or when a "
+        "Kafka client asks for its metadata.",
     ] = True
     partitions: Annotated[
-        int,
-        Meta(ge=1, le=1_000_000, description="Default number of partitions of a new topic."),
+        int, Meta(ge=1, le=1_000_000), "Default number of partitions of a new topic."
     ] = 1
     durability: Annotated[
-        Durability,
-        Meta(description="Default durability of a new topic: memory, disk or fsync."),
+        Durability, "Default durability of a new topic: memory, disk or fsync."
     ] = Durability.FSYNC
-    fetch_bytes: Annotated[
-        int,
-        Meta(ge=1024, description="Bytes that a subscription reads at a time per partition."),
-    ] = 1024 * 1024
-    batch_bytes: Annotated[
-        int, Meta(ge=1024, description="Bytes of events that publish_many puts into one batch.")
-    ] = 768 * 1024
+    fetch_bytes: Annotated[Bytes, "Bytes that a subscription reads at a time per partition."] = MIB
+    batch_bytes: Annotated[Bytes, "Bytes of events that publish_many puts into one batch."] = (
+        768 * KIB
+    )
     pending_bytes: Annotated[
-        int,
-        Meta(ge=1024, description="Bytes that publish_many appends before it waits for the disk."),
-    ] = 16 * 1024 * 1024
+        Bytes, "Bytes that publish_many appends before it waits for the disk."
+    ] = 16 * MIB
     commit_ms: Annotated[
-        int,
-        Meta(ge=0, description="Milliseconds between automatic commits of a group's cursors."),
+        NonNegativeInt, "Milliseconds between automatic commits of a group's cursors."
     ] = 1000
     hand_over_ms: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Milliseconds that a group member may take to give up a partition.",
-        ),
+        PositiveInt, "Milliseconds that a group member may take to give up a partition."
     ] = 300_000
     upkeep_ms: Annotated[
-        int,
-        Meta(
-            ge=10, description="Milliseconds between checks of retention, compaction, checkpoints."
-        ),
+        IntervalMs, "Milliseconds between checks of retention, compaction, checkpoints."
     ] = 1000
     drain_ms: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="Milliseconds in which a stopping server answers running requests.",
-        ),
+        NonNegativeInt, "Milliseconds in which a stopping server answers running requests."
     ] = 10_000
     max_memory_bytes: Annotated[
-        int,
-        Meta(ge=1024, description="Bytes that topics with durability memory may hold together."),
-    ] = 1024 * 1024 * 1024
+        Bytes, "Bytes that topics with durability memory may hold together."
+    ] = 1024 * MIB
     pipelines: Annotated[
-        str,
-        Meta(
-            description="Directory where pipelines on this machine keep their state; the admin API "
-            "shows it."
-        ),
+        str, "Directory where pipelines on this machine keep their state; the admin API shows it."
     ] = "mainstem-pipelines"
     connectors: ConnectorLimits = ConnectorLimits()
     sql: SqlLimits = SqlLimits()
@@ -221,7 +197,7 @@ def _checked(name: str, value: object, source: str) -> object:
 def _sentence(field: msgspec.structs.FieldInfo) -> str:
     """Return the description of a field; empty if it has none, and so is no setting."""
     notes = getattr(field.type, "__metadata__", ())
-    return next((note.description or "" for note in notes if isinstance(note, Meta)), "")
+    return next((note for note in notes if isinstance(note, str)), "")
 
 
 def _shown(default: object) -> str:

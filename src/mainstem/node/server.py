@@ -17,7 +17,7 @@ from mainstem import __version__
 from mainstem.auth import Auth
 from mainstem.core.errors import Failure, InvalidSetting, MainstemError
 from mainstem.heads import HEADS
-from mainstem.heads.addresses import LOOPBACK, Address, address_of, parse_address
+from mainstem.heads.addresses import AUTO, LOOPBACK, Address, address_of, parse_address
 from mainstem.heads.context import HeadContext
 from mainstem.heads.head import Head, RunningHead
 from mainstem.node.admin_queries import AdminQueries
@@ -31,7 +31,6 @@ from mainstem.node.loop_committer import LoopCommitter
 from mainstem.node.node import Node, open_node, time_of_day_ms
 
 MEMORY = ":memory:"
-AUTO = "auto"
 
 
 class AddressTaken(MainstemError):

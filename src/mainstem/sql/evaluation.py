@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from mainstem.core.errors import MainstemError
+from mainstem.core.setting_types import MIB
 from mainstem.sql.errors import InvalidQuery, LimitReached, QueryFailed
 from mainstem.sql.events import NotText, Prefetched
 from mainstem.sql.worker_messages import (
@@ -33,7 +34,6 @@ from mainstem.sql.worker_messages import (
     View,
 )
 
-MIB = 1 << 20
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "TMPDIR")
 _END_S = 5.0
 

@@ -83,10 +83,10 @@ def _numbers() -> dict[str, GroupSetting]:
     """Return the numeric settings, as declared in ``GroupDefaults``."""
     found = {}
     for field in msgspec.structs.fields(GroupDefaults):
-        (meta,) = field.type.__metadata__
-        read = whole(meta.ge, meta.le)
+        bounds, about = field.type.__metadata__
+        read = whole(bounds.ge, bounds.le)
         name = field.name.replace("_", ".")
-        found[name] = GroupSetting(meta.description, str(field.default), read)
+        found[name] = GroupSetting(about, str(field.default), read)
     return found
 
 

@@ -3,62 +3,44 @@
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 from mainstem.broker.groups.classic.group import ClassicGroup, Join, Phase, Sync
 from mainstem.core.errors import GroupFull, InvalidSessionTimeout, InvalidSetting
+from mainstem.core.setting_types import MIB, Bytes, NonNegativeInt, PositiveInt
 
 
 class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits of groups, with their defaults."""
 
     initial_delay_ms: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="Milliseconds that the first rebalance of an empty classic group waits for "
-            "more members, as Kafka's group.initial.rebalance.delay.ms.",
-        ),
+        NonNegativeInt,
+        "Milliseconds that the first rebalance of an empty classic group waits for "
+        "more members, as Kafka's group.initial.rebalance.delay.ms.",
     ] = 0
     min_session_timeout_ms: Annotated[
-        int, Meta(ge=1, description="Milliseconds: the shortest session timeout of a member.")
+        PositiveInt, "Milliseconds: the shortest session timeout of a member."
     ] = 6_000
     max_session_timeout_ms: Annotated[
-        int, Meta(ge=1, description="Milliseconds: the longest session timeout of a member.")
+        PositiveInt, "Milliseconds: the longest session timeout of a member."
     ] = 1_800_000
     first_join_timeout_ms: int = 300_000
     """How long a first JoinGroup may wait: the member sends no heartbeats before the answer."""
-    max_members: Annotated[int, Meta(ge=1, description="Members of one group.")] = 10_000
+    max_members: Annotated[PositiveInt, "Members of one group."] = 10_000
     max_members_of_all: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Members of all groups, with ids that were given out and not used yet.",
-        ),
+        PositiveInt, "Members of all groups, with ids that were given out and not used yet."
     ] = 100_000
     max_member_bytes: Annotated[
-        int,
-        Meta(
-            ge=1024,
-            description="Bytes of one member: its ids, names of topics, protocols and metadata.",
-        ),
-    ] = 1024 * 1024
-    max_bytes: Annotated[
-        int,
-        Meta(
-            ge=1024,
-            description="Bytes of all members of all groups, with their assignments.",
-        ),
-    ] = 64 * 1024 * 1024
+        Bytes, "Bytes of one member: its ids, names of topics, protocols and metadata."
+    ] = MIB
+    max_bytes: Annotated[Bytes, "Bytes of all members of all groups, with their assignments."] = (
+        64 * MIB
+    )
     max_protocols: int = 100
     """Maximum number of protocols of a member; each is compared with those of all others."""
     cursor_retention_ms: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Milliseconds that a group's cursors are kept after its last commit and "
-            "its last member, as Kafka's offsets.retention.minutes.",
-        ),
+        PositiveInt,
+        "Milliseconds that a group's cursors are kept after its last commit and "
+        "its last member, as Kafka's offsets.retention.minutes.",
     ] = 7 * 86_400_000
     forget_after_ms: int = 600_000
     """After how many ms an empty group without committed offsets is deleted."""

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, NamedTuple
 
 import msgspec
-from msgspec import Meta
 
 from mainstem.broker.journal import PRODUCERS, Journal
 from mainstem.broker.producers.sequences import ProducerRecord, ProducerState, Sequences
@@ -25,6 +24,7 @@ from mainstem.broker.state import State
 from mainstem.broker.topics.catalog import Topic
 from mainstem.core.batch import BatchHeader, batches, read_header
 from mainstem.core.errors import MainstemError, StorageFull
+from mainstem.core.setting_types import PositiveInt
 from mainstem.core.topic_settings import Durability
 from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Batches, Durable, PartitionId
@@ -43,16 +43,12 @@ class ProducerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     id_block: int = 1_000
     """Producer ids that are reserved at a time."""
     expire_ms: Annotated[
-        int,
-        Meta(ge=1, description="Milliseconds until an inactive idempotent producer is forgotten."),
+        PositiveInt, "Milliseconds until an inactive idempotent producer is forgotten."
     ] = 86_400_000
     max_producers: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Idempotent producers that are remembered, counted in every partition "
-            "they write to; beyond that, the longest inactive ones are forgotten.",
-        ),
+        PositiveInt,
+        "Idempotent producers that are remembered, counted in every partition "
+        "they write to; beyond that, the longest inactive ones are forgotten.",
     ] = 100_000
     snapshot_batches: int = 4_096
     snapshot_bytes: int = 64 * 1024 * 1024

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import Annotated, NamedTuple
 
 import msgspec
-from msgspec import Meta
 
 from mainstem.core.errors import InvalidSetting, TopicExists, UnknownTopic
 from mainstem.core.names import check_topic, is_internal, is_pattern, matches
+from mainstem.core.setting_types import PositiveInt
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.port import PartitionId
 
@@ -24,9 +24,9 @@ from mainstem.log.port import PartitionId
 class TopicLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits on the number of topics and partitions."""
 
-    max_topics: Annotated[int, Meta(ge=1, description="Topics; more are refused.")] = 100_000
+    max_topics: Annotated[PositiveInt, "Topics; more are refused."] = 100_000
     max_partitions: Annotated[
-        int, Meta(ge=1, description="Partitions of all topics together; more are refused.")
+        PositiveInt, "Partitions of all topics together; more are refused."
     ] = 1_000_000
 
 

@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 from mainstem.broker.callbacks import Callback
 from mainstem.broker.deadlines import Deadlines
@@ -35,6 +34,7 @@ from mainstem.broker.transactions.records import (
 )
 from mainstem.core.batch import read_header
 from mainstem.core.errors import MainstemError, StorageFull
+from mainstem.core.setting_types import PositiveInt
 from mainstem.core.transaction_markers import build_marker
 from mainstem.log.port import Batches, Durable, PartitionId, WritableBatch
 
@@ -46,18 +46,14 @@ class TransactionLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Limits of transactions, with their defaults."""
 
     max_timeout_ms: Annotated[
-        int, Meta(ge=1, description="Milliseconds: the longest timeout of a transaction.")
+        PositiveInt, "Milliseconds: the longest timeout of a transaction."
     ] = 900_000
     expire_ms: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Milliseconds that a transactional id is remembered without a transaction.",
-        ),
+        PositiveInt, "Milliseconds that a transactional id is remembered without a transaction."
     ] = 604_800_000
-    max_ids: Annotated[
-        int, Meta(ge=1, description="Transactional ids that are remembered; more are refused.")
-    ] = 100_000
+    max_ids: Annotated[PositiveInt, "Transactional ids that are remembered; more are refused."] = (
+        100_000
+    )
 
 
 class Completion:

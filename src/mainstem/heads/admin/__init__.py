@@ -2,13 +2,13 @@
 
 from mainstem.heads.addresses import Address
 from mainstem.heads.admin.settings import AdminSettings
-from mainstem.heads.head import Head, starts_in
+from mainstem.heads.head import Head
 
 HEAD = Head(
-    name="admin",
-    title="admin",
-    settings=AdminSettings(),
-    start=starts_in("mainstem.heads.admin.head"),
+    "admin",
+    "admin",
+    AdminSettings(),
+    module="mainstem.heads.admin.head",
     serves="Address of /livez, /readyz and /metrics.",
     connect="http://{at}   /livez /readyz /metrics",
     starts_first=True,

@@ -2,13 +2,13 @@
 
 from mainstem.heads.amqp091.metrics import METRICS
 from mainstem.heads.amqp091.settings import AmqpSettings
-from mainstem.heads.head import Head, forgets_queues_in, starts_in
+from mainstem.heads.head import Head, forgets_queues_in
 
 HEAD = Head(
-    name="amqp",
-    title="AMQP 0-9-1",
-    settings=AmqpSettings(),
-    start=starts_in("mainstem.heads.amqp091.adapter.head"),
+    "amqp",
+    "AMQP 0-9-1",
+    AmqpSettings(),
+    module="mainstem.heads.amqp091.adapter.head",
     serves="Where AMQP 0-9-1 clients connect (RabbitMQ uses port 5672).",
     connect="amqp://{at}   (AMQP 0-9-1, as RabbitMQ speaks it)",
     metrics=METRICS,

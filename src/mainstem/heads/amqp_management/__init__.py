@@ -2,13 +2,13 @@
 
 from mainstem.heads.addresses import Address
 from mainstem.heads.amqp_management.settings import AmqpManagementSettings
-from mainstem.heads.head import Head, starts_in
+from mainstem.heads.head import Head
 
 HEAD = Head(
-    name="amqp_management",
-    title="AMQP admin",
-    settings=AmqpManagementSettings(),
-    start=starts_in("mainstem.heads.amqp_management.head"),
+    "amqp_management",
+    "AMQP admin",
+    AmqpManagementSettings(),
+    module="mainstem.heads.amqp_management.head",
     serves="Address of RabbitMQ's management HTTP API, for --amqp (RabbitMQ uses port 15672).",
     connect="http://{at}/api/   (rabbitmqadmin, flower)",
     auto=Address("127.0.0.1", 15672),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from mainstem.heads.amqp_management.app import management_app
 from mainstem.heads.amqp_management.settings import AmqpManagementSettings
 from mainstem.heads.context import HeadContext
-from mainstem.heads.web.limits import WebLimits
+from mainstem.heads.web.limits import limits_of
 from mainstem.heads.web.server import WebServer, serve_app
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ async def start(
     context: HeadContext, settings: AmqpManagementSettings, listener: "socket.socket"
 ) -> WebServer:
     """Start the management head on a bound socket; return its server."""
-    limits = WebLimits(
-        max_connections=settings.max_connections, max_body_bytes=settings.max_body_bytes
-    )
+    limits = limits_of(settings)
     app = management_app(context, settings.max_body_bytes)
     return serve_app(context, app, listener, limits)

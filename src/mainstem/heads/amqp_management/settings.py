@@ -2,20 +2,14 @@
 
 from typing import Annotated
 
-from msgspec import Meta
-
+from mainstem.core.setting_types import MIB, MessageBytes
 from mainstem.heads.head import HeadSettings, MaxConnections
 
 
-class AmqpManagementSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AmqpManagementSettings(HeadSettings, frozen=True):
     """Settings of RabbitMQ's management API."""
 
     max_connections: MaxConnections = 256
     max_body_bytes: Annotated[
-        int,
-        Meta(
-            ge=1024,
-            le=2**31 - 1,
-            description="Maximum size of a request's body in bytes: a message, or definitions.",
-        ),
-    ] = 16 * 1024 * 1024
+        MessageBytes, "Maximum size of a request's body in bytes: a message, or definitions."
+    ] = 16 * MIB

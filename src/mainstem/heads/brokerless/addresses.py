@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import msgspec
 
 from mainstem.core.errors import InvalidSetting, Unsupported
-from mainstem.heads.addresses import Address, parse_address
+from mainstem.heads.addresses import AUTO, NONE, OFF, Address, parse_address
+from mainstem.heads.brokerless.settings import BrokerlessSettings
 
-NONE = "none"
 _WORDS = re.compile(r"[\w.-]+", re.ASCII)
 _MULTICAST = ("pgm", "epgm", "norm", "udp")
 
@@ -22,6 +22,17 @@ class Place(msgspec.Struct, frozen=True):
     """The queue's or the subscriber's name; empty for a topic."""
     prefix: str = ""
     """Only messages that begin with this are received (the prefix of a SUB socket)."""
+
+
+def publish_address(settings: BrokerlessSettings, listens_at: Address, setting: str) -> Address:
+    """Return where PUB is to listen; raises InvalidSetting, Unsupported."""
+    if settings.publish == AUTO:
+        is_free = settings.listen.endswith(":0") or settings.listen == OFF
+        return Address(listens_at.host, 0 if is_free else listens_at.port + 1)
+    found = parse_address(settings.publish, setting)
+    if found is None:
+        raise Unsupported(f"{setting} cannot be off; write HOST:PORT or auto")
+    return found
 
 
 def places(text: str, setting: str, *, named: bool = False) -> Iterator[Place]:

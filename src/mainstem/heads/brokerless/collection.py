@@ -7,13 +7,15 @@ begins and when it ends.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mainstem.broker.door import Door, HeldPublish
 from mainstem.core.errors import MainstemError, TopicExists
 from mainstem.core.event import Event
+from mainstem.heads.brokerless.metrics import CommonMetrics
 from mainstem.heads.context import HeadContext
+from mainstem.heads.metric import Metric, Sample
 
 if TYPE_CHECKING:
     from mainstem.heads.brokerless.addresses import Place
@@ -50,6 +52,11 @@ class Collection:
         if not self._refused:
             _logger.error("messages for topic %s are being lost: %s", self.topic, why)
         self._refused = why
+
+    def samples(self, metrics: CommonMetrics) -> Iterator[tuple[Metric, Sample]]:
+        """Yield the numbers of appended and lost messages."""
+        yield metrics.collected, ((self.topic,), self.collected)
+        yield metrics.lost, ((self.topic,), self.lost)
 
     def _append(self, door: Door, events: Sequence[Event], held: HeldPublish | None) -> None:
         try:

@@ -5,28 +5,30 @@ has processed it. Events that the socket does not take go back to the queue, and
 acquired until the socket is writable. A socket without peers takes nothing.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from mainstem.broker.door import Delivery, Outcome
 from mainstem.core.errors import MainstemError
 from mainstem.core.event import Event
+from mainstem.heads.brokerless.metrics import CommonMetrics
 from mainstem.heads.context import HeadContext
+from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.queue_consumer import QueueConsumer, settlement
+
+_logger = logging.getLogger("mainstem.heads")
 
 
 class Intake(Protocol):
-    """A socket that takes events for its peers."""
-
-    def hand_over(self, event: Event) -> bool:
-        """Take an event; return False if no peer has room for it."""
+    """A socket that takes messages for its peers."""
 
     @property
     def is_writable(self) -> bool:
-        """Whether the socket would take an event now."""
+        """Whether the socket would take a message now."""
 
     def when_writable(self, call: Callable[[], None]) -> None:
-        """Call ``call`` once when the socket would take an event."""
+        """Call ``call`` once when the socket would take a message."""
 
 
 class Handover:
@@ -38,12 +40,16 @@ class Handover:
         queue: tuple[str, str],
         owner: str,
         intake: Intake,
-        gone: Callable[[MainstemError], None],
+        send: Callable[[Event], bool],
     ) -> None:
-        """``owner``: the name that owns deliveries. ``gone``: called if the queue is deleted."""
+        """``owner``: the name that owns deliveries. ``send``: False if no peer has room for an event.
+
+        Raises UnknownTopic, UnknownQueue.
+        """
+        context.broker.queues.show(*queue)
         self.queue = queue
         self.delivered = 0
-        self._context, self._owner, self._intake, self._gone = context, owner, intake, gone
+        self._context, self._owner, self._intake, self._take = context, owner, intake, send
         self._is_full = False
         self._is_closed = False
         self._consumer: QueueConsumer | None = None
@@ -71,6 +77,10 @@ class Handover:
             self._consumer.close()
             self._consumer.leave()
 
+    def samples(self, metrics: CommonMetrics) -> Iterator[tuple[Metric, Sample]]:
+        """Yield the number of events that the socket has taken."""
+        yield metrics.pushed, (self.queue, self.delivered)
+
     def _begin(self) -> None:
         if not self._is_closed:
             self._consumer = QueueConsumer(
@@ -86,7 +96,7 @@ class Handover:
     def _send(self, deliveries: list[Delivery]) -> None:
         taken = 0
         for each in deliveries:
-            if not self._intake.hand_over(each.event):
+            if not self._take(each.event):
                 break
             taken += 1
         self.delivered += taken
@@ -97,3 +107,6 @@ class Handover:
         self._context.settlements.add(
             self._context.broker, self.queue, self._owner, said, self._gone, soon=True
         )
+
+    def _gone(self, error: MainstemError) -> None:
+        _logger.error("queue %s/%s is not pushed any more: %s", *self.queue, error)

@@ -1,42 +1,25 @@
-"""Starts a head that needs an optional package, or names the package to install."""
+"""Starts a head that opens its sockets itself."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeVar
 
-from mainstem.core.errors import Unsupported
-from mainstem.heads.head import HeadSettings, RunningHead, Start
-
-if TYPE_CHECKING:
-    import socket
-
-    from mainstem.heads.context import HeadContext
+from mainstem.heads.head import RunningHead
 
 
-class _Startable(RunningHead, Protocol):
+class Startable(RunningHead, Protocol):
     """A head whose sockets are opened after it was constructed."""
 
     def start(self) -> None:
         """Open the sockets."""
 
 
-def starts_with(extra: str, module: str, name: str) -> Start:
-    """Return a function that starts a head: an object of class ``name`` in ``module``."""
+StartableT = TypeVar("StartableT", bound=Startable)
 
-    async def start(
-        context: "HeadContext", settings: HeadSettings, listener: "socket.socket"
-    ) -> RunningHead:
-        try:
-            make = getattr(import_module(module), name)
-        except ImportError as error:
-            raise Unsupported(
-                f"--{extra} needs the package {error.name}: pip install 'mainstem[{extra}]'"
-            ) from None
-        head: _Startable = make(context, settings, listener)
-        try:
-            head.start()
-        except BaseException:
-            await head.close()
-            raise
-        return head
 
-    return start
+async def started(head: StartableT) -> StartableT:
+    """Open the sockets of a head; it is closed if one cannot be opened."""
+    try:
+        head.start()
+    except BaseException:
+        await head.close()
+        raise
+    return head

@@ -2,13 +2,13 @@
 
 from mainstem.heads.addresses import Address
 from mainstem.heads.connect.settings import ConnectSettings
-from mainstem.heads.head import Head, starts_in
+from mainstem.heads.head import Head
 
 HEAD = Head(
-    name="connect",
-    title="Kafka Connect",
-    settings=ConnectSettings(),
-    start=starts_in("mainstem.heads.connect.head"),
+    "connect",
+    "Kafka Connect",
+    ConnectSettings(),
+    module="mainstem.heads.connect.head",
     serves="Address of Kafka Connect's REST API for connectors (Kafka Connect uses port 8083).",
     connect="http://{at}/connectors   (kcctl, and clients of Kafka Connect)",
     auto=Address("127.0.0.1", 8083),

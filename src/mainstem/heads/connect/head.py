@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from mainstem.heads.connect.app import connect_app
 from mainstem.heads.connect.settings import ConnectSettings
 from mainstem.heads.context import HeadContext
-from mainstem.heads.web.limits import WebLimits
+from mainstem.heads.web.limits import limits_of
 from mainstem.heads.web.server import WebServer, serve_app
 
 if TYPE_CHECKING:
@@ -16,7 +16,5 @@ async def start(
     context: HeadContext, settings: ConnectSettings, listener: "socket.socket"
 ) -> WebServer:
     """Start the Connect head on a bound socket; return its server."""
-    limits = WebLimits(
-        max_connections=settings.max_connections, max_body_bytes=settings.max_body_bytes
-    )
+    limits = limits_of(settings)
     return serve_app(context, connect_app(context, settings.max_body_bytes), listener, limits)

@@ -1,15 +1,15 @@
 """The HTTP head: publish events, read, follow and lease them, with any HTTP client."""
 
 from mainstem.heads.addresses import Address
-from mainstem.heads.head import Head, starts_in
+from mainstem.heads.head import Head
 from mainstem.heads.http.metrics import METRICS
 from mainstem.heads.http.settings import HttpSettings
 
 HEAD = Head(
-    name="http",
-    title="HTTP",
-    settings=HttpSettings(),
-    start=starts_in("mainstem.heads.http.head"),
+    "http",
+    "HTTP",
+    HttpSettings(),
+    module="mainstem.heads.http.head",
     serves="Address for HTTP clients: publish and read events, queues, groups.",
     connect="http://{at}   (GET and POST /topics/TOPIC/events; /openapi.json)",
     examples=(

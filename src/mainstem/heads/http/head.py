@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from mainstem.heads.addresses import NONE
 from mainstem.heads.context import HeadContext
 from mainstem.heads.http.adapter.service import Service
 from mainstem.heads.http.routes import app_of
 from mainstem.heads.http.settings import HttpSettings
-from mainstem.heads.web.limits import WebLimits
+from mainstem.heads.web.limits import limits_of
 from mainstem.heads.web.origin import LOCAL, Origins, with_cors
 from mainstem.heads.web.server import WebServer, serve_app
 
@@ -19,14 +20,10 @@ async def start(
 ) -> WebServer:
     """Start the HTTP head on a bound socket; return its server."""
     service = Service(context, settings)
-    allowed = _named(settings.origins) - {"none"}
+    allowed = _named(settings.origins) - {NONE}
     origins = Origins(hosts=LOCAL | _named(settings.hosts), allowed=allowed)
-    limits = WebLimits(
-        max_connections=settings.max_connections,
-        max_body_bytes=settings.max_body_bytes,
-        # Later than slow_client_s, so that a slow client that reads again learns why it was ended.
-        stalled_s=2 * settings.slow_client_s,
-    )
+    # Later than slow_client_s, so that a slow client that reads again learns why it was ended.
+    limits = limits_of(settings, stalled_s=2 * settings.slow_client_s)
     app = with_cors(app_of(service), origins)
     return serve_app(
         context, app, listener, limits, origins, websockets=True, samples=service.counts.samples

@@ -4,44 +4,35 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from mainstem.core.setting_types import MIB, MessageBytes, PositiveInt
+from mainstem.heads.addresses import NONE
 from mainstem.heads.head import HeadSettings, MaxConnections
 
 
-class HttpSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HttpSettings(HeadSettings, frozen=True):
     """Settings of the HTTP head."""
 
-    max_body_bytes: Annotated[
-        int, Meta(ge=1024, le=2**31 - 1, description="Maximum size of a request's body in bytes.")
-    ] = 16 * 1024 * 1024
-    max_events: Annotated[
-        int, Meta(ge=1, description="Maximum events that one request publishes or reads.")
-    ] = 10_000
+    max_body_bytes: Annotated[MessageBytes, "Maximum size of a request's body in bytes."] = 16 * MIB
+    max_events: Annotated[PositiveInt, "Maximum events that one request publishes or reads."] = (
+        10_000
+    )
     max_wait_s: Annotated[
-        int, Meta(ge=0, le=3_600, description="Longest time that a request may wait for events.")
+        int, Meta(ge=0, le=3_600), "Longest time that a request may wait for events."
     ] = 300
     heartbeat_s: Annotated[
-        float,
-        Meta(gt=0, description="Seconds after which a stream without events sends a heartbeat."),
+        float, Meta(gt=0), "Seconds after which a stream without events sends a heartbeat."
     ] = 15.0
     slow_client_s: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="Seconds after which a stream that its client does not read is ended.",
-        ),
+        float, Meta(gt=0), "Seconds after which a stream that its client does not read is ended."
     ] = 30.0
     max_connections: MaxConnections = 10_000
     origins: Annotated[
         str,
-        Meta(
-            description="Origins of web pages that may use the server, besides its own: none, or "
-            "some such as https://shop.example, separated by commas."
-        ),
-    ] = "none"
+        "Origins of web pages that may use the server, besides its own: none, or "
+        "some such as https://shop.example, separated by commas.",
+    ] = NONE
     hosts: Annotated[
         str,
-        Meta(
-            description="Names by which clients may address the server (Host header), separated "
-            "by commas; 127.0.0.1, [::1] and localhost always may; * allows all."
-        ),
+        "Names by which clients may address the server (Host header), separated "
+        "by commas; 127.0.0.1, [::1] and localhost always may; * allows all.",
     ] = "localhost"

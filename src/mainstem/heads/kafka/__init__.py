@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from mainstem.heads.addresses import Address
-from mainstem.heads.head import Head, HeadSettings, starts_in
+from mainstem.heads.head import Head, HeadSettings
 from mainstem.heads.kafka.metrics import METRICS
 from mainstem.heads.kafka.settings import KafkaSettings
 
@@ -24,11 +24,11 @@ def _bind(settings: HeadSettings, address: Address) -> "socket.socket":
 
 
 HEAD = Head(
-    name="kafka",
-    title="Kafka",
-    settings=KafkaSettings(),
+    "kafka",
+    "Kafka",
+    KafkaSettings(),
     bind=_bind,
-    start=starts_in("mainstem.heads.kafka.head"),
+    module="mainstem.heads.kafka.head",
     serves="Address for Kafka clients.",
     connect="{at}   (bootstrap.servers={at})",
     examples=(

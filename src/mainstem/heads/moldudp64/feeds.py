@@ -10,10 +10,9 @@ import msgspec
 from mainstem.broker.door import Durable, HeadDefinitions
 from mainstem.core.errors import Failure, InvalidSetting, MainstemError, Unsupported
 from mainstem.core.topic_settings import Durability, TopicSettings
-from mainstem.heads.addresses import Address, multicast_group
+from mainstem.heads.addresses import NONE, Address, multicast_group
 from mainstem.heads.moldudp64.codec import check_session
 from mainstem.heads.moldudp64.numbering import Mark, merged
-from mainstem.heads.moldudp64.settings import NONE
 
 _FEEDS = "feed"
 _MARK = struct.Struct(">QQ")

@@ -4,49 +4,40 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from mainstem.core.setting_types import MIB, IntervalMs, NonNegativeInt, PositiveInt
+from mainstem.heads.addresses import NONE
 from mainstem.heads.head import UdpSettings
 
-NONE = "none"
 
-
-class MoldSettings(UdpSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MoldSettings(UdpSettings, frozen=True):
     """Settings of the MoldUDP64 head; its listen address is where requests arrive."""
 
     feeds: Annotated[
         str,
-        Meta(
-            description="Feeds that are served from the start, separated by commas: "
-            "SESSION=TOPIC/PARTITION@GROUP:PORT, with +GROUP:PORT for a second group; or none."
-        ),
+        "Feeds that are served from the start, separated by commas: "
+        "SESSION=TOPIC/PARTITION@GROUP:PORT, with +GROUP:PORT for a second group; or none.",
     ] = NONE
     interface: Annotated[
-        str,
-        Meta(description="IPv4 address of the network interface that multicast is sent through."),
+        str, "IPv4 address of the network interface that multicast is sent through."
     ] = "127.0.0.1"
     ttl: Annotated[
-        int, Meta(ge=0, le=255, description="Time to live of multicast packets: networks to cross.")
+        int, Meta(ge=0, le=255), "Time to live of multicast packets: networks to cross."
     ] = 1
     max_packet_bytes: Annotated[
         int,
-        Meta(
-            ge=64,
-            le=65_507,
-            description="Bytes that a packet is filled up to; a larger message has its own packet.",
-        ),
+        Meta(ge=64, le=65_507),
+        "Bytes that a packet is filled up to; a larger message has its own packet.",
     ] = 1_400
-    packets_per_s: Annotated[
-        int, Meta(ge=1, description="Packets that a feed sends in a second at most.")
-    ] = 20_000
+    packets_per_s: Annotated[PositiveInt, "Packets that a feed sends in a second at most."] = 20_000
     heartbeat_ms: Annotated[
-        int, Meta(ge=10, description="Milliseconds without a packet before a heartbeat is sent.")
+        IntervalMs, "Milliseconds without a packet before a heartbeat is sent."
     ] = 1_000
     end_of_session_ms: Annotated[
-        int, Meta(ge=0, description="Milliseconds for which the end of a session is repeated.")
+        NonNegativeInt, "Milliseconds for which the end of a session is repeated."
     ] = 30_000
     requests_per_s: Annotated[
-        int,
-        Meta(ge=1, description="Requests of one address that are answered in a second at most."),
+        PositiveInt, "Requests of one address that are answered in a second at most."
     ] = 2_000
     receive_buffer_bytes: Annotated[
-        int, Meta(ge=4096, description="Bytes of the kernel's receive buffer for requests.")
-    ] = 1024 * 1024
+        int, Meta(ge=4096), "Bytes of the kernel's receive buffer for requests."
+    ] = MIB

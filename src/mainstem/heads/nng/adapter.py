@@ -13,7 +13,6 @@ the peer's address must be permitted to read them all. PUB never waits for a sub
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,13 +22,9 @@ import pynng
 from mainstem.auth import Action, Resource, ResourceKind
 from mainstem.core.errors import MainstemError
 from mainstem.core.event import Event
-from mainstem.heads.addresses import Address, address_of, parse_address
-from mainstem.heads.brokerless.addresses import NONE, Place, places, sources
+from mainstem.heads.addresses import NONE, address_of
+from mainstem.heads.brokerless.addresses import Place, places, publish_address, sources
 from mainstem.heads.brokerless.codec import (
-    Answer,
-    BadMessage,
-    Events,
-    Refusal,
     decode_request,
     encode_answer,
     joined,
@@ -38,8 +33,9 @@ from mainstem.heads.brokerless.codec import (
 from mainstem.heads.brokerless.collection import Collection, create_topics
 from mainstem.heads.brokerless.handover import Handover
 from mainstem.heads.brokerless.live_tail import LiveTail
-from mainstem.heads.brokerless.replay import answer
-from mainstem.heads.brokerless.settings import AUTO
+from mainstem.heads.brokerless.metrics import Counted
+from mainstem.heads.brokerless.replay import Replays
+from mainstem.heads.brokerless.start import started
 from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.nng import metrics
@@ -73,8 +69,7 @@ class NngHead:
         self._sockets: list[NngSocket] = []
         self._topics = () if settings.topics == NONE else tuple(settings.topics.split(","))
         self._tails: dict[str, LiveTail] = {}
-        self._outcomes: Counter[str] = Counter()
-        self._replayed = 0
+        self._replays = Replays[bytes](context, lambda said: decode_request(parted(said)))
         self._collections: list[Collection] = []
         self._handovers: list[Handover] = []
         self._subscribers: list[Subscriber] = []
@@ -91,7 +86,8 @@ class NngHead:
         for name in self._topics:
             self._context.broker.topic(name)
         self._publisher = self._open(pynng.Pub0(), admit=self._may_read_all)
-        self.publishes_at = self._publisher.listen(self._publish_address(), "nng.publish")
+        at = publish_address(asked, self.address, "nng.publish")
+        self.publishes_at = self._publisher.listen(at, "nng.publish")
         self._replies = self._open(
             pynng.Rep0(),
             self._requested,
@@ -146,12 +142,6 @@ class NngHead:
         self._sockets.append(opened)
         return opened
 
-    def _publish_address(self) -> Address:
-        if self._settings.publish == AUTO:
-            is_free = self._settings.listen.endswith(":0") or self._settings.listen == "off"
-            return Address(self.address.host, 0 if is_free else self.address.port + 1)
-        return parse_address(self._settings.publish, "nng.publish") or Address("127.0.0.1", 0)
-
     def _may_read_all(self, address: str) -> bool:
         principal = self._context.auth.peer(address).principal
         try:
@@ -182,22 +172,10 @@ class NngHead:
 
     def _requested(self, messages: list[bytes]) -> None:
         for said in messages:
-            try:
-                request = decode_request(parted(said))
-                # nng does not tell who has sent a request.
-                door = self._context.door(self._context.auth.peer(f"{self.address.host}:0"))
-                found: Answer = answer(door, request, self.publishes_at.port)
-            except BadMessage as error:
-                found = Refusal(error.failure.value, str(error))
-            self._answers.send(joined(encode_answer(found)), partial(self._answered, found))
-
-    def _answered(self, found: Answer, is_sent: bool) -> None:
-        if not is_sent:
-            self._outcomes["unsent"] += 1
-            return
-        self._outcomes[found.failure if isinstance(found, Refusal) else "answered"] += 1
-        if isinstance(found, Events):
-            self._replayed += len(found.events)
+            # nng does not tell who has sent a request.
+            peer = self._context.auth.peer(f"{self.address.host}:0")
+            found = self._replays.answer(peer, said, self.publishes_at.port)
+            self._answers.send(joined(encode_answer(found)), partial(self._replays.answered, found))
 
     # Collecting, and queues
 
@@ -215,15 +193,14 @@ class NngHead:
         return opened
 
     def _push(self, place: Place) -> None:
-        queue = place.topic, place.name
-        self._context.broker.queues.show(*queue)
         opened = self._open(pynng.Push0())
         at = opened.listen(place.address, "nng.push")
 
-        def gone(error: MainstemError) -> None:
-            _logger.error("queue %s/%s is not pushed any more: %s", *queue, error)
+        def send(event: Event) -> bool:
+            return opened.send(event.value or b"")
 
-        self._handovers.append(Handover(self._context, queue, f"nng:{at}", _Pusher(opened), gone))
+        queue = place.topic, place.name
+        self._handovers.append(Handover(self._context, queue, f"nng:{at}", opened, send))
 
     # Called by the node
 
@@ -245,14 +222,9 @@ class NngHead:
             yield metrics.PUBLISHED, ((name,), tail.published)
             yield metrics.MISSED, ((name,), tail.missed)
         yield metrics.DROPPED, ((), self._outlet.dropped)
-        for outcome, count in list(self._outcomes.items()):
-            yield metrics.REQUESTS, ((outcome,), count)
-        yield metrics.REPLAYED, ((), self._replayed)
-        for each in self._collections:
-            yield metrics.COLLECTED, ((each.topic,), each.collected)
-            yield metrics.LOST, ((each.topic,), each.lost)
-        for handover in self._handovers:
-            yield metrics.PUSHED, (handover.queue, handover.delivered)
+        counted: list[Counted] = [self._replays, *self._collections, *self._handovers]
+        for each in counted:
+            yield from each.samples(metrics.COMMON)
         for subscriber in self._subscribers:
             yield from subscriber.samples()
 
@@ -281,18 +253,6 @@ class NngHead:
             self._end_watch()
 
 
-class _Pusher:
-    """Sends events to a PUSH socket, which gives each to one of its peers."""
-
-    def __init__(self, opened: NngSocket) -> None:
-        self._socket = opened
-        self.when_writable = opened.when_writable
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether a connected peer may have room."""
-        return self._socket.is_writable
-
-    def hand_over(self, event: Event) -> bool:
-        """Send an event's value; return False if no peer has room for it."""
-        return self._socket.send(event.value or b"")
+async def start(context: HeadContext, settings: NngSettings, listener: "socket.socket") -> NngHead:
+    """Start the nng head; its library opens the sockets."""
+    return await started(NngHead(context, settings, listener))

@@ -1,33 +1,15 @@
 """The metrics of the nng head."""
 
+from mainstem.heads.brokerless.metrics import common_metrics
 from mainstem.heads.metric import counter
 
-PUBLISHED = counter("mainstem_nng_published_total", "Messages sent by PUB, per topic.", "topic")
-MISSED = counter(
-    "mainstem_nng_missed_offsets_total",
-    "Offsets that retention deleted before their events could be published.",
-    "topic",
-)
+COMMON = common_metrics("nng", unsent="the peer has gone")
+PUBLISHED, MISSED, REQUESTS, REPLAYED, COLLECTED, LOST, PUSHED = COMMON
 DROPPED = counter(
     "mainstem_nng_dropped_total",
     "Messages that PUB dropped for slow subscribers, each counted; a lower bound, as nng tells "
     "only what it has sent.",
 )
-REQUESTS = counter(
-    "mainstem_nng_requests_total",
-    "Requests by outcome: answered, unsent (the peer has gone), or the failure.",
-    "outcome",
-)
-REPLAYED = counter("mainstem_nng_replayed_messages_total", "Messages sent upon requests.")
-COLLECTED = counter(
-    "mainstem_nng_collected_total", "Messages appended from PULL and SUB sockets.", "topic"
-)
-LOST = counter(
-    "mainstem_nng_lost_total",
-    "Messages from PULL and SUB sockets that their topic refused.",
-    "topic",
-)
-PUSHED = counter("mainstem_nng_pushed_total", "Events of a queue handed to PUSH.", "topic", "queue")
 
 SUBSCRIBER_SENT = counter(
     "mainstem_nng_subscriber_sent_total",
@@ -43,14 +25,8 @@ SUBSCRIBER_MISSED = counter(
 )
 
 METRICS = (
-    PUBLISHED,
-    MISSED,
+    *COMMON,
     DROPPED,
-    REQUESTS,
-    REPLAYED,
-    COLLECTED,
-    LOST,
-    PUSHED,
     SUBSCRIBER_SENT,
     SUBSCRIBER_MISSED,
 )

@@ -4,45 +4,34 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from mainstem.heads.brokerless.settings import NONE, BrokerlessSettings
+from mainstem.core.setting_types import MIB
+from mainstem.heads.addresses import NONE
+from mainstem.heads.brokerless.settings import BrokerlessSettings
 from mainstem.heads.head import MaxConnections
 
 
-class NngSettings(BrokerlessSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NngSettings(BrokerlessSettings, frozen=True):
     """Settings of the nng head; its listen address is that of the REP socket for replays."""
 
-    topics: Annotated[
-        str, Meta(description="Topics that are published, separated by commas; or none.")
-    ] = NONE
+    topics: Annotated[str, "Topics that are published, separated by commas; or none."] = NONE
     subscribers: Annotated[
         str,
-        Meta(
-            description="PUB sockets of named subscribers, who get everything since their cursor; "
-            "separated by commas: TOPIC/NAME=HOST:PORT; or none."
-        ),
+        "PUB sockets of named subscribers, who get everything since their cursor; "
+        "separated by commas: TOPIC/NAME=HOST:PORT; or none.",
     ] = NONE
     subscriber_rate: Annotated[
         int,
-        Meta(
-            ge=1,
-            le=1_000_000,
-            description="Maximum events per second to a named subscriber: sub0 drops what its "
-            "buffer cannot hold.",
-        ),
+        Meta(ge=1, le=1_000_000),
+        "Maximum events per second to a named subscriber: sub0 drops what its buffer cannot hold.",
     ] = 1_000
     subscriber_repeat: Annotated[
         int,
-        Meta(
-            ge=0,
-            le=100_000,
-            description="Events that a named subscriber gets again when it connects: as many as "
-            "its buffer can hold, and lose with its process.",
-        ),
+        Meta(ge=0, le=100_000),
+        "Events that a named subscriber gets again when it connects: as many as "
+        "its buffer can hold, and lose with its process.",
     ] = 128
-    queue_length: Annotated[
-        int, Meta(ge=1, le=8192, description="Messages that wait for a slow peer.")
-    ] = 1024
+    queue_length: Annotated[int, Meta(ge=1, le=8192), "Messages that wait for a slow peer."] = 1024
     max_message_bytes: Annotated[
-        int, Meta(ge=64, description="Maximum bytes of a received message; more cuts off its peer.")
-    ] = 1024 * 1024
+        int, Meta(ge=64), "Maximum bytes of a received message; more cuts off its peer."
+    ] = MIB
     max_connections: MaxConnections = 1_000

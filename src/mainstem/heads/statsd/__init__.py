@@ -1,15 +1,15 @@
 """StatsD over UDP: each value, and aggregates per interval, become events."""
 
-from mainstem.heads.head import Head, bind_udp, starts_in
+from mainstem.heads.head import Head, bind_udp
 from mainstem.heads.statsd.metrics import METRICS
 from mainstem.heads.statsd.settings import StatsdSettings
 
 HEAD = Head(
-    name="statsd",
-    title="StatsD",
-    settings=StatsdSettings(),
+    "statsd",
+    "StatsD",
+    StatsdSettings(),
     bind=bind_udp,
-    start=starts_in("mainstem.heads.statsd.adapter"),
+    module="mainstem.heads.statsd.adapter",
     serves="Address for StatsD clients (UDP).",
     connect="{at}   (UDP; topics statsd.samples, statsd.aggregates)",
     metrics=METRICS,

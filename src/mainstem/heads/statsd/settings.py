@@ -5,49 +5,37 @@ from typing import Annotated
 from msgspec import Meta
 
 from mainstem.core.errors import InvalidSetting
+from mainstem.core.setting_types import MIB, IntervalMs, NonNegativeInt, PositiveInt
 from mainstem.heads.head import UdpSettings
 
 
-class StatsdSettings(UdpSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StatsdSettings(UdpSettings, frozen=True):
     """Settings of the StatsD head."""
 
-    samples_topic: Annotated[
-        str, Meta(description="Topic of the values as sent; empty: they are not stored.")
-    ] = "statsd.samples"
-    aggregates_topic: Annotated[
-        str, Meta(description="Topic of the aggregates of each interval.")
-    ] = "statsd.aggregates"
-    flush_ms: Annotated[int, Meta(ge=10, description="Length of an interval in milliseconds.")] = (
-        10_000
+    samples_topic: Annotated[str, "Topic of the values as sent; empty: they are not stored."] = (
+        "statsd.samples"
     )
-    percentiles: Annotated[str, Meta(description="Percentiles of timers, separated by commas.")] = (
-        "50,90,95,99"
+    aggregates_topic: Annotated[str, "Topic of the aggregates of each interval."] = (
+        "statsd.aggregates"
     )
+    flush_ms: Annotated[IntervalMs, "Length of an interval in milliseconds."] = 10_000
+    percentiles: Annotated[str, "Percentiles of timers, separated by commas."] = "50,90,95,99"
     max_series: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Series (metric with tags) that are aggregated in an interval; values of "
-            "more series are only counted.",
-        ),
+        PositiveInt,
+        "Series (metric with tags) that are aggregated in an interval; values of "
+        "more series are only counted.",
     ] = 100_000
     max_bytes: Annotated[
         int,
-        Meta(
-            ge=65_536,
-            description="Bytes of memory for series and their values, estimated. Values of series "
-            "that have no room are only counted; percentiles of timers become estimates.",
-        ),
-    ] = 32 * 1024 * 1024
+        Meta(ge=65_536),
+        "Bytes of memory for series and their values, estimated. Values of series "
+        "that have no room are only counted; percentiles of timers become estimates.",
+    ] = 32 * MIB
     gauge_idle_ms: Annotated[
-        int,
-        Meta(ge=1, description="How long a gauge is repeated without values, in milliseconds."),
+        PositiveInt, "How long a gauge is repeated without values, in milliseconds."
     ] = 3_600_000
     max_scraped_series: Annotated[
-        int,
-        Meta(
-            ge=0, description="Series that /metrics shows for Prometheus, as statsd_...; 0: none."
-        ),
+        NonNegativeInt, "Series that /metrics shows for Prometheus, as statsd_...; 0: none."
     ] = 10_000
 
     def percentile_numbers(self) -> tuple[float, ...]:

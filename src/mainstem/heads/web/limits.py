@@ -1,8 +1,10 @@
 """What a peer of an HTTP head may send, and how long it may take."""
 
+from typing import Protocol
+
 import msgspec
 
-KIB = 1024
+from mainstem.core.setting_types import KIB, MIB
 
 
 class WebLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,9 +16,9 @@ class WebLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum size of the request line and all headers."""
     max_headers: int = 100
     max_url_bytes: int = 8 * KIB
-    max_body_bytes: int = 1024 * KIB
+    max_body_bytes: int = MIB
     """Maximum size of a request's body as it is sent; more is refused before it is buffered."""
-    max_message_bytes: int = 1024 * KIB
+    max_message_bytes: int = MIB
     """Maximum size of a WebSocket message, whatever its number of fragments."""
     head_s: float = 10.0
     """How long a peer may take until its first request, and for the head of each."""
@@ -26,3 +28,24 @@ class WebLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a connection may be kept alive between two requests."""
     stalled_s: float = 60.0
     """How long a peer may leave an answer unread."""
+
+
+class WebSettings(Protocol):
+    """The settings of a head that limit its connections."""
+
+    @property
+    def max_connections(self) -> int:
+        """Maximum connections."""
+
+    @property
+    def max_body_bytes(self) -> int:
+        """Maximum size of a request's body in bytes."""
+
+
+def limits_of(settings: WebSettings, *, stalled_s: float = 60.0) -> WebLimits:
+    """Return the limits that a head's settings say."""
+    return WebLimits(
+        max_connections=settings.max_connections,
+        max_body_bytes=settings.max_body_bytes,
+        stalled_s=stalled_s,
+    )

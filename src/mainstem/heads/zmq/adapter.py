@@ -22,14 +22,11 @@ from typing import TYPE_CHECKING
 import zmq
 
 from mainstem.auth import Peer, Principal
-from mainstem.core.errors import MainstemError, UnknownTopic, Unsupported
+from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.core.event import Event
-from mainstem.heads.addresses import Address, address_of, parse_address
-from mainstem.heads.brokerless.addresses import Place, places, sources
+from mainstem.heads.addresses import address_of
+from mainstem.heads.brokerless.addresses import Place, places, publish_address, sources
 from mainstem.heads.brokerless.codec import (
-    BadMessage,
-    Events,
-    Refusal,
     decode_request,
     details_of,
     encode_after,
@@ -40,8 +37,9 @@ from mainstem.heads.brokerless.codec import (
 from mainstem.heads.brokerless.collection import Collection, create_topics, event_of
 from mainstem.heads.brokerless.handover import Handover
 from mainstem.heads.brokerless.live_tail import LiveTail
-from mainstem.heads.brokerless.replay import answer
-from mainstem.heads.brokerless.settings import AUTO
+from mainstem.heads.brokerless.metrics import Counted
+from mainstem.heads.brokerless.replay import Replays
+from mainstem.heads.brokerless.start import started
 from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.quiet import quiet
@@ -94,8 +92,7 @@ class ZmqHead:
         self._published: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._missed: Counter[str] = Counter()
-        self._outcomes: Counter[str] = Counter()
-        self._replayed = 0
+        self._replays = Replays[list[bytes]](context, decode_request)
         self._collections: list[Collection] = []
         self._handovers: list[Handover] = []
         self._is_due = False
@@ -118,9 +115,8 @@ class ZmqHead:
             # libzmq applies a decision to the subscription that was read last.
             per_turn=1,
         )
-        self.publishes_at = self._transport.bind(
-            self._publisher, self._publish_address(), "zmq.publish"
-        )
+        at = publish_address(asked, self.address, "zmq.publish")
+        self.publishes_at = self._transport.bind(self._publisher, at, "zmq.publish")
         self._router = self._open(
             zmq.ROUTER,
             self._requested,
@@ -177,8 +173,7 @@ class ZmqHead:
         for name in self._tails.keys() - wanted:
             self._stop(name)
         for name in wanted - self._tails.keys():
-            kind = _WholePublisher if self._settings.publish_frames is Frames.ONE else _Publisher
-            outlet = kind(self._publisher, name)
+            outlet = _Publisher(self._publisher, name, self._settings.publish_frames)
             self._tails[name] = LiveTail(self._context, name, outlet, self._gone(name))
 
     def _gone(self, name: str) -> Callable[[MainstemError], None]:
@@ -197,15 +192,6 @@ class ZmqHead:
             self._dropped[name] += tail.dropped
             self._missed[name] += tail.missed
 
-    def _publish_address(self) -> Address:
-        if self._settings.publish == AUTO:
-            is_free = self._settings.listen.endswith(":0") or self._settings.listen == "off"
-            return Address(self.address.host, 0 if is_free else self.address.port + 1)
-        found = parse_address(self._settings.publish, "zmq.publish")
-        if found is None:
-            raise Unsupported("zmq.publish cannot be off; write HOST:PORT or auto")
-        return found
-
     # Replay
 
     def _requested(self, messages: list[Received]) -> None:
@@ -213,18 +199,10 @@ class ZmqHead:
             # ROUTER inserts the peer's id as the first frame.
             at = 1 + envelope_of(each.frames[1:])
             envelope, asked = each.frames[:at], each.frames[at:]
-            try:
-                request = decode_request(asked)
-                door = self._context.door(self._peer(each.user, each.host))
-                found = answer(door, request, self.publishes_at.port)
-            except BadMessage as error:
-                found = Refusal(error.failure.value, str(error))
-            if not self._router.send([*envelope, *encode_answer(found)]):
-                self._outcomes["unsent"] += 1
-                continue
-            self._outcomes[found.failure if isinstance(found, Refusal) else "answered"] += 1
-            if isinstance(found, Events):
-                self._replayed += len(found.events)
+            peer = self._peer(each.user, each.host)
+            found = self._replays.answer(peer, asked, self.publishes_at.port)
+            is_sent = self._router.send([*envelope, *encode_answer(found)])
+            self._replays.answered(found, is_sent)
 
     # Collecting, and queues
 
@@ -258,15 +236,15 @@ class ZmqHead:
         return collect
 
     def _push(self, place: Place) -> None:
-        queue = place.topic, place.name
-        self._context.broker.queues.show(*queue)
         opened = self._open(zmq.PUSH, None)
         at = self._transport.bind(opened, place.address, "zmq.push")
 
-        def gone(error: MainstemError) -> None:
-            _logger.error("queue %s/%s is not pushed any more: %s", *queue, error)
+        def send(event: Event) -> bool:
+            value = event.value or b""
+            return opened.send([value] if event.key is None else [event.key, value])
 
-        self._handovers.append(Handover(self._context, queue, f"zmq:{at}", _Pusher(opened), gone))
+        queue = place.topic, place.name
+        self._handovers.append(Handover(self._context, queue, f"zmq:{at}", opened, send))
 
     # Peers
 
@@ -316,14 +294,9 @@ class ZmqHead:
             yield metrics.MISSED, ((name,), self._missed[name] + now[2])
         yield metrics.SUBSCRIPTIONS, ((), self._subscriptions.count)
         yield metrics.REFUSED, ((), self._subscriptions.refused)
-        for outcome, count in list(self._outcomes.items()):
-            yield metrics.REQUESTS, ((outcome,), count)
-        yield metrics.REPLAYED, ((), self._replayed)
-        for each in self._collections:
-            yield metrics.COLLECTED, ((each.topic,), each.collected)
-            yield metrics.LOST, ((each.topic,), each.lost)
-        for handover in self._handovers:
-            yield metrics.PUSHED, (handover.queue, handover.delivered)
+        counted: list[Counted] = [self._replays, *self._collections, *self._handovers]
+        for each in counted:
+            yield from each.samples(metrics.COMMON)
         for outcome, count in list(self._logins.outcomes.items()):
             yield metrics.LOGINS, ((outcome,), count)
 
@@ -348,78 +321,45 @@ class ZmqHead:
         await self._transport.close(linger_ms)
 
 
-class _WholePublisher:
-    """Publishes events of one topic to PUB, each in one frame."""
-
-    def __init__(self, opened: ZmqSocket, topic: str) -> None:
-        self._socket = opened
-        self._send = super(zmq.Socket, opened.raw).send
-        self._subject = f"{topic}/".encode()
-
-    def publish(self, event: Event, after: int) -> bool:
-        """Publish an event; False if a subscriber to it has no room, so that nobody gets it."""
-        data = encode_after(self._subject, event, after)
-        try:
-            self._send(data, zmq.DONTWAIT)
-        except zmq.Again:
-            self._socket.check()
-            return False
-        self._socket.traffic.bytes_out += len(data)
-        self._socket.check()
-        return True
-
-    def publish_anyway(self, event: Event, after: int) -> None:
-        """Publish an event to the subscribers that have room, and drop it for the others."""
-        _drop_for_slow_ones(self._socket, lambda: self.publish(event, after))
+async def start(context: HeadContext, settings: ZmqSettings, listener: "socket.socket") -> ZmqHead:
+    """Start the ZeroMQ head; its library opens the sockets."""
+    return await started(ZmqHead(context, settings, listener))
 
 
 class _Publisher:
-    """Publishes events of one topic to PUB, each in several frames."""
+    """Publishes events of one topic to PUB."""
 
-    def __init__(self, opened: ZmqSocket, topic: str) -> None:
+    def __init__(self, opened: ZmqSocket, topic: str, frames: Frames) -> None:
         self._socket = opened
         # The C method: what pyzmq adds to it in Python would double the time.
         self._send = super(zmq.Socket, opened.raw).send
-        self._keyless = f"{topic}/".encode()
+        self._subject = f"{topic}/".encode()
+        self._write = self._send_one if frames is Frames.ONE else self._send_three
 
     def publish(self, event: Event, after: int) -> bool:
         """Publish an event; False if a subscriber to it has no room, so that nobody gets it."""
-        send, value, details = self._send, event.value or b"", details_of(event, after)
         try:
-            send(subject_of(event) if event.key else self._keyless, _MORE)
-            send(value, _MORE)
-            send(details, zmq.DONTWAIT)
+            self._socket.traffic.bytes_out += self._write(event, after)
         except zmq.Again:
-            self._socket.check()
             return False
-        self._socket.traffic.bytes_out += len(value) + len(details) + len(self._keyless)
-        self._socket.check()
+        finally:
+            self._socket.check()
         return True
 
     def publish_anyway(self, event: Event, after: int) -> None:
         """Publish an event to the subscribers that have room, and drop it for the others."""
-        _drop_for_slow_ones(self._socket, lambda: self.publish(event, after))
+        self._socket.raw.setsockopt(zmq.XPUB_NODROP, 0)
+        self.publish(event, after)
+        self._socket.raw.setsockopt(zmq.XPUB_NODROP, 1)
 
+    def _send_one(self, event: Event, after: int) -> int:
+        data = encode_after(self._subject, event, after)
+        self._send(data, zmq.DONTWAIT)
+        return len(data)
 
-def _drop_for_slow_ones(opened: ZmqSocket, publish: Callable[[], object]) -> None:
-    opened.raw.setsockopt(zmq.XPUB_NODROP, 0)
-    publish()
-    opened.raw.setsockopt(zmq.XPUB_NODROP, 1)
-
-
-class _Pusher:
-    """Sends events to a PUSH socket, which gives each to one of its peers."""
-
-    def __init__(self, opened: ZmqSocket) -> None:
-        self._socket = opened
-        self.when_writable = opened.when_writable
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether a connected peer has room."""
-        return self._socket.is_writable
-
-    def hand_over(self, event: Event) -> bool:
-        """Send an event; return False if no peer has room for it."""
-        frames = [event.value or b""] if event.key is None else [event.key, event.value or b""]
-        return self._socket.send(frames)
+    def _send_three(self, event: Event, after: int) -> int:
+        send, value, details = self._send, event.value or b"", details_of(event, after)
+        send(subject_of(event) if event.key else self._subject, _MORE)
+        send(value, _MORE)
+        send(details, zmq.DONTWAIT)
+        return len(value) + len(details) + len(self._subject)

@@ -6,7 +6,7 @@ import zmq
 import zmq.auth
 
 from mainstem.core.errors import InvalidSetting
-from mainstem.heads.brokerless.settings import NONE
+from mainstem.heads.addresses import NONE
 from mainstem.heads.zmq.login import DOMAIN
 from mainstem.heads.zmq.settings import Security, ZmqSettings
 

@@ -6,24 +6,28 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainstem.core.errors import Unsupported
+from mainstem.heads.addresses import AUTO, NONE
 from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.traffic import ConnectionInfo
-from mainstem.heads.web.limits import WebLimits
+from mainstem.heads.web.limits import limits_of
 from mainstem.heads.web.origin import LOCAL, Origins
 from mainstem.heads.web.server import WebServer, serve_app
+from mainstem.heads.webhooks.adapter.attempts import create_attempt_log
+from mainstem.heads.webhooks.adapter.endpoint_operations import EndpointOperations
+from mainstem.heads.webhooks.adapter.endpoints import Endpoints
+from mainstem.heads.webhooks.adapter.receiving import app_of
+from mainstem.heads.webhooks.adapter.service import Service
+from mainstem.heads.webhooks.adapter.source_operations import SourceOperations
+from mainstem.heads.webhooks.adapter.sources import Sources
 from mainstem.heads.webhooks.addresses import AllowedAddresses, parse_networks
+from mainstem.heads.webhooks.client import Client
 from mainstem.heads.webhooks.secret_store import SecretStore
-from mainstem.heads.webhooks.settings import AUTO, NONE, WebhooksSettings
+from mainstem.heads.webhooks.settings import WebhooksSettings
 
 if TYPE_CHECKING:
     import asyncio
     import socket
-
-    from mainstem.heads.webhooks.adapter.endpoints import Endpoints
-    from mainstem.heads.webhooks.adapter.service import Service
-    from mainstem.heads.webhooks.client import Client
 
 SECRETS = "webhook-secrets"
 """The name of the directory of secrets in the data directory."""
@@ -33,7 +37,7 @@ class WebhooksHead:
     """The webhooks head while it runs."""
 
     def __init__(
-        self, server: WebServer, client: "Client", endpoints: "Endpoints", service: "Service"
+        self, server: WebServer, client: Client, endpoints: Endpoints, service: Service
     ) -> None:
         self._server, self._client = server, client
         self._endpoints, self._service = endpoints, service
@@ -67,25 +71,6 @@ async def start(
     context: HeadContext, settings: WebhooksSettings, listener: "socket.socket"
 ) -> WebhooksHead:
     """Start the head on a bound socket."""
-    try:
-        from mainstem.heads.webhooks.client import Client  # noqa: PLC0415 - optional
-    except ImportError as error:
-        raise Unsupported(
-            f"--webhooks needs the package {error.name}: pip install 'mainstem[webhooks]'"
-        ) from None
-    # Imported here, because these modules need aiohttp, too.
-    from mainstem.heads.webhooks.adapter.attempts import create_attempt_log  # noqa: PLC0415
-    from mainstem.heads.webhooks.adapter.endpoint_operations import (  # noqa: PLC0415
-        EndpointOperations,
-    )
-    from mainstem.heads.webhooks.adapter.endpoints import Endpoints  # noqa: PLC0415
-    from mainstem.heads.webhooks.adapter.receiving import app_of  # noqa: PLC0415
-    from mainstem.heads.webhooks.adapter.service import Service  # noqa: PLC0415
-    from mainstem.heads.webhooks.adapter.source_operations import (  # noqa: PLC0415
-        SourceOperations,
-    )
-    from mainstem.heads.webhooks.adapter.sources import Sources  # noqa: PLC0415
-
     allowed = AllowedAddresses(() if settings.allow == NONE else parse_networks(settings.allow))
     create_attempt_log(context, settings)
     client = Client(allowed, context.now_ms)
@@ -102,9 +87,7 @@ async def start(
     sources.start()
     context.administration.offer_all(EndpointOperations(service, endpoints))
     context.administration.offer_all(SourceOperations(service, sources))
-    limits = WebLimits(
-        max_connections=settings.max_connections, max_body_bytes=settings.max_body_bytes
-    )
+    limits = limits_of(settings)
     hosts = frozenset(filter(None, (each.strip() for each in settings.hosts.split(","))))
     server = serve_app(
         context, app_of(service, sources), listener, limits, Origins(hosts=LOCAL | hosts)
