@@ -53,7 +53,7 @@ def test_every_head_has_an_entry_that_leaves_no_law_out_without_a_reason(head: H
 
 
 def test_a_head_without_an_entry_is_told_what_to_add() -> None:
-    gopher = Head("gopher", "Gopher", HEADS[0].settings, module=HEADS[0].module, serves="Nobody.")
+    gopher = Head("gopher", "Gopher", HEADS[0].settings, serves="Nobody.")
 
     with pytest.raises(AssertionError, match=r"'gopher': add a file .* tests/laws/heads,"):
         examples_of(gopher)

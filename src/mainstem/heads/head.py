@@ -1,6 +1,7 @@
 """The interface between the node and a head, the front end of a protocol.
 
 Every head's folder has one value ``HEAD`` in its ``__init__.py``, and one line in ``heads.HEADS``.
+Its ``settings.py`` has the settings, and ``start`` in its ``head.py`` starts it.
 The node binds the addresses of all heads first, opens the log, then starts the heads; it drains and
 closes them in reverse order. A head whose library opens its own sockets passes the bound one to it,
 or closes that and lets the library bind the same address.
@@ -121,10 +122,6 @@ class Head(msgspec.Struct, frozen=True):
     title: str
     settings: HeadSettings
     """The default settings of the head."""
-    module: str
-    """The module whose ``start`` starts the head; not imported before, so that a head that is off
-    costs nothing.
-    """
     serves: str
     """The flag's text in ``--help``."""
     bind: Callable[[HeadSettings, Address], "socket.socket"] = bind_tcp
@@ -142,8 +139,13 @@ class Head(msgspec.Struct, frozen=True):
     """
     starts_first: bool = False
     """Whether the head starts before the log is opened, and stops last."""
-    auto: Address | None = None
-    """The address that the setting ``auto`` means; if its port is taken, a free port is used."""
+    auto_port: int | None = None
+    """The port that the setting ``auto`` means; if it is taken, a free one is used."""
+
+    @property
+    def auto(self) -> Address | None:
+        """The address that the setting ``auto`` means; None if the head has no such setting."""
+        return None if self.auto_port is None else Address("127.0.0.1", self.auto_port)
 
     @property
     def flag(self) -> str:
@@ -154,8 +156,10 @@ class Head(msgspec.Struct, frozen=True):
         self, context: "HeadContext", settings: HeadSettings, listener: "socket.socket"
     ) -> RunningHead:
         """Start the head on its bound socket; raises Unsupported if its extra is not installed."""
+        # Not imported before, so that a head that is off costs nothing.
+        package = type(self.settings).__module__.rpartition(".")[0]
         try:
-            start: Start = import_module(self.module).start
+            start: Start = import_module(f"{package}.head").start
         except ImportError as error:
             if not self.extra:
                 raise

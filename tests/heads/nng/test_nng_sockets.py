@@ -19,7 +19,7 @@ from mainstem.core.errors import InvalidSetting, Unsupported
 from mainstem.core.event import Event
 from mainstem.heads.brokerless.codec import Events, Refusal, decode_whole, joined
 from mainstem.heads.nng import sp
-from mainstem.heads.nng.metrics import COLLECTED, DROPPED, PUBLISHED, PUSHED, REQUESTS
+from mainstem.heads.nng.metrics import COMMON, DROPPED
 
 NNGCAT = pytest.mark.skipif(
     shutil.which("nngcat") is None, reason="needs nngcat (Debian: nng-utils)"
@@ -40,7 +40,7 @@ async def test_a_subscriber_receives_the_events_of_its_prefix_from_then_on() -> 
         found = decode_whole(await received(subscriber))
         assert found.event == Event(b"eu", b"eu-\x00", headers, 7, TOPIC, 0, 2)
         assert found.after == 2
-        assert served.metric(PUBLISHED, TOPIC) == 3
+        assert served.metric(COMMON.published, TOPIC) == 3
 
 
 async def test_requests_are_answered_from_the_log() -> None:
@@ -76,8 +76,8 @@ async def test_who_asks_again_at_once_is_answered_each_time() -> None:
             await reader.readexactly(size)
         writer.close()
 
-        assert served.metric(REQUESTS, "answered") == 1_000
-        assert served.metric(REQUESTS, "unsent") == 0
+        assert served.metric(COMMON.requests, "answered") == 1_000
+        assert served.metric(COMMON.requests, "unsent") == 0
 
 
 async def test_an_empty_message_is_appended_and_an_empty_request_refused() -> None:
@@ -87,7 +87,7 @@ async def test_an_empty_message_is_appended_and_an_empty_request_refused() -> No
             pusher.dial(f"tcp://{at}", block=False)
             for each in (b"", b"x", b""):
                 await pusher.asend(each)
-            await until(lambda: served.metric(COLLECTED) == 3)
+            await until(lambda: served.metric(COMMON.collected) == 3)
         assert values(read_all(served.broker, TOPIC)) == [b"", b"x", b""]
         assert isinstance(await served.answer(), Refusal)
 
@@ -102,8 +102,8 @@ async def test_what_programs_push_and_publish_is_appended() -> None:
             with pynng.Push0() as pusher:
                 pusher.dial(f"tcp://127.0.0.1:{ports[0]}", block=False)
                 await pusher.asend(b"pushed")
-                await until(lambda: served.metric(COLLECTED) == 1)
-            while served.metric(COLLECTED) < 2:
+                await until(lambda: served.metric(COMMON.collected) == 1)
+            while served.metric(COMMON.collected) < 2:
                 # It is lost until the subscription is there.
                 publisher.send(b"USD 1")
                 publisher.send(b"EUR 1")
@@ -118,7 +118,7 @@ async def test_workers_share_the_events_of_a_queue_and_none_is_lost_without_one(
     broker.queues.create(TOPIC, "workers")
     async with serving(broker, push=f"{TOPIC}/workers={at}") as served:
         broker.publish(TOPIC, [Event(b"%d" % number) for number in range(100)])
-        assert served.metric(PUSHED) == 0
+        assert served.metric(COMMON.pushed) == 0
 
         found = list[bytes]()
         with pynng.Pull0() as first, pynng.Pull0() as second:
@@ -160,7 +160,7 @@ async def test_a_message_over_the_limit_cuts_off_its_peer() -> None:
             pusher.dial(f"tcp://{at}", block=False)
             await pusher.asend(b"x" * 101)
             await until(lambda: served.head.traffic.closed >= 1)
-            while not served.metric(COLLECTED):
+            while not served.metric(COMMON.collected):
                 # It may still be sent to the connection that has ended.
                 with contextlib.suppress(pynng.TryAgain):
                     pusher.send(b"small", block=False)
@@ -213,7 +213,7 @@ async def test_what_pub_drops_for_a_slow_subscriber_is_counted() -> None:
         events = [Event(bytes(10_000)) for _ in range(count // 8)]
         for _ in range(8):
             served.broker.publish(TOPIC, events)
-        await until(lambda: served.metric(PUBLISHED) == count and served.metric(DROPPED) > 0)
+        await until(lambda: served.metric(COMMON.published) == count and served.metric(DROPPED) > 0)
         # nng drops the oldest of those that wait, so the last one comes.
         received = 0
         while True:

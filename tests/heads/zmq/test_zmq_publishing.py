@@ -24,7 +24,7 @@ from mainstem.heads.brokerless.codec import (
     decode_answer,
     decode_whole,
 )
-from mainstem.heads.zmq.metrics import DROPPED, PUBLISHED, REPLAYED, REQUESTS, SUBSCRIPTIONS
+from mainstem.heads.zmq.metrics import COMMON, DROPPED, SUBSCRIPTIONS
 
 
 async def test_a_subscriber_receives_the_events_of_its_topic_from_then_on() -> None:
@@ -127,7 +127,7 @@ async def test_a_request_is_answered_with_the_events_since_an_offset() -> None:
         assert [each.event.value for each in found.events] == [b"2", b"3", b"4"]
         assert [each.after for each in found.events] == [2, 3, 4]
         assert (found.first, found.next, found.tail) == (2, 5, 5)
-        assert served.metric(REPLAYED) == 3
+        assert served.metric(COMMON.replayed) == 3
         found = await answer(asker, b"BOUNDS", b"orders")
         assert found == TopicBounds("orders", served.head.publishes_at.port, ((0, 5),))
 
@@ -196,7 +196,7 @@ async def test_a_bad_request_is_refused(frames: tuple[bytes, ...], failure: str)
         refusal = decode_answer(found[found.index(b"") + 1 :] if b"" in found else found)
         assert isinstance(refusal, Refusal)
         assert refusal.failure == failure
-        assert served.metric(REQUESTS, failure) == 1
+        assert served.metric(COMMON.requests, failure) == 1
         assert isinstance(await answer(asker, b"BOUNDS", b"orders"), TopicBounds)
 
 
@@ -232,7 +232,7 @@ async def test_with_backpressure_all_subscribers_wait_for_a_slow_one_and_none_mi
         broker.publish(TOPIC, [Event(LARGE, b"o%d" % number) for number in range(count)])
         heard = [it.event.offset for it in await events(fast, 10)]
         # The fast one waits, too: PUB does not go on until the slow one has read.
-        published = await standstill(lambda: served.metric(PUBLISHED))
+        published = await standstill(lambda: served.metric(COMMON.published))
         assert published < count
         heard += [it.event.offset for it in await events(fast, int(published) - 10)]
         assert not fast.poll(50)

@@ -25,7 +25,7 @@ from mainstem.core.event import Event
 from mainstem.core.topic_settings import Overload
 from mainstem.heads.brokerless.codec import Refusal, TopicBounds
 from mainstem.heads.zmq.login import z85
-from mainstem.heads.zmq.metrics import COLLECTED, LOGINS, LOST, PUSHED, REFUSED
+from mainstem.heads.zmq.metrics import COMMON, LOGINS, REFUSED
 
 
 async def test_what_programs_push_is_appended() -> None:
@@ -37,7 +37,7 @@ async def test_what_programs_push_is_appended() -> None:
         pusher.send_multipart([b"key", b"value"])
         pusher.send_multipart([b"key", b"more", b"", b"value"])
 
-        await until(lambda: served.metric(COLLECTED) == 3)
+        await until(lambda: served.metric(COMMON.collected) == 3)
         found = read_all(served.broker, TOPIC)
         assert [(it.key, it.value) for it in found] == [
             (None, b"value only"),
@@ -57,7 +57,7 @@ async def test_other_publishers_are_subscribed_to() -> None:
             publisher.send_multipart([b"USD", b"1"])
             publisher.send_multipart([b"EUR", b"2"])
 
-            await until(lambda: served.metric(COLLECTED) == 1)
+            await until(lambda: served.metric(COMMON.collected) == 1)
             assert [(it.key, it.value) for it in read_all(served.broker, TOPIC)] == [(b"EUR", b"2")]
 
 
@@ -77,7 +77,7 @@ async def test_a_full_topic_with_backpressure_makes_pushers_wait_and_loses_nothi
             await until(lambda held=held: len(read_all(broker, TOPIC)) > held)  # type: ignore[misc]
 
         assert values(read_all(broker, TOPIC)) == [b"%d" % number for number in range(30)]
-        assert served.metric(LOST) == 0
+        assert served.metric(COMMON.lost) == 0
 
 
 async def test_what_a_topic_refuses_is_counted_as_lost() -> None:
@@ -90,7 +90,7 @@ async def test_what_a_topic_refuses_is_counted_as_lost() -> None:
 
         pusher.send(b"second")
 
-        await until(lambda: served.metric(LOST) == 1)
+        await until(lambda: served.metric(COMMON.lost) == 1)
         assert values(read_all(broker, TOPIC)) == [b"first"]
 
 
@@ -110,7 +110,7 @@ async def test_workers_share_the_events_of_a_queue() -> None:
             await asyncio.sleep(0)
 
         assert sorted(found, key=int) == [b"%d" % number for number in range(100)]
-        assert served.metric(PUSHED) == 100
+        assert served.metric(COMMON.pushed) == 100
         await until(lambda: not broker.queues.peek(TOPIC, "workers", 1))
 
 
@@ -122,14 +122,14 @@ async def test_without_a_worker_events_stay_in_the_queue() -> None:
         await served.publish(*(Event(b"%d" % number) for number in range(10)))
         worker = served.socket(zmq.PULL, f"tcp://{at}")
         assert await received(worker) == [b"0"]
-        await until(lambda: served.metric(PUSHED) == 10)
+        await until(lambda: served.metric(COMMON.pushed) == 10)
         worker.close()
         await until(lambda: not served.head.connections())
 
         await served.publish(Event(b"later"))
 
         await until(lambda: len(broker.queues.peek(TOPIC, "workers", 10)) == 1)
-        assert served.metric(PUSHED) == 10
+        assert served.metric(COMMON.pushed) == 10
     assert len(broker.queues.peek(TOPIC, "workers", 10)) == 1
 
 
@@ -159,7 +159,7 @@ async def test_what_a_worker_had_taken_is_lost_if_it_is_killed_and_is_handed_to_
         try:
             assert worker.stdout is not None
             processed = [await worker.stdout.readline() for _ in range(3)]
-            await until(lambda: served.metric(PUSHED) == 100)
+            await until(lambda: served.metric(COMMON.pushed) == 100)
         finally:
             worker.kill()
             await worker.communicate()

@@ -1,6 +1,5 @@
 """The admin head: /livez, /readyz, /metrics, the admin API, and the contents of queues."""
 
-from mainstem.heads.addresses import Address
 from mainstem.heads.admin.settings import AdminSettings
 from mainstem.heads.head import Head
 
@@ -8,9 +7,8 @@ HEAD = Head(
     "admin",
     "admin",
     AdminSettings(),
-    module="mainstem.heads.admin.head",
     serves="Address of /livez, /readyz and /metrics.",
     connect="http://{at}   /livez /readyz /metrics",
     starts_first=True,
-    auto=Address("127.0.0.1", 9644),
+    auto_port=9644,
 )

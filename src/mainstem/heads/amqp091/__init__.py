@@ -8,7 +8,6 @@ HEAD = Head(
     "amqp",
     "AMQP 0-9-1",
     AmqpSettings(),
-    module="mainstem.heads.amqp091.adapter.head",
     serves="Where AMQP 0-9-1 clients connect (RabbitMQ uses port 5672).",
     connect="amqp://{at}   (AMQP 0-9-1, as RabbitMQ speaks it)",
     metrics=METRICS,

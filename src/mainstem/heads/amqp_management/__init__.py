@@ -1,6 +1,5 @@
 """RabbitMQ's management HTTP API, for tools such as rabbitmqadmin and flower, and for tests."""
 
-from mainstem.heads.addresses import Address
 from mainstem.heads.amqp_management.settings import AmqpManagementSettings
 from mainstem.heads.head import Head
 
@@ -8,8 +7,7 @@ HEAD = Head(
     "amqp_management",
     "AMQP admin",
     AmqpManagementSettings(),
-    module="mainstem.heads.amqp_management.head",
     serves="Address of RabbitMQ's management HTTP API, for --amqp (RabbitMQ uses port 15672).",
     connect="http://{at}/api/   (rabbitmqadmin, flower)",
-    auto=Address("127.0.0.1", 15672),
+    auto_port=15672,
 )

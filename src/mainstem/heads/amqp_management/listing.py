@@ -1,15 +1,20 @@
 """Filters, sorts and pages lists, and cuts their items to the requested columns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from mainstem.core.errors import Failure
 from mainstem.heads.admin_operations import OperationFailed
-from mainstem.heads.amqp_management.call import Item
+from mainstem.heads.amqp_management.call import Answer, Call, Item
 
 MAX_PAGE = 500
 """The largest page, as in RabbitMQ."""
 _DEFAULT_PAGE = 100
+
+
+def list_of(items: Callable[[Call], Sequence[Item]]) -> Answer:
+    """Return the answer to requests for a list of these items."""
+    return lambda call: listed(items(call), call.query)
 
 
 def listed(items: Sequence[Item], query: Mapping[str, str]) -> object:

@@ -42,7 +42,7 @@ class Handover:
         intake: Intake,
         send: Callable[[Event], bool],
     ) -> None:
-        """``owner``: the name that owns deliveries. ``send``: False if no peer has room for an event.
+        """``owner``: the name that owns deliveries. ``send``: False if no peer has room.
 
         Raises UnknownTopic, UnknownQueue.
         """

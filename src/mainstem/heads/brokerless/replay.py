@@ -12,6 +12,8 @@ from mainstem.heads.brokerless.metrics import CommonMetrics
 from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric, Sample
 
+REQUEST_BYTES = 4096
+"""Maximum size of a request."""
 MAX_EVENTS = 500
 MAX_BYTES = 256 * 1024
 """Maximum size of an answer, unless its first event is larger."""

@@ -28,7 +28,6 @@ HEAD = Head(
     "Kafka",
     KafkaSettings(),
     bind=_bind,
-    module="mainstem.heads.kafka.head",
     serves="Address for Kafka clients.",
     connect="{at}   (bootstrap.servers={at})",
     examples=(

@@ -9,7 +9,6 @@ HEAD = Head(
     "MoldUDP64",
     MoldSettings(),
     bind=bind_udp,
-    module="mainstem.heads.moldudp64.adapter",
     serves="Address for requests of MoldUDP64 receivers (UDP).",
     connect="{at}   (UDP requests; mainstem feed serve TOPIC)",
     metrics=METRICS,

@@ -14,7 +14,6 @@ MoldUDP64 has no refusals: a request that cannot be answered is counted by its r
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from mainstem.broker.door import Durable
@@ -224,16 +223,3 @@ class MoldHead:
         for each in self._publications.values():
             each.close()
         self._sender.close()
-
-
-async def start(
-    context: HeadContext, settings: MoldSettings, listener: "socket.socket"
-) -> MoldHead:
-    """Start the MoldUDP64 head on a bound UDP socket."""
-    head = MoldHead(context, settings, listener, lambda: monotonic() * 1000)
-    try:
-        await head.start()
-    except BaseException:
-        await head.close()
-        raise
-    return head

@@ -8,7 +8,6 @@ HEAD = Head(
     "nng",
     "nng",
     NngSettings(),
-    module="mainstem.heads.nng.adapter",
     serves="Address of the nng socket for replays; PUB is at the next port.",
     connect="tcp://{at}   (replays; mainstem.feeds.NngFeed)",
     extra="nng",

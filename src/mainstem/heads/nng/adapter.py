@@ -34,8 +34,7 @@ from mainstem.heads.brokerless.collection import Collection, create_topics
 from mainstem.heads.brokerless.handover import Handover
 from mainstem.heads.brokerless.live_tail import LiveTail
 from mainstem.heads.brokerless.metrics import Counted
-from mainstem.heads.brokerless.replay import Replays
-from mainstem.heads.brokerless.start import started
+from mainstem.heads.brokerless.replay import REQUEST_BYTES, Replays
 from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.nng import metrics
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
     import socket
 
 _logger = logging.getLogger("mainstem.heads.nng")
-
-REQUEST_BYTES = 4096
 
 
 class NngHead:
@@ -219,8 +216,8 @@ class NngHead:
     def samples(self) -> Iterator[tuple[Metric, Sample]]:
         """Yield the head's metrics with their values."""
         for name, tail in self._tails.items():
-            yield metrics.PUBLISHED, ((name,), tail.published)
-            yield metrics.MISSED, ((name,), tail.missed)
+            yield metrics.COMMON.published, ((name,), tail.published)
+            yield metrics.COMMON.missed, ((name,), tail.missed)
         yield metrics.DROPPED, ((), self._outlet.dropped)
         counted: list[Counted] = [self._replays, *self._collections, *self._handovers]
         for each in counted:
@@ -251,8 +248,3 @@ class NngHead:
             opened.close()
         if self._end_watch is not None:
             self._end_watch()
-
-
-async def start(context: HeadContext, settings: NngSettings, listener: "socket.socket") -> NngHead:
-    """Start the nng head; its library opens the sockets."""
-    return await started(NngHead(context, settings, listener))

@@ -4,7 +4,6 @@ from mainstem.heads.brokerless.metrics import common_metrics
 from mainstem.heads.metric import counter
 
 COMMON = common_metrics("nng", unsent="the peer has gone")
-PUBLISHED, MISSED, REQUESTS, REPLAYED, COLLECTED, LOST, PUSHED = COMMON
 DROPPED = counter(
     "mainstem_nng_dropped_total",
     "Messages that PUB dropped for slow subscribers, each counted; a lower bound, as nng tells "

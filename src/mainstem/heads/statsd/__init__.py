@@ -9,7 +9,6 @@ HEAD = Head(
     "StatsD",
     StatsdSettings(),
     bind=bind_udp,
-    module="mainstem.heads.statsd.adapter",
     serves="Address for StatsD clients (UDP).",
     connect="{at}   (UDP; topics statsd.samples, statsd.aggregates)",
     metrics=METRICS,

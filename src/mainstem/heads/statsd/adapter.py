@@ -280,12 +280,3 @@ def _sample_event(metric: Metric) -> Event:
 
 def _sum_event(found: Aggregate) -> Event:
     return Event(_encode(found), found.name.encode(), timestamp_ms=found.end_ms)
-
-
-async def start(
-    context: HeadContext, settings: StatsdSettings, listener: "socket.socket"
-) -> StatsdHead:
-    """Start the StatsD head on a bound UDP socket."""
-    head = StatsdHead(context, settings, listener)
-    await head.start()
-    return head

@@ -8,7 +8,6 @@ HEAD = Head(
     "stomp",
     "STOMP",
     StompSettings(),
-    module="mainstem.heads.stomp.adapter.head",
     serves="Address for STOMP clients (ActiveMQ and RabbitMQ use port 61613).",
     connect="{at}   (STOMP 1.0, 1.1, 1.2; /queue/NAME, /topic/NAME)",
     metrics=METRICS,

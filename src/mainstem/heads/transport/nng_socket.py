@@ -7,7 +7,6 @@ are passed on to the loop.
 
 import asyncio
 import contextlib
-import logging
 import select
 import time
 from collections.abc import Callable
@@ -16,9 +15,8 @@ import pynng
 
 from mainstem.core.errors import InvalidSetting
 from mainstem.heads.addresses import Address
+from mainstem.heads.transport.messages import pass_on
 from mainstem.heads.transport.traffic import ConnectionInfo, Traffic
-
-_logger = logging.getLogger("mainstem.heads")
 
 MESSAGES_PER_TURN = 256
 Admit = Callable[[str], bool]
@@ -165,11 +163,7 @@ class NngSocket:
         self._traffic.bytes_in += sum(map(len, found))
         if not found or self._receive is None:
             return
-        try:
-            self._receive(found)
-        except Exception:
-            self._traffic.cut_off += len(found)
-            _logger.exception("%d messages could not be handled", len(found))
+        pass_on(found, self._receive, self._traffic)
 
     def _next(self) -> bytes:
         if self._tells_sender:

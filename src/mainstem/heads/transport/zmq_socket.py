@@ -8,7 +8,6 @@ event loop. Connections are known from the events of libzmq's socket monitors.
 
 import asyncio
 import contextlib
-import logging
 import os
 import socket
 import time
@@ -20,9 +19,8 @@ from zmq.utils.monitor import parse_monitor_message
 
 from mainstem.core.errors import InvalidSetting
 from mainstem.heads.addresses import Address, address_of
+from mainstem.heads.transport.messages import pass_on
 from mainstem.heads.transport.traffic import ConnectionInfo, Traffic
-
-_logger = logging.getLogger("mainstem.heads")
 
 MESSAGES_PER_TURN = 256
 _DONTWAIT = zmq.DONTWAIT
@@ -147,11 +145,7 @@ class ZmqSocket:
         self.traffic.bytes_in += sum(len(frame) for each in found for frame in each.frames)
         # There may be more messages, or the head's answers may consume the next signal.
         self._soon()
-        try:
-            self._receive(found)
-        except Exception:
-            self.traffic.cut_off += len(found)
-            _logger.exception("%d messages could not be handled", len(found))
+        pass_on(found, self._receive, self.traffic)
 
     def _anonymous(self) -> Received:
         return Received(self.raw.recv_multipart(_DONTWAIT))

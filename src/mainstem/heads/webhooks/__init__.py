@@ -8,7 +8,6 @@ HEAD = Head(
     "webhooks",
     "Webhooks",
     WebhooksSettings(),
-    module="mainstem.heads.webhooks.adapter.head",
     serves="Address that receives webhooks; also delivers events to endpoints.",
     connect="http://{at}/hooks/SOURCE   (and mainstem webhook add delivers events)",
     extra="webhooks",

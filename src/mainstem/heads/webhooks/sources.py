@@ -57,12 +57,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(
-    SourceSettings,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="kind",
-    tag="source/1",
+    SourceSettings, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="source/1"
 ):
     """A source as it is stored: its settings and its secrets."""
 

@@ -8,7 +8,6 @@ HEAD = Head(
     "zmq",
     "ZeroMQ",
     ZmqSettings(),
-    module="mainstem.heads.zmq.adapter",
     serves="Address of the ZeroMQ socket for replays; PUB is at the next port.",
     connect="tcp://{at}   (replays; mainstem.feeds.ZmqFeed)",
     extra="zmq",

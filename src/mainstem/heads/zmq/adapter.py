@@ -38,8 +38,7 @@ from mainstem.heads.brokerless.collection import Collection, create_topics, even
 from mainstem.heads.brokerless.handover import Handover
 from mainstem.heads.brokerless.live_tail import LiveTail
 from mainstem.heads.brokerless.metrics import Counted
-from mainstem.heads.brokerless.replay import Replays
-from mainstem.heads.brokerless.start import started
+from mainstem.heads.brokerless.replay import REQUEST_BYTES, Replays
 from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.quiet import quiet
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("mainstem.heads.zmq")
 
-REQUEST_BYTES = 4096
 UNREAD_ANSWERS = 16
 LOOK_MS = 2
 LINGER_MS = 500
@@ -289,9 +287,9 @@ class ZmqHead:
         for name in {*tails, *self._published}:
             tail = tails.get(name)
             now = (tail.published, tail.dropped, tail.missed) if tail else (0, 0, 0)
-            yield metrics.PUBLISHED, ((name,), self._published[name] + now[0])
+            yield metrics.COMMON.published, ((name,), self._published[name] + now[0])
             yield metrics.DROPPED, ((name,), self._dropped[name] + now[1])
-            yield metrics.MISSED, ((name,), self._missed[name] + now[2])
+            yield metrics.COMMON.missed, ((name,), self._missed[name] + now[2])
         yield metrics.SUBSCRIPTIONS, ((), self._subscriptions.count)
         yield metrics.REFUSED, ((), self._subscriptions.refused)
         counted: list[Counted] = [self._replays, *self._collections, *self._handovers]
@@ -319,11 +317,6 @@ class ZmqHead:
             each.close()
         self._listener.close()
         await self._transport.close(linger_ms)
-
-
-async def start(context: HeadContext, settings: ZmqSettings, listener: "socket.socket") -> ZmqHead:
-    """Start the ZeroMQ head; its library opens the sockets."""
-    return await started(ZmqHead(context, settings, listener))
 
 
 class _Publisher:

@@ -4,7 +4,6 @@ from mainstem.heads.brokerless.metrics import common_metrics
 from mainstem.heads.metric import counter, gauge
 
 COMMON = common_metrics("zmq", unsent="the peer reads no answers")
-PUBLISHED, MISSED, REQUESTS, REPLAYED, COLLECTED, LOST, PUSHED = COMMON
 DROPPED = counter(
     "mainstem_zmq_dropped_total",
     "Messages that PUB dropped for a subscriber at its high-water mark. libzmq drops more for the "

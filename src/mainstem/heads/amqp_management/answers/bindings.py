@@ -7,7 +7,7 @@ import msgspec
 from mainstem.core.errors import Failure
 from mainstem.heads.admin_operations import OperationFailed
 from mainstem.heads.amqp_management.call import Answer, Call, Created, Item
-from mainstem.heads.amqp_management.listing import listed
+from mainstem.heads.amqp_management.listing import list_of, listed
 
 _KINDS = {"q": "queue", "e": "exchange"}
 
@@ -55,10 +55,6 @@ def bind(call: Call, vhost: str, binding: Item) -> bool:
         arguments=binding.get("arguments") or {},
     )
     return bool(changed["changed"])
-
-
-def _every(call: Call) -> object:
-    return listed(binding_items(call), call.query)
 
 
 def _between(call: Call) -> object:
@@ -141,8 +137,8 @@ def _item(binding: Item) -> Item:
 
 _AT = "bindings/{vhost}/e/{source}/{kind}/{destination}"
 ROUTES: dict[str, Answer] = {
-    "GET bindings": _every,
-    "GET bindings/{vhost}": _every,
+    "GET bindings": list_of(binding_items),
+    "GET bindings/{vhost}": list_of(binding_items),
     f"GET {_AT}": _between,
     f"POST {_AT}": _create,
     f"GET {_AT}/{{properties_key}}": _show,

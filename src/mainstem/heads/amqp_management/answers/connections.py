@@ -6,7 +6,7 @@ from contextlib import suppress
 from mainstem.core.errors import Failure
 from mainstem.heads.admin_operations import OperationFailed
 from mainstem.heads.amqp_management.call import NODE, Answer, Call, Item
-from mainstem.heads.amqp_management.listing import listed
+from mainstem.heads.amqp_management.listing import list_of, listed
 
 
 def consumer_items(call: Call) -> list[Item]:
@@ -26,13 +26,6 @@ def _in_vhost(call: Call, items: list[Item]) -> list[Item]:
     if "vhost" not in call.path:
         return items
     return [each for each in items if each["vhost"] == call.vhost]
-
-
-def _list_of(items: Callable[[Call], list[Item]]) -> Answer:
-    def answer(call: Call) -> object:
-        return listed(items(call), call.query)
-
-    return answer
 
 
 def _one_of(items: Callable[[Call], list[Item]], kind: str) -> Answer:
@@ -155,16 +148,16 @@ def _address(prefix: str, address: str) -> Item:
 
 
 ROUTES: dict[str, Answer] = {
-    "GET connections": _list_of(_connections),
+    "GET connections": list_of(_connections),
     "GET connections/{name}": _one_of(_connections, "connection"),
     "DELETE connections/{name}": _close,
     "GET connections/{name}/channels": _channels_of,
-    "GET connections/username/{user}": _list_of(_connections_of_user),
+    "GET connections/username/{user}": list_of(_connections_of_user),
     "DELETE connections/username/{user}": _close_of_user,
-    "GET vhosts/{vhost}/connections": _list_of(_connections),
-    "GET vhosts/{vhost}/channels": _list_of(_channels),
-    "GET channels": _list_of(_channels),
+    "GET vhosts/{vhost}/connections": list_of(_connections),
+    "GET vhosts/{vhost}/channels": list_of(_channels),
+    "GET channels": list_of(_channels),
     "GET channels/{name}": _one_of(_channels, "channel"),
-    "GET consumers": _list_of(consumer_items),
-    "GET consumers/{vhost}": _list_of(consumer_items),
+    "GET consumers": list_of(consumer_items),
+    "GET consumers/{vhost}": list_of(consumer_items),
 }

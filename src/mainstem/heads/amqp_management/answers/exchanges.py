@@ -4,7 +4,7 @@ import msgspec
 
 from mainstem.heads.amqp_management.answers.bindings import from_exchange, to_exchange
 from mainstem.heads.amqp_management.call import Answer, Call, Created, Item
-from mainstem.heads.amqp_management.listing import listed
+from mainstem.heads.amqp_management.listing import list_of
 
 _KEPT = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
 
@@ -22,10 +22,6 @@ class ExchangeDeclaration(msgspec.Struct, frozen=True):
 def exchange_items(call: Call) -> list[Item]:
     """Return the exchanges of the virtual host in the path; of all if the path has none."""
     return [_item(each) for each in call.items("exchanges", **call.vhost_or_all)]
-
-
-def _every(call: Call) -> object:
-    return listed(exchange_items(call), call.query)
 
 
 def _show(call: Call) -> object:
@@ -61,8 +57,8 @@ def _item(exchange: Item) -> Item:
 
 
 ROUTES: dict[str, Answer] = {
-    "GET exchanges": _every,
-    "GET exchanges/{vhost}": _every,
+    "GET exchanges": list_of(exchange_items),
+    "GET exchanges/{vhost}": list_of(exchange_items),
     "GET exchanges/{vhost}/{exchange}": _show,
     "PUT exchanges/{vhost}/{exchange}": _declare,
     "DELETE exchanges/{vhost}/{exchange}": _delete,

@@ -5,7 +5,7 @@ import msgspec
 from mainstem.heads.amqp_management.answers.bindings import of_queue
 from mainstem.heads.amqp_management.answers.connections import consumer_items
 from mainstem.heads.amqp_management.call import NODE, Answer, Call, Created, Item, refuse
-from mainstem.heads.amqp_management.listing import listed, narrowed
+from mainstem.heads.amqp_management.listing import list_of, narrowed
 
 
 class QueueDeclaration(msgspec.Struct, frozen=True):
@@ -20,10 +20,6 @@ class QueueDeclaration(msgspec.Struct, frozen=True):
 def queue_items(call: Call) -> list[Item]:
     """Return the queues of the virtual host in the path; of all if the path has none."""
     return [_item(each) for each in call.items("amqp/queues/list", **call.vhost_or_all)]
-
-
-def _every(call: Call) -> object:
-    return listed(queue_items(call), call.query)
 
 
 def _show(call: Call) -> object:
@@ -94,9 +90,9 @@ def _item(queue: Item) -> Item:
 
 
 ROUTES: dict[str, Answer] = {
-    "GET queues": _every,
-    "GET queues/detailed": _every,
-    "GET queues/{vhost}": _every,
+    "GET queues": list_of(queue_items),
+    "GET queues/detailed": list_of(queue_items),
+    "GET queues/{vhost}": list_of(queue_items),
     "GET queues/{vhost}/{queue}": _show,
     "PUT queues/{vhost}/{queue}": _declare,
     "DELETE queues/{vhost}/{queue}": _delete,

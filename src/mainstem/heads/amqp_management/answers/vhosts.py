@@ -6,7 +6,7 @@ from mainstem.core.errors import Failure
 from mainstem.heads.admin_operations import OperationFailed
 from mainstem.heads.amqp_management.answers.queues import queue_items
 from mainstem.heads.amqp_management.call import NODE, Answer, Call, Created, Item, refuse
-from mainstem.heads.amqp_management.listing import listed
+from mainstem.heads.amqp_management.listing import list_of
 
 COUNTS = ("messages", "messages_ready", "messages_unacknowledged")
 
@@ -16,9 +16,10 @@ def names(call: Call) -> list[str]:
     return cast("list[str]", call.item("amqp/totals")["vhosts"])
 
 
-def _every(call: Call) -> object:
+def vhost_items(call: Call) -> list[Item]:
+    """Return all virtual hosts."""
     queues = queue_items(call)
-    return listed([_item(each, queues) for each in names(call)], call.query)
+    return [_item(each, queues) for each in names(call)]
 
 
 def _show(call: Call) -> object:
@@ -53,7 +54,7 @@ def _item(name: str, queues: list[Item]) -> Item:
 
 
 ROUTES: dict[str, Answer] = {
-    "GET vhosts": _every,
+    "GET vhosts": list_of(vhost_items),
     "GET vhosts/{vhost}": _show,
     "PUT vhosts/{vhost}": _declare,
     "DELETE vhosts/{vhost}": _delete,

@@ -14,6 +14,13 @@ from mainstem.kafka_protocol.server_codec import RequestHeader
 STOPPING = errors.Closed("the server is stopping; retry when it is back")
 """The error that group members get while the server stops."""
 
+
+class InvalidRequest(MainstemError):
+    """A request is invalid, whatever the state of what it names."""
+
+    failure = Failure.INVALID
+
+
 FAILURES: dict[Failure, Code] = {
     Failure.NOT_FOUND: Code.UNKNOWN_TOPIC_OR_PARTITION,
     Failure.EXISTS: Code.TOPIC_ALREADY_EXISTS,

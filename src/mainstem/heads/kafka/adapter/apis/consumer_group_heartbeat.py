@@ -22,7 +22,7 @@ from mainstem.core.errors import (
     UnknownGroup,
     UnknownMember,
 )
-from mainstem.heads.kafka.adapter.errors import STOPPING, code_in
+from mainstem.heads.kafka.adapter.errors import STOPPING, InvalidRequest, code_in
 from mainstem.heads.kafka.adapter.groups.group_types import CONSUMER
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
@@ -37,15 +37,9 @@ _CHOOSES_ITS_ID = 1
 def answer(asked: Asked, request: messages.ConsumerGroupHeartbeatRequest, reply: Reply) -> None:
     """Carry out a join, heartbeat or leave; answered when the assignment is durable."""
     service = asked.service
-    wrong = _wrong(request, asked.header.api_version)
-    if wrong is not None:
-        reply(
-            messages.ConsumerGroupHeartbeatResponse(
-                error_code=Code.INVALID_REQUEST, error_message=wrong
-            )
-        )
-        return
     try:
+        if wrong := _wrong(request, asked.header.api_version):
+            raise InvalidRequest(wrong)
         if service.draining:
             raise STOPPING
         heard = _left(asked, request) if request.member_epoch < 0 else _heard(asked, request)

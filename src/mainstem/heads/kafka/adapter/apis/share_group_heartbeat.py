@@ -2,7 +2,7 @@
 
 from mainstem.broker.door import AssignedTopics, ShareHeartbeat
 from mainstem.core.errors import GroupIsLive, MainstemError
-from mainstem.heads.kafka.adapter.errors import STOPPING, code_in
+from mainstem.heads.kafka.adapter.errors import STOPPING, InvalidRequest, code_in
 from mainstem.heads.kafka.adapter.groups.group_types import MAX_ID_LENGTH
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
@@ -17,15 +17,9 @@ def answer(asked: Asked, request: messages.ShareGroupHeartbeatRequest, reply: Re
     """Carry out a join, heartbeat or leave; a join is answered when start offsets are durable."""
     service = asked.service
     epoch, topics = request.member_epoch, request.subscribed_topic_names
-    wrong = _wrong(request)
-    if wrong is not None:
-        reply(
-            messages.ShareGroupHeartbeatResponse(
-                error_code=Code.INVALID_REQUEST, error_message=wrong
-            )
-        )
-        return
     try:
+        if wrong := _wrong(request):
+            raise InvalidRequest(wrong)
         if epoch == _LEAVE:
             service.broker.share.leave(request.group_id, request.member_id)
             service.share_sessions.left(request.group_id, request.member_id)
