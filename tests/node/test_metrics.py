@@ -35,9 +35,10 @@ GUIDE = PAGE.parents[1] / "guides" / "monitoring.md"
 INTRODUCTION = """\
 # Metrics
 
-`mainstem serve` has them at `http://127.0.0.1:9644/metrics` (`--admin` sets the address), in the
-text format of Prometheus. Counters start at zero with the server. At most 10,000 partitions and
-10,000 cursors are included; `mainstem_metrics_left_out` counts the rest.
+`mainstem serve` has these metrics at `http://127.0.0.1:9644/metrics` (`--admin` sets the address),
+in the text format of Prometheus. Counters start at zero when the server starts. At most 10,000
+partitions and 10,000 cursors (committed offsets of groups) are included;
+`mainstem_metrics_left_out` counts the rest.
 
 Generated from `node/metrics.py` by `python -m tests.node.test_metrics`.
 

@@ -50,12 +50,12 @@ COMMANDS = {
         "mainstem.cli.commands.dead:dead",
         "List dead letters, publish them again, or delete them.",
     ),
-    "sql": ("mainstem.cli.commands.sql:sql", "Ask about the events of topics in SQL."),
+    "sql": ("mainstem.cli.commands.sql:sql", "Query the events of topics in SQL."),
     "pipeline": (
         "mainstem.cli.commands.pipeline:pipeline",
         "Run data pipelines on Spark, show their state.",
     ),
-    "index": ("mainstem.cli.commands.index:index", "Ask the search indexes that pipelines keep."),
+    "index": ("mainstem.cli.commands.index:index", "Search the indexes that pipelines write."),
     "serve": ("mainstem.cli.commands.serve:serve", "Serve a log to Kafka and other clients."),
     "verify": ("mainstem.cli.commands.verify:verify", "Check every byte of a data directory."),
     "repair": (

@@ -262,7 +262,7 @@ class NodeConnectors:
             AlterConnector,
             lambda it: Added(self.runtime.alter(it.settings)),
             "PUT connectors",
-            "Change the settings of a connector, which goes on where it was.",
+            "Change the settings of a connector, which continues at the same position.",
             Added,
         )
         self._offer(
@@ -270,7 +270,7 @@ class NodeConnectors:
             CheckConnector,
             lambda it: Added(self.runtime.check(it.settings)),
             "POST connector-checks",
-            "Connect, and return the tables that a connector would capture.",
+            "Connect to a database, and return the tables that a connector would capture.",
             Added,
         )
         self._offer(
@@ -278,7 +278,7 @@ class NodeConnectors:
             RemoveConnector,
             lambda it: self.runtime.remove(it.name, keep=it.keep),
             f"DELETE {at}",
-            "Forget a connector; its topics stay.",
+            "Delete a connector; its topics stay.",
         )
         self._offer(
             PAUSE,
@@ -292,14 +292,14 @@ class NodeConnectors:
             ConnectorName,
             lambda it: self.runtime.resume(it.name),
             f"POST {at}/resume",
-            "Go on after a pause, where the connector was.",
+            "Continue after a pause, at the same position.",
         )
         self._offer(
             RESTART,
             RestartConnector,
             lambda it: self.runtime.restart(it.name, snapshot=it.snapshot),
             f"POST {at}/restart",
-            "Stop and start a connector, for example after an error was mended.",
+            "Stop and start a connector, for example after the cause of an error was removed.",
         )
         self._offer(
             SNAPSHOT,
@@ -318,7 +318,8 @@ class NodeConnectors:
             TakeConnector,
             lambda it: self.runtime.take(it.name, it.holder),
             f"POST {at}/lease",
-            "Let a process of its own run a connector: mainstem connector run.",
+            "Take the lease of a connector, to run it in a separate process (mainstem connector "
+            "run).",
             Taken,
         )
         self._offer(
@@ -326,7 +327,7 @@ class NodeConnectors:
             RenewLease,
             lambda it: Renewed(self.runtime.leases.renew(it.name, it.token, it.status)),
             f"PUT {at}/lease",
-            "Go on running a connector, and tell what it does.",
+            "Renew the lease, and report the status of the connector.",
             Renewed,
         )
         self._offer(
@@ -334,7 +335,7 @@ class NodeConnectors:
             EndLease,
             lambda it: self.runtime.leases.end(it.name, it.token),
             f"DELETE {at}/lease",
-            "Run a connector no more; the server goes on.",
+            "End the lease; the server's own thread runs the connector again.",
         )
         self._offer(
             PUBLISH,

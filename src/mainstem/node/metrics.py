@@ -8,8 +8,10 @@ from mainstem.heads import HEADS
 from mainstem.heads.metric import Metric, counter, gauge, histogram
 
 BUILD = gauge("mainstem_build_info", "Always 1; the label is the version.", "version")
-READY = gauge("mainstem_ready", "1 while the server is usable, as /readyz.")
-STOPPED = gauge("mainstem_log_stopped", "1 after a disk failure: nothing more is acknowledged.")
+READY = gauge("mainstem_ready", "1 while the server is usable, that is, while /readyz answers 200.")
+STOPPED = gauge(
+    "mainstem_log_stopped", "1 after a disk failure: the server acknowledges nothing more."
+)
 FULL = gauge("mainstem_log_full", "1 while the disk is full and events are refused.")
 
 CONNECTIONS = gauge("mainstem_connections", "Open connections.", "head")
@@ -34,7 +36,7 @@ GROUP_SIZES = histogram("mainstem_log_commit_appends", "Number of appends in a g
 TOPIC_BYTES = gauge("mainstem_topic_size_bytes", "Stored bytes of a topic.", "topic")
 DROPPED = counter(
     "mainstem_topic_dropped_events_total",
-    "Events that overload=drop-oldest deleted before a group read them.",
+    "Events that the overload policy drop=oldest deleted before a group read them.",
     "topic",
 )
 TURNED_AWAY = counter(
@@ -42,11 +44,11 @@ TURNED_AWAY = counter(
 )
 HELD = counter(
     "mainstem_topic_held_requests_total",
-    "Times that a producer was held because of max_backlog.",
+    "Times that a producer had to wait because of max_backlog.",
     "topic",
 )
 HELD_SECONDS = counter(
-    "mainstem_topic_held_seconds_total", "Time that producers were held.", "topic"
+    "mainstem_topic_held_seconds_total", "Time that producers had to wait.", "topic"
 )
 PARTITIONS = gauge("kafka_topic_partitions", "Partitions of a topic.", "topic")
 TAIL = gauge(
@@ -102,7 +104,8 @@ QUEUE_DEAD = counter(
 )
 TIMER_FAILURES = counter(
     "mainstem_timer_failures_total",
-    "Failures of a timer of the broker: a bug, which the log describes. Other timers go on.",
+    "Errors in a timer of the broker: a bug, which the server's log describes. Other timers "
+    "continue.",
     "timer",
 )
 DELAYED = gauge("mainstem_delayed_events", "Delayed events that are stored and not yet published.")
@@ -121,8 +124,9 @@ DELAYED_FAILED = counter(
 )
 CONNECTOR_STATE = gauge(
     "mainstem_connector_state",
-    "1 while a connector works, 0 if it is paused, -0.5 while its database is away, or no process "
-    "runs it, -1 if it has stopped: mainstem connector show says why.",
+    "1 while a connector works, 0 if it is paused, -0.5 while its database cannot be reached or "
+    "no process runs it, -1 if it has stopped with an error, which mainstem connector show "
+    "explains.",
     "connector",
 )
 CONNECTOR_EVENTS = counter(

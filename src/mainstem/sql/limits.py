@@ -12,7 +12,7 @@ class SqlLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Limits of each query on the admin port, and of all together."""
 
     max_at_once: Annotated[
-        int, Meta(ge=0, le=1000), "Queries that run at a time; 0 refuses all."
+        int, Meta(ge=0, le=1000), "SQL queries that may run at the same time; 0 refuses all."
     ] = 2
     max_memory_bytes: Annotated[int, Meta(ge=16 * MIB), "Memory of DuckDB for one query."] = (
         256 * MIB

@@ -24,16 +24,17 @@ REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "api.md"
 INTRODUCTION = """\
 # The admin API
 
-`mainstem serve` offers it at `http://127.0.0.1:9644/api/v1/` (`--admin` sets the address):
-everything that the command line does, as JSON. `/api/v1/openapi.json` is the OpenAPI 3.1 document
-of what the server offers now; what a head offers (such as exchanges) is there while the head is on.
+`mainstem serve` has a JSON API at `http://127.0.0.1:9644/api/v1/` (`--admin` sets the address),
+with which clients can do all that the command line does. `/api/v1/openapi.json` is the OpenAPI
+3.1 document of the server's present operations. Operations of a protocol, such as those on AMQP
+exchanges, exist only while the server serves this protocol.
 
-Segments of the path are percent-encoded names, so `%2F` is a slash in a name. Other arguments come
-in the query of a GET or DELETE, and as a JSON object (`Content-Type: application/json`) in the body
-of a POST, PUT or PATCH. Values of events, their keys and headers are base64. Answers have status
-200, or 204 without a body. Errors are [problem details](https://www.rfc-editor.org/rfc/rfc9457)
+Names in a path are percent-encoded, so `%2F` is a slash in a name. Other arguments are given in the
+query of a GET or DELETE, and as a JSON object (`Content-Type: application/json`) in the body of a
+POST, PUT or PATCH. Keys, values and headers of events are base64. Answers have status 200, or 204
+without a body. Errors are [problem details](https://www.rfc-editor.org/rfc/rfc9457)
 with the class of failure: `{"title": …, "status": 404, "detail": …, "failure": "not_found"}`.
-Whoever logs in does so by HTTP Basic. Web pages of other origins may change nothing.
+Logins use HTTP Basic. Requests of web pages of other origins cannot change anything.
 
     curl http://127.0.0.1:9644/api/v1/topics
     curl http://127.0.0.1:9644/api/v1/topics \\

@@ -27,7 +27,8 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How long a first JoinGroup may wait: the member sends no heartbeats before the answer."""
     max_members: Annotated[PositiveInt, "Members of one group."] = 10_000
     max_members_of_all: Annotated[
-        PositiveInt, "Members of all groups, with ids that were given out and not used yet."
+        PositiveInt,
+        "Members of all groups, including member ids that were assigned but not used yet.",
     ] = 100_000
     max_member_bytes: Annotated[
         Bytes, "Bytes of one member: its ids, names of topics, protocols and metadata."

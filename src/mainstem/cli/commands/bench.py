@@ -32,12 +32,13 @@ NEEDED_BYTES = 1 << 30
 API_SHARE = 0.25
 
 NOTES = """\
-MB/s counts the bytes of record batches; raw is bare pwrite and pread of the same bytes in calls of
-the same sizes, interleaved with ours; ratio is ours to raw, each figure the median of the rounds.
-Under fsync up to 1,000 batches are in flight, and the bare file is synced as often as the log was.
-Topics with durability `memory` are compared with a bare file that is not synced; reading them often
-returns the stored bytes without a copy.
-Everything is read from the page cache, and written by the same process but for the first read."""
+MB/s counts the bytes of record batches. Raw is the rate of pwrite and pread of the same bytes on
+a plain file, in calls of the same sizes, which alternate with those of the log. Ratio is the
+log's rate divided by the raw rate; each figure is the median of the rounds. With fsync up to
+1,000 batches are in flight, and the plain file is synced as often as the log was. Topics with
+durability `memory` are compared with a plain file that is not synced; reading them often returns
+the stored bytes without a copy. Everything is read from the page cache by the process that has
+written it, except in the rows "first read"."""
 
 
 @click.group(cls=Group, epilog="mainstem bench log --quick")
@@ -59,7 +60,8 @@ def bench() -> None:
     "directory",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
     default=Path(),
-    help="Where to measure: a new directory is made in it, and removed.  [default: .]",
+    help="Where to measure: in a new directory in this one, which is removed at the end.  "
+    "[default: .]",
 )
 @click.option("--quick", is_flag=True, help="Finish in 20 seconds; the figures are less exact.")
 @click.option(
@@ -79,7 +81,7 @@ def bench() -> None:
     "--write",
     "page",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write the table into this Markdown page, in place of the one before.",
+    help="Also write the table into this Markdown page, in place of the previous one.",
 )
 @format_option
 def log(

@@ -82,21 +82,39 @@ def _words(text: str | None) -> tuple[str, ...]:
 @click.option(
     "--tables",
     metavar="LIST",
-    help="schema.table, by commas; * and ? match. SQLite: also without schema.",
+    help="Tables to capture: schema.table, separated by commas; * and ? are wildcards. SQLite: "
+    "also without schema.",
 )
-@click.option("--exclude", metavar="LIST", help="Tables to leave out of those.")
-@click.option("--exclude-columns", metavar="LIST", help="schema.table.column to leave out.")
+@click.option(
+    "--exclude", metavar="LIST", help="Tables that are not captured although --tables matches."
+)
+@click.option(
+    "--exclude-columns", metavar="LIST", help="Columns to leave out: schema.table.column."
+)
 @click.option("--mask-columns", metavar="LIST", help="Columns published as asterisks.")
-@click.option("--outbox", metavar="LIST", help="Tables whose new rows are events themselves.")
-@click.option("--password-env", metavar="NAME", help="The server's MAINSTEM_SECRET_… variable.")
-@click.option("--password-file", metavar="FILE", help="A file in connectors.secrets_dir.")
+@click.option(
+    "--outbox",
+    metavar="LIST",
+    help="Outbox tables: each new row is published as the event that it describes.",
+)
+@click.option(
+    "--password-env",
+    metavar="NAME",
+    help="Variable of the server's environment with the password: MAINSTEM_SECRET_….",
+)
+@click.option(
+    "--password-file",
+    metavar="FILE",
+    help="File with the password, in the directory of the server's setting connectors.secrets_dir.",
+)
 @click.option(
     "--events",
     "event_format",
     type=click.Choice([each.value for each in EventFormat]),
     default=EventFormat.JSON.value,
     show_default=True,
-    help="Debezium's envelope, that with its schema, only rows, or CloudEvents.",
+    help="Format of the events: Debezium's envelope without or with its schema, only the rows, "
+    "or CloudEvents.",
 )
 @click.option(
     "--decimals",
@@ -115,7 +133,7 @@ def _words(text: str | None) -> tuple[str, ...]:
 @click.option(
     "--own-process",
     is_flag=True,
-    help="Only mainstem connector run runs it, never the server.",
+    help="Only mainstem connector run runs the connector, never the server.",
 )
 @click.option(
     "--set",
@@ -307,7 +325,7 @@ def restart(name: str, snapshot: bool, at: str | None) -> None:
 @click.argument("tables", nargs=-1)
 @at_option
 def snapshot(name: str, tables: tuple[str, ...], at: str | None) -> None:
-    """Read tables again while following; without TABLES, all that have a key."""
+    """Read tables again while following; without TABLES, all with a primary key."""
     ServerAdmin(at, needs=_NEEDS).change(SNAPSHOT, SnapshotTables(name, tables), Done)
 
 

@@ -56,8 +56,8 @@ class Check(msgspec.Struct, frozen=True):
 def doctor(ctx: click.Context, form: Format | None, at: str | None) -> None:
     """Check what this machine and the data directory need.
 
-    Exit code 1 if something is broken; warnings do not count. Nothing is changed: the directory is
-    not opened, and the sync is timed with a temporary file beside it.
+    Exit code 1 if something is broken, but not for warnings. The command changes nothing: it does
+    not open the directory, and times a sync with a temporary file beside it.
     """
     target = target_of(at)
     checks = [*machine(), *([] if is_address(target) else storage(Path(target)))]

@@ -22,7 +22,7 @@ from mainstem.pipelines.state.table_state import table_statuses
     """,
 )
 def index() -> None:
-    """Ask the search indexes that pipelines keep (p.search)."""
+    """Search the indexes that pipelines write (p.search)."""
 
 
 @index.command(

@@ -46,7 +46,8 @@ class Compared(NamedTuple):
     metavar="DURATION",
     default="0s",
     show_default=True,
-    help="With --source: how long rows may differ, if both sides change meanwhile.",
+    help="With --source: report only rows that differ during all of this time, as both sides "
+    "may change.",
 )
 @name_option
 @format_option

@@ -93,7 +93,7 @@ _BATCH_BYTES = 4096
     "--json",
     "envelopes",
     is_flag=True,
-    help="Lines are JSON envelopes as printed by sub -J (their topic, partition and "
+    help="Each line is an event as a JSON object, as printed by sub -J (topic, partition and "
     "offset are not used).",
 )
 @click.option(

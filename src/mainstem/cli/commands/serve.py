@@ -80,7 +80,7 @@ def serve(
     assignments: tuple[str, ...],
     **listen: str | None,
 ) -> None:
-    """Serve a log to clients until stopped; port 0 takes a free port.
+    """Serve a log to clients until stopped; port 0 selects a free port.
 
     Ctrl-C, SIGTERM or closing the terminal stops it gracefully: requests in progress are finished.
     """

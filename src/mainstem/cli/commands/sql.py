@@ -60,8 +60,8 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, text: str) -> i
 @click.option(
     "--follow",
     is_flag=True,
-    help="Stay, evaluate the query again as events come, and print what changed: rows with "
-    "_change + were added, rows with - removed.",
+    help="Do not end: evaluate the query again as events are published, and print the changes: "
+    "rows with _change + were added, rows with - removed.",
 )
 @click.option(
     "-c", "--count", type=click.IntRange(1), help="With --follow: stop after this many changes."
@@ -81,7 +81,7 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, text: str) -> i
     default="1000",
     show_default=True,
     metavar="N|all",
-    help="How many of the newest events of a partition tell which fields there are.",
+    help="How many of the newest events of each partition are sampled to find the fields.",
 )
 @click.option(
     "--schema",
@@ -116,11 +116,11 @@ def sql(
     quiet: bool,
     at: str | None,
 ) -> None:
-    """Ask about the events of topics in SQL.
+    """Query the events of topics in SQL.
 
     A topic is a table; the fields of its JSON values are columns, and so are _key, _value,
-    _headers, _partition, _offset and _timestamp. The snapshot that is printed with a result names
-    the events that were read: with --as-of it gives the same answer again. Tables that pipelines
+    _headers, _partition, _offset and _timestamp. Each result is printed with its snapshot, the
+    offsets that were read: a query with --as-of reads the same events again. Tables that pipelines
     keep in Delta, Parquet or SQLite are tables, too, if there is no topic of that name.
     """
     from mainstem.sql.requirements import check_installed  # noqa: PLC0415 - only what is used

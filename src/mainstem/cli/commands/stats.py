@@ -45,7 +45,9 @@ def _duration(_context: click.Context, _parameter: click.Parameter, text: str) -
     metavar="TIME",
     help="How far back, such as 30s or 2h.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Stay, and show each interval when it ends.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Do not end: show each interval when it is over."
+)
 @click.option(
     "--topic", default="statsd.aggregates", show_default=True, help="Topic of the aggregates."
 )
@@ -60,11 +62,11 @@ def stats(
     *,
     follow: bool,
 ) -> None:
-    """Show the metrics that StatsD clients send, and how they developed.
+    """Show the metrics that StatsD clients send, and their trends.
 
     METRIC is a name, or a pattern such as 'shop.*'. The trend covers up to the last 30 intervals.
-    It shows of a counter its rate, of a gauge its value, of a timer the mean, of a set the number
-    of members. The server needs --statsd; docs/guides/statsd.md describes what it stores.
+    It shows the rate of a counter, the value of a gauge, the mean of a timer, and the number of
+    members of a set. The server needs --statsd; docs/guides/statsd.md describes what it stores.
     """
     if follow and form == "json":
         raise click.UsageError("--follow goes with --format table or jsonl")

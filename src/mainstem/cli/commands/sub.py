@@ -79,8 +79,9 @@ WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
     "--json",
     "envelopes",
     is_flag=True,
-    help="Print JSON envelopes with everything, one per line; what is not UTF-8 is "
-    "base64, and key_encoding, payload_encoding or headers_encoding says so.",
+    help="Print each event as a JSON object in a line, with key, headers, position and time. "
+    "What is not UTF-8 is base64, as key_encoding, payload_encoding or headers_encoding "
+    "says.",
 )
 @click.option("-K", "--key-delimiter", metavar="DELIM", help="Print key and DELIM before values.")
 @click.option(
@@ -102,13 +103,14 @@ WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
 @click.option(
     "--raw",
     is_flag=True,
-    help="Do not escape control characters of events on a terminal; in a pipe they never are.",
+    help="Do not escape control characters of events on a terminal; in a pipe they are never "
+    "escaped.",
 )
 @click.option(
     "--exec",
     "exec_command",
     metavar="CMD",
-    help="Print to the stdin of this shell command instead of stdout, and end with it.",
+    help="Print to the stdin of this shell command instead of stdout, and end when it ends.",
 )
 @click.option(
     "--exec-each",
@@ -118,7 +120,9 @@ WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
     "EVENT_TOPIC, EVENT_PARTITION, EVENT_OFFSET, EVENT_TIMESTAMP_MS, EVENT_DELIVERY and "
     "EVENT_HEADER_… its environment; exit code 0 acks the event, others nack it.",
 )
-@click.option("--queue", metavar="NAME", help="With --exec-each: the queue, made if there is none.")
+@click.option(
+    "--queue", metavar="NAME", help="With --exec-each: the queue, created if it does not exist."
+)
 @click.option(
     "--parallel",
     type=click.IntRange(1, 100),

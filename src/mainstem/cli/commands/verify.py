@@ -71,7 +71,7 @@ def repair(ctx: click.Context, yes: bool, form: Format | None, at: str | None) -
 
     Damaged segments are copied to quarantine/ first and rewritten without the damage; offsets never
     change. Exit code 1 if events were lost; each lost range is printed. If there is no other copy
-    of the directory, make one before.
+    of the directory, make a copy first.
     """
     path = _log_directory(at)
     confirm(f"rewrite the damaged parts of {path} (the originals stay in quarantine/)", yes=yes)

@@ -91,7 +91,7 @@ webhook.add_command(source)
     type=click.Choice([it.value for it in Payload]),
     default="value",
     show_default=True,
-    help="What the body of a request has.",
+    help="What the body of a request contains.",
 )
 @click.option(
     "--template",
@@ -150,7 +150,9 @@ webhook.add_command(source)
     show_default=True,
     help="Pause when every attempt has failed for this long.",
 )
-@click.option("--from-start", is_flag=True, help="Deliver also the events that are there now.")
+@click.option(
+    "--from-start", is_flag=True, help="Also deliver the events that the topics have already."
+)
 @click.option(
     "--replace",
     is_flag=True,

@@ -58,7 +58,8 @@ def source() -> None:
     "secrets",
     multiple=True,
     metavar="REF",
-    help="file:NAME or env:NAME; several while one is replaced; without it, one is generated.",
+    help="file:NAME or env:NAME; may be repeated while a secret is replaced; without it, one is "
+    "generated.",
 )
 @click.option("--header", default="", metavar="NAME", help="hmac, token: header to verify.")
 @click.option("--id-header", default="", metavar="NAME", help="hmac, token: header with the id.")

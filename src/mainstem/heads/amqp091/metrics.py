@@ -24,7 +24,7 @@ DELIVERED = Metric(
 STALE = Metric(
     "mainstem_amqp_stale_acks_total",
     "counter",
-    "Acknowledgements without effect: the queue was deleted, purged or moved to an offset.",
+    "Acknowledgements without effect: the queue was deleted or purged, or its position was set.",
 )
 ERRORS = Metric(
     "mainstem_amqp_errors_total",

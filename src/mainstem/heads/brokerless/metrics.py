@@ -46,5 +46,5 @@ def common_metrics(head: str, *, unsent: str) -> CommonMetrics:
         replayed=count("replayed_messages", "Messages sent upon requests."),
         collected=count("collected", "Messages appended from PULL and SUB sockets.", "topic"),
         lost=count("lost", "Messages from PULL and SUB sockets that their topic refused.", "topic"),
-        pushed=count("pushed", "Events of a queue handed to PUSH.", "topic", "queue"),
+        pushed=count("pushed", "Events of a queue passed to PUSH.", "topic", "queue"),
     )

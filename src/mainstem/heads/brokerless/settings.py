@@ -15,14 +15,18 @@ class BrokerlessSettings(HeadSettings, frozen=True):
         "listen (any free port if listen has port 0).",
     ] = AUTO
     pull: Annotated[
-        str, "PULL sockets that collect messages, separated by commas: TOPIC=HOST:PORT; or none."
+        str,
+        "PULL sockets whose messages are appended to topics, separated by commas: "
+        "TOPIC=HOST:PORT; or none.",
     ] = NONE
     collect: Annotated[
         str,
-        "Publishers that are subscribed to, separated by commas: "
+        "Publishers to which the server subscribes, to append their messages to topics; "
+        "separated by commas: "
         "TOPIC=tcp://HOST:PORT, with #PREFIX for a subscription; or none.",
     ] = NONE
     push: Annotated[
         str,
-        "PUSH sockets that hand out queues, separated by commas: TOPIC/QUEUE=HOST:PORT; or none.",
+        "PUSH sockets that send the events of queues to workers, separated by commas: "
+        "TOPIC/QUEUE=HOST:PORT; or none.",
     ] = NONE

@@ -28,8 +28,8 @@ class HttpSettings(HeadSettings, frozen=True):
     max_connections: MaxConnections = 10_000
     origins: Annotated[
         str,
-        "Origins of web pages that may use the server, besides its own: none, or "
-        "some such as https://shop.example, separated by commas.",
+        "Origins of web pages that may use the server, besides its own, such as "
+        "https://shop.example, separated by commas; or none.",
     ] = NONE
     hosts: Annotated[
         str,

@@ -19,9 +19,12 @@ PRODUCED_BATCHES = counter(
     "mainstem_kafka_produced_batches_total",
     "Record batches accepted from Kafka clients, including duplicates of idempotent producers.",
 )
-PRODUCED_EVENTS = counter("mainstem_kafka_produced_events_total", "Events in those batches.")
+PRODUCED_EVENTS = counter(
+    "mainstem_kafka_produced_events_total", "Events accepted from Kafka clients."
+)
 PRODUCED_BYTES = counter(
-    "mainstem_kafka_produced_bytes_total", "Bytes of those batches, as received."
+    "mainstem_kafka_produced_bytes_total",
+    "Bytes of record batches accepted from Kafka clients, as received.",
 )
 FETCHED_BYTES = counter(
     "mainstem_kafka_fetched_bytes_total",

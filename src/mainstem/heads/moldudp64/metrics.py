@@ -29,7 +29,7 @@ MISSED = counter(
 REQUESTS = counter(
     "mainstem_moldudp64_requests_total",
     "Requests by outcome: answered, not_yet (no such message so far), deleted (by retention), "
-    "unknown_session, limited (too many), malformed, unsent, or the failure.",
+    "unknown_session, limited (too many), malformed, unsent, or the class of failure.",
     "outcome",
 )
 REPLAYED = counter("mainstem_moldudp64_replayed_messages_total", "Messages sent upon requests.")

@@ -21,7 +21,9 @@ class MoldSettings(UdpSettings, frozen=True):
         str, "IPv4 address of the network interface that multicast is sent through."
     ] = "127.0.0.1"
     ttl: Annotated[
-        int, Meta(ge=0, le=255), "Time to live of multicast packets: networks to cross."
+        int,
+        Meta(ge=0, le=255),
+        "Time to live of multicast packets: how many networks they may cross.",
     ] = 1
     max_packet_bytes: Annotated[
         int,

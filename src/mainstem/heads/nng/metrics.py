@@ -6,8 +6,8 @@ from mainstem.heads.metric import counter
 COMMON = common_metrics("nng", unsent="the peer has gone")
 DROPPED = counter(
     "mainstem_nng_dropped_total",
-    "Messages that PUB dropped for slow subscribers, each counted; a lower bound, as nng tells "
-    "only what it has sent.",
+    "Messages that PUB dropped for slow subscribers; a lower bound, as nng reports only the "
+    "messages that it has sent.",
 )
 
 SUBSCRIBER_SENT = counter(

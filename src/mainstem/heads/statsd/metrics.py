@@ -3,7 +3,9 @@
 from mainstem.heads.metric import counter, gauge
 
 PACKETS = counter("mainstem_statsd_packets_total", "UDP packets received.")
-SAMPLES = counter("mainstem_statsd_samples_total", "Values in them, bad lines left out.")
+SAMPLES = counter(
+    "mainstem_statsd_samples_total", "Values in the received packets, without bad lines."
+)
 BAD_LINES = counter(
     "mainstem_statsd_bad_lines_total", "Lines that are not a metric, by reason.", "reason"
 )
@@ -19,14 +21,14 @@ LOST = counter(
 )
 LEFT_OUT = counter(
     "mainstem_statsd_left_out_total",
-    "Values that were not aggregated, by reason: max_series, max_bytes (settings), or max_members, "
-    "10,000 of a set.",
+    "Values that were not aggregated, by the limit that they exceed: max_series, max_bytes "
+    "(both settings), or max_members (10,000 members of a set).",
     "reason",
 )
 NOT_SHOWN = counter(
     "mainstem_statsd_not_shown_total",
-    "Aggregates that are missing here as statsd_..., because of statsd.max_scraped_series, or "
-    "because another metric has their name.",
+    "Aggregates that /metrics does not show as statsd_..., because of statsd.max_scraped_series, "
+    "or because another metric has their name.",
 )
 SERIES = gauge("mainstem_statsd_series", "Series in the current interval.")
 BYTES = gauge("mainstem_statsd_aggregates_bytes", "Estimated memory of series and their values.")

@@ -32,7 +32,7 @@ class StatsdSettings(UdpSettings, frozen=True):
         "that have no room are only counted; percentiles of timers become estimates.",
     ] = 32 * MIB
     gauge_idle_ms: Annotated[
-        PositiveInt, "How long a gauge is repeated without values, in milliseconds."
+        PositiveInt, "Milliseconds without values after which a gauge is no longer published."
     ] = 3_600_000
     max_scraped_series: Annotated[
         NonNegativeInt, "Series that /metrics shows for Prometheus, as statsd_...; 0: none."

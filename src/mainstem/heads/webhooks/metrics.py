@@ -7,7 +7,8 @@ from mainstem.heads.metric import Metric, Sample, counter, gauge
 
 ATTEMPTS = counter(
     "mainstem_webhooks_attempts_total",
-    "Events in requests to endpoints, by what became of them: delivered, retry, dead, gone.",
+    "Events in requests to endpoints, by result: delivered, retry (tried again later), dead "
+    "(dead letter), gone (the endpoint is disabled).",
     "verdict",
 )
 FILTERED = counter("mainstem_webhooks_filtered_total", "Events that an endpoint's filter left out.")
@@ -18,7 +19,8 @@ FAILING = gauge(
 )
 STOPPED = counter(
     "mainstem_webhooks_stopped_total",
-    "Endpoints that were paused because they kept failing, or disabled because they are gone.",
+    "Endpoints that were paused because they kept failing, or disabled because they answered "
+    "410 Gone.",
     "status",
 )
 UNLOGGED = counter(

@@ -71,7 +71,9 @@ class RedriveLetters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic: str
     to: Annotated[str | None, Meta(description="A topic; otherwise each letter's origin.")] = None
     limit: Annotated[int, Meta(ge=1, description="Maximum number of dead letters.")] = 1000
-    dry_run: Annotated[bool, Meta(description="Whether to change nothing, and only tell.")] = False
+    dry_run: Annotated[
+        bool, Meta(description="Whether only to report what would be done, and change nothing.")
+    ] = False
 
 
 class Redriven(msgspec.Struct, frozen=True):

@@ -27,7 +27,9 @@ class SeekGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic: str
     to: Annotated[Place, Meta(description=SENTENCE)]
     partition: Annotated[int | None, Meta(description="One partition; otherwise all.")] = None
-    dry_run: Annotated[bool, Meta(description="Whether to change nothing, and only tell.")] = False
+    dry_run: Annotated[
+        bool, Meta(description="Whether only to report what would be done, and change nothing.")
+    ] = False
 
 
 class SeekResult(msgspec.Struct, frozen=True):

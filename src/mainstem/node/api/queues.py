@@ -47,7 +47,7 @@ class PutQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SeekQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Set the position of a queue, forward or back; deliveries in flight become stale."""
+    """Set the position of a queue; its unsettled deliveries can no longer be settled."""
 
     topic: str
     queue: str
@@ -138,7 +138,7 @@ class QueueOperations:
 
     @operation("queues/seek", "POST queues/{topic}/{queue}/seek")
     def seek(self, peer: Peer, asked: SeekQueue) -> QueueState:
-        """Set the position of a queue, forward or back; deliveries in flight become stale."""
+        """Set the position of a queue; its unsettled deliveries can no longer be settled."""
         door = self._context.door(peer)
         numbers = numbers_of(door, asked.topic, asked.partition)
         offsets = {each: offset_at(door, asked.topic, each, asked.to) for each in numbers}

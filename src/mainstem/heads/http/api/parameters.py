@@ -71,19 +71,19 @@ SELECTION = (
     Parameter(
         "from", "earliest (the default), latest, an offset, a position such as 0:12, a time.", _TEXT
     ),
-    Parameter("to", "Where to end, in the same words; not for streams.", _TEXT),
+    Parameter("to", "Where to end (exclusive), written like from; not for streams.", _TEXT),
     Parameter(
         "partition",
         "Only these partitions.",
         {"type": "array", "items": _PARTITION},
     ),
     Parameter("key", "Only events with this key.", _TEXT),
-    Parameter("filter", "Only events that pass, such as value.amount>5.", _TEXTS),
+    Parameter("filter", "Only events that match, such as value.amount>5.", _TEXTS),
     Parameter("group", "Begin at the position that this group has committed.", _NAME),
-    Parameter("limit", "At most so many events (100); not for streams.", _COUNT),
+    Parameter("limit", "Maximum number of events (100); not for streams.", _COUNT),
     Parameter(
         "wait_s",
-        "Wait up to so many seconds for the first event; not for streams.",
+        "Seconds to wait for the first event; not for streams.",
         {"type": "integer", "minimum": 0},
     ),
     Parameter("Last-Event-ID", "The position from which a stream is resumed.", _TEXT, "header"),
@@ -91,10 +91,10 @@ SELECTION = (
 """The parameters of a read of a range."""
 
 LEASE = (
-    Parameter("limit", "At most so many deliveries (1).", _COUNT | {"maximum": 1_000}),
+    Parameter("limit", "Maximum number of deliveries (1).", _COUNT | {"maximum": 1_000}),
     Parameter(
         "wait_s",
-        "Wait up to so many seconds for the first delivery.",
+        "Seconds to wait for the first delivery.",
         {"type": "integer", "minimum": 0},
     ),
 )
@@ -106,5 +106,7 @@ SETTLEMENT = (
     ),
     Parameter("reason", "Why the event is rejected; in the dead letter's headers.", _TEXT),
 )
-LETTERS = (Parameter("limit", "At most so many letters (100).", _COUNT | {"maximum": 1_000}),)
+LETTERS = (
+    Parameter("limit", "Maximum number of dead letters (100).", _COUNT | {"maximum": 1_000}),
+)
 REDRIVE = (*LETTERS, Parameter("to", "Publish to this topic instead.", _topic))
