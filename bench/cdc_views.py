@@ -235,12 +235,12 @@ def page(figures: list[Figure], commits: int, command: str) -> str:
 
 `{command}` writes this page.
 
-It updates one row {commits} times for each sink, at random distances of 0.1 to 0.6 s, and waits
-until a reader of the sink sees the new value: PostgreSQL, the connector, the topic (fsync), Spark,
-the sink. `memory` is a sink that only remembers the value. {JVM_WARM_UP} rows before the first
-sink, and {WARM_UP} before each, are not counted, as the JVM compiles meanwhile. The other columns
-are medians of a batch, in ms, by the names that Spark gives to its parts; the sink is a part of
-`addBatch`.
+The benchmark updates one row {commits} times for each sink, at random distances of 0.1 to 0.6 s,
+and waits until a reader of the sink sees the new value, which passes from PostgreSQL through the
+connector, the topic (fsync) and Spark to the sink. `memory` is a sink that only keeps the value
+in memory. {JVM_WARM_UP} updates before the first sink, and {WARM_UP} before each, are not
+counted, as the JVM compiles meanwhile. The columns after p99 are the times of the parts of a
+batch, medians in ms, by Spark's own names; the sink is a part of `addBatch`.
 
 {machine()}.
 
@@ -250,8 +250,8 @@ The aim is a p50 under {AIM_MS} ms for every sink:
 
 {table(head, rows)}
 
-Most of a batch is `addBatch`, also with a sink that does nothing: Spark computes the newest change
-of each key, with its state, and gives the rows to Python.
+`addBatch` takes most of the time of a batch, even with a sink that does nothing: in it Spark
+computes the newest change of each key, with its state, and passes the rows to Python.
 """
 
 

@@ -163,7 +163,7 @@ def section(figures: dict[Size, Figures], about: str) -> str:
         "read": "read the newest, events/s",
         "read_oldest": "read the oldest (batches of 1; with gigabytes, of 1,000), events/s",
         "publish_one_spread": "publish, one event, over all topics in turn",
-        "raw_spread": "for comparison: the same bytes to as many bare files, 4,000 at most",
+        "raw_spread": "for comparison: the same bytes to as many plain files, 4,000 at most",
         "publish_hundred_spread": "publish_many, 100 events, over all topics in turn",
         "read_spread": "subscribe to a topic, read one event, close; of up to 1,000 topics",
     }
@@ -182,12 +182,13 @@ def section(figures: dict[Size, Figures], about: str) -> str:
         cells = [f"{each[what]:,.{digits}f}" for each in figures.values()]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return (
-        f"## How cost grows\n\n{about} In brackets the share of "
-        "the first column, median of the shares of each round. Events of 100 bytes, topics of one "
-        "partition, durability disk, through `mainstem.open`; the files are in the page cache. "
-        "Publishing and reading is done on the topic that holds the gigabytes. One event to every "
-        "topic in turn finds neither a topic nor its file in the processor's caches: the row of "
-        "bare files shows how much of that is the file system's part.\n\n"
+        f"## How cost grows\n\n{about} In brackets is the "
+        "percentage of the first column, the median of the rounds' percentages. Events of 100 "
+        "bytes, topics of one partition, durability disk, through `mainstem.open`; the files are "
+        "in the page cache. Events are published to, and read from, the topic that holds the "
+        "gigabytes. If one event is published to every topic in turn, neither the topic nor its "
+        "file is in the processor's caches; the row with plain files shows how much of the "
+        "slowdown is due to the file system.\n\n"
         "![Rates with growing numbers of topics and gigabytes](growth.svg)\n\n" + "\n".join(lines)
     )
 

@@ -191,14 +191,15 @@ def page(figures: list[Figure], rows: int, rounds: int) -> str:
 
     {" ".join(["python -m bench.json_decoder", *sys.argv[1:]])}
 
-writes this page. Machine: {machine()}.
-Spark's `from_json` rounds decimals, wraps numbers that are too large and takes any text behind the
-first value; pipelines read the same values exactly or call the event bad. Both decode
-{rows:,} events from Parquet files with `local[2]`, into a sink that keeps nothing; median of
-{rounds} rounds in which they took turns, after {WARM_UP} to warm up. A run decodes, counts and
-passes on all good events; an audit reads a batch that has bad ones again and passes on only these.
-A ratio over 1 says that the exact reading is the quicker one: it needs no second parser to tell
-what is not JSON. Where other work shares the cores, read the ratio of processor time.
+writes this page. Machine: {machine()}. Spark's `from_json` rounds decimals, wraps numbers that
+are too large, and accepts any text after the first value; pipelines read the same values exactly,
+or treat the event as bad. Both decode {rows:,} events from Parquet files with `local[2]`, into a
+sink that discards them; median of {rounds} rounds in which both decoders took turns, after
+{WARM_UP} rounds to warm up. In the use "run", a batch is decoded and counted, and all good events
+go to the sink; in the use "audit", a batch that has bad events is read again, and only these go
+to the sink. If the ratio is over 1, mainstem's exact decoder is faster: it needs no second parser
+to find values that are not JSON. As other programs shared the cores, compare the ratio of
+processor time.
 
 - plain: `{PLAIN.schema}`
 - typed: `{TYPED.schema}`

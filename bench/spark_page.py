@@ -81,23 +81,24 @@ def page(figures: list[Figure], delays: list[Delay], rounds: int, delay_rounds: 
 
     {" ".join(["python -m bench.spark", *sys.argv[1:]])}
 
-writes this page. Machine: {machine()}.
-{figures[0].rows:,} rows of {VALUE_BYTES + 8} bytes, read by `local[2]` into a sink that keeps
-nothing, after a hash of every row; server and Spark on the same machine. Median of {rounds} rounds
-in which the sources took turns, after two to warm up; streams in batches of
-{figures[0].rows // BATCHES:,} rows, without the first. On a shared machine read ratios, not rates.
-Processor time is that of the JVM and its Python, without the server's.
-Aims: as quick as the connector or quicker, 500,000 rows/s for each core, p50 under 300 ms.
+writes this page. Machine: {machine()}. {figures[0].rows:,} rows of {VALUE_BYTES + 8} bytes, read
+by `local[2]` into a sink that discards them after computing a hash of every row; server and Spark
+run on the same machine. Median of {rounds} rounds in which the sources took turns, after two
+rounds to warm up; streams have batches of {figures[0].rows // BATCHES:,} rows, of which the first
+is not counted. Other programs ran on the machine, so compare ratios, not rates. "rows/s of CPU"
+is rows per second of processor time of the JVM and its Python processes, without the server's.
+The aims: at least as fast as Spark's Kafka connector, 500,000 rows/s for each core, p50 under 300
+ms.
 
 ![Rows per second as multiples of the connector's](spark.svg)
 
 {table(["", "partitions", "source", "rows/s", "of the connector", "rows/s of CPU"], rows)}
 
-From publishing an event to `foreachBatch` having it, one event every {EVERY_S * 1000:.0f} ms, and \
-how long such a small batch takes: as a whole, to ask how far it can go, to run it, and to write the
-checkpoint. An event waits for the end of the batch before its own, so p50 is about one and a half
-batches; {delay_rounds} rounds in which the sources took turns. Where that time goes is
-[measured in detail](spark-batch.md).
+One event is published every {EVERY_S * 1000:.0f} ms. The table has the time from publishing an
+event to receiving it in `foreachBatch`, and how long such a small batch takes, in ms: as a whole
+(batch), to find its end offsets (ask), to run it, and to write the checkpoint. An event waits for
+the end of the previous batch, so p50 is about one and a half batches; {delay_rounds} rounds in
+which the sources took turns. Where that time goes is [measured in detail](spark-batch.md).
 
 {table(["source", "events", "p50", "p99", "batch", "ask", "run", "checkpoint"], latency)}
 """

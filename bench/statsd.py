@@ -225,11 +225,12 @@ def main() -> None:
 
     {" ".join(["python -m bench.statsd", *sys.argv[1:]])}
 
-writes this page. Machine: {machine()}.
-One counter with a tag in each packet; {turn_s:g} s at each rate, {rounds} rounds, in the median.
-The sender is a Python process on the same machine, which bounds the rate. mainstem also writes
-every value into a topic. It counts what the kernel drops: the last column is the most packets of a
-turn that it neither received nor counted as lost; npm's statsd does not count them.
+writes this page. Machine: {machine()}. One counter with a tag in each packet; {turn_s:g} s at
+each rate, {rounds} rounds; figures are medians. The sender is a Python process on the same
+machine, which limits the rate. "Buffer of the system" is mainstem with the system's default
+receive buffer. mainstem also writes every value to a topic, and counts the packets that the
+kernel drops. The last column is the largest number of packets in a measurement that mainstem
+neither received nor counted as lost; npm's statsd does not count them.
 
 {table([*columns, "neither received nor counted as lost"], rows)}
 """

@@ -12,29 +12,31 @@ THROUGHPUT_AIM, LATENCY_AIM = 2.0, 1.0
 _LESS_IS_BETTER = ("latency", "memory", "start")
 
 _WHY = {
-    "publish": "Publishing: one thread parses, appends and confirms. Each queue is a topic of its "
-    "own, so with 50 of them a read from the socket becomes 50 appends instead of one.",
-    "consume": "Consuming: one thread reads, acquires, sends and settles, which has a cost for "
-    "each turn of the event loop and each queue. With a small prefetch limit or many queues few "
-    "messages share it.",
-    "latency": "Latency: a message passes Python code twice, from the publisher to the log and "
-    "from the log to the consumer.",
-    "celery": "Celery: publisher and worker take most of the time, whatever the server does.",
-    "backlog": "Backlog: as publishing and consuming with a prefetch limit of 100.",
+    "publish": "Publishing: one thread parses, appends and confirms messages. Each queue is a "
+    "topic, so with 50 queues the messages of one read from the socket need 50 appends, not one.",
+    "consume": "Consuming: one thread reads, acquires, sends and settles messages, which has a "
+    "fixed cost for each turn of the event loop and each queue. With a small prefetch limit or "
+    "many queues only few messages share this cost.",
+    "latency": "Latency: each message is processed by Python code twice, from the publisher to "
+    "the log and from the log to the consumer.",
+    "celery": "Celery: its publisher and worker take most of the time, with both servers.",
+    "backlog": "Backlog: the reasons are those of publishing, and of consuming with a prefetch "
+    "limit of 100.",
 }
 """Why a kind of figures may fall short of its aim."""
 
 NOTES = """\
-`load.c`, a client built on librabbitmq that runs in a process of its own, drives both servers in
-turn, on the same machine, on durable queues. Both run with their default settings; no plugin is
-enabled in RabbitMQ. Publishing: at most {window:,} messages are unconfirmed; with several queues
-they are published to the queues in turn. Consuming: every message gets its own `basic.ack` (no
-`multiple`), and each queue has one consumer, whose prefetch limit is in the column *prefetch*.
-Every figure is the median of the rounds; a ratio (ours to RabbitMQ) is the median of the rounds'
-ratios. CPU is user and system time of the whole server, in microseconds per message. Client and
-server share the cores, so figures of different pages cannot be compared. A load average far above
-the number of cores means that other programs took most of the time, which slows down a server with
-one busy thread more than one with several: then compare CPU, and measure again."""
+The client is `load.c`, which is built on librabbitmq and runs in a process of its own. It uses
+both servers in turn, on the same machine, with durable queues. Both servers have their default
+settings; no plugin is enabled in RabbitMQ. Publishing: at most {window:,} messages are
+unconfirmed; with several queues they are published to the queues in turn. Consuming: every
+message gets its own `basic.ack` (no `multiple`), and each queue has one consumer, whose prefetch
+limit is in the column *prefetch*. Every figure is the median of the rounds; a ratio (mainstem's
+figure divided by RabbitMQ's) is the median of the rounds' ratios. CPU is user and system time of
+the whole server, in microseconds per message. Client and server share the cores, so figures of
+different pages cannot be compared. A load average far above the number of cores means that other
+programs took most of the CPU time. This slows down a server with one busy thread more than one
+with several; in this case compare CPU, and measure again."""
 
 
 class Section(msgspec.Struct):
@@ -70,23 +72,25 @@ _PARTS = (
         "latency",
         "Latency",
         "µs",
-        "100 B at 1,000 messages/s without confirms, from basic.publish in one process to the "
-        "consumer in another.",
+        "Messages of 100 B at 1,000 messages/s without confirms; the time from basic.publish in "
+        "one process to the consumer in another.",
     ),
     _Part(
         "celery",
         "celery",
         "Celery",
         "tasks/s",
-        "One publisher, one worker (`--pool solo`), the same app against both; from the first "
-        "`delay()` to the end of the last task. Most of the time is Celery's own.",
+        "One publisher and one worker (`--pool solo`), with the same app for both servers; "
+        "measured from the first `delay()` to the end of the last task. Celery itself takes most "
+        "of the time.",
     ),
     _Part(
         "backlog",
         "backlog",
         "A backlog",
         "messages/s",
-        "Transient messages of 100 B in one queue, drained with a prefetch of 100; once.",
+        "Transient messages of 100 B are published to one queue, then consumed with a prefetch "
+        "limit of 100; measured once.",
     ),
     _Part("backlog", "memory", "Memory", "MB", "Resident memory of the server's process."),
     _Part(
@@ -94,7 +98,7 @@ _PARTS = (
         "start",
         "Start-up",
         "ms",
-        "From spawning the process to the first answer to a client.",
+        "The time from starting the process to its first answer to a client.",
     ),
 )
 

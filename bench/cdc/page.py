@@ -32,9 +32,9 @@ RATES = {"PostgreSQL": 5.0, "MariaDB": 1.0}
 """How many times Debezium's rows per second are the aim."""
 P50_MS = 5.0
 _WHY = {
-    "PostgreSQL": "the time includes the sync of our log to disk",
-    "MariaDB": "the time includes the statement, the database's own commit, and the sync of our "
-    "log to disk",
+    "PostgreSQL": "the time includes the sync of mainstem's log to disk",
+    "MariaDB": "the time includes the statement, the database's own commit, and the sync of "
+    "mainstem's log to disk",
 }
 
 
@@ -74,8 +74,8 @@ def _cpu(found: Rounds, field: str) -> str:
         for system in (OURS, DEBEZIUM)
     )
     return (
-        f"our process takes {mine:.1f} µs of CPU for a row, in one thread of Python, which is all "
-        f"that one core gives; Debezium's engine takes {theirs:.1f} µs, in several threads of "
+        f"mainstem takes {mine:.1f} µs of CPU time for a row, in one Python thread, which cannot "
+        f"use more than one core; Debezium's engine takes {theirs:.1f} µs, in several threads of "
         "compiled code, and stores nothing"
     )
 
@@ -118,25 +118,28 @@ _TEXT = """# Change capture from PostgreSQL and MariaDB beside Debezium
 
 `{command}` writes this page. It ran on {machine}.
 
-Medians of {rounds} interleaved rounds, with the range; a ratio (ours to Debezium's) is the median
-of the rounds' ratios. A round: {rows} rows that are there, {rows} rows inserted in transactions of
-{at_once} while the process is stopped (SIGSTOP), which it follows once it is resumed, and {commits}
-single commits, each after the event of the one before. Tables have a bigint key, int, decimal,
-timestamp and 60 characters of text.
+Figures are medians of {rounds} rounds, in which both systems take turns, with the range in
+brackets; a ratio (mainstem's figure divided by Debezium's) is the median of the rounds' ratios.
+In a round, a system first takes a snapshot of {rows} rows. Then {rows} rows are inserted in
+transactions of {at_once} while its process is stopped (SIGSTOP), and it is measured how fast it
+follows them after it is resumed. Last come {commits} single commits, each after the event of the
+previous one has arrived. Tables have a bigint key, int, decimal, timestamp and 60 characters of
+text.
 
-mainstem is a server with a connector. For rows per second, an event counts when it is appended to
-its topic; for the time from commit to consumer, when a client of the server has received it, which
-is after it was synced to disk. Debezium's engine (3.6 for PostgreSQL, 3.5 for MariaDB) runs in a
-Java program that drops the records; its heap is 512 MiB, and its `poll.interval.ms` 1 (500 by
-default, which adds up to half a second to each commit). Both write JSON without schemas. PostgreSQL
-says when a transaction was committed. MariaDB does so only in seconds, so its times begin when the
-program sends the INSERT, and include the database's own commit.
+mainstem runs as a server with a connector. For rows per second, an event counts when it is
+appended to its topic; for the time from commit to consumer, when a client of the server has
+received it, which is after the event was synced to disk. Debezium's engine (3.6 for PostgreSQL,
+3.5 for MariaDB) runs in a Java program that drops the records; its heap is 512 MiB, and its
+`poll.interval.ms` 1 (the default of 500 adds up to half a second to each commit). Both write JSON
+without schemas. PostgreSQL reports when a transaction was committed. MariaDB reports this only in
+whole seconds, so for MariaDB times begin when the program sends the INSERT, and include the
+database's own commit.
 
 The aims, and how far they are met:
 
 {aims}
 
-The time to the sinks of a pipeline is on [a page of its own](cdc-views.md).
+How long a change takes to the sinks of a pipeline is on [another page](cdc-views.md).
 
 {tables}
 """

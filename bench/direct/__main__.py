@@ -73,16 +73,18 @@ STYLES = (
 
 
 RATE_WHY = """\
-What sender, server and receiver take for a message is in the table. They share the processors, so
-it adds up; and the slowest of them sets the pace. The server reads a message from a socket,
-appends it, reads it from the log, and publishes it, where the bare sender only publishes. Each
-frame costs sender and receiver the same again: see the bare pair with three frames, and what is
-gained by one frame. `ZmqFeed` is Python code that makes an event of each message, and looks for
-gaps."""
+The table has the CPU time that sender, server and receiver take for a message. They share the
+processors, so the rate depends on the sum of these times, and on the slowest process. mainstem's
+server reads a message from a socket, appends it to the log, reads it from the log, and publishes
+it; without mainstem the sender only publishes. Each further frame takes sender and receiver as
+much time as the first: compare the rows with one and with three frames. `ZmqFeed` is Python code
+that makes an
+event of each message, and looks for gaps."""
 P50_WHY = """\
-A message takes two hops and the log: from the program through ZeroMQ to the server, which appends
-it and sends it on. The bare sender has one hop. A busy machine adds the time until each of the
-three processes is given a processor."""
+With mainstem a message takes two hops: from the program through ZeroMQ to the server, which
+appends it to the log and sends it to the receiver. Without mainstem it takes one hop. On a busy
+machine, each
+of the three processes also waits until it gets a processor."""
 
 
 class Round(NamedTuple):
@@ -388,28 +390,29 @@ def page(results: Results, count: int) -> str:
     )
     return f"""# Direct messaging beside the bare libraries
 
-`python -m bench.direct --rounds {results.count} --messages {count}` on {machine()}.
-{count:,} messages of 100 bytes to one receiver on the same machine, as fast as possible; then
-{SINGLY:,} messages, one each millisecond. Medians of {results.count} rounds, in which all take
-turns. Sender, server and receiver share the processors with other work, so the ratios say more than
-the numbers.
+`python -m bench.direct --rounds {results.count} --messages {count}` on {machine()}. {count:,}
+messages of 100 bytes are sent to one receiver on the same machine, as fast as possible; then
+{SINGLY:,} messages, one each millisecond. Figures are medians of {results.count} rounds, in which
+all systems take turns. Sender, server and receiver share the processors with other programs, so
+compare the ratios rather than the rates.
 
 {results.aims()}
 
 {table(head, [results.row(style) for style in STYLES])}
 
-Bare, the sender publishes through the library itself. With us, a server is between them: it
-appends each message to a topic (durability `disk`), and publishes it from there. For throughput the
-sender publishes to the Kafka address through librdkafka; the rate is what the receiver gets, from
-the first message to the last. For latency it pushes single messages to `zmq.pull`, so two hops and
-the log are compared with one hop. CPU is user and system time of each process while as many as
-possible are sent.
+In the rows called "bare", sender and receiver use the library without mainstem. In the other
+rows, a mainstem server is between them: it appends each message to a topic (durability `disk`),
+and publishes it from there. For throughput the sender publishes to the server's Kafka port
+through librdkafka; the rate is measured in the receiver, from the first message to the last. For
+latency the sender pushes single messages to `zmq.pull`, so two hops and the log are compared with
+one hop. CPU is user and system time of each process during the measurement of throughput.
 
-An event that we publish has three frames (subject, value, details), and each frame costs both
-sides: so there is a bare pair with three frames, too, and we are measured with
-`zmq.publish_frames=one`. What is lost is lost for good: bare nng drops what is beyond its buffers,
-and bare UDP what the kernel's buffer does not hold. The feeds lose nothing: they ask the log. All
-receiving programs are in Python.
+An event that mainstem publishes has three frames (subject, value, details), and each frame takes
+time on both sides. So there is also a bare row with three frames, and mainstem is also measured
+with `zmq.publish_frames=one`. Lost messages are lost for good: without mainstem, nng drops the
+messages that exceed its buffers, and UDP those that exceed the kernel's buffer. mainstem's feeds
+lose nothing, because they request missing messages from the log. All receiving programs are in
+Python.
 """
 
 

@@ -23,7 +23,7 @@ def verdict(value: float) -> str:
 def summary(ratios: Sequence[Ratio]) -> str:
     """Return which ratios fall short of the aim, by how much, and why."""
     short = [each for each in ratios if each.value < AIM]
-    aim = f"The aim is at least {AIM} times the rate of the bare peer."
+    aim = f"The aim is at least {AIM} times the rate of the system without mainstem."
     if not short:
         return f"{aim} All of {len(ratios)} figures meet it."
     lines = [f"- {each.what}: {each.value:.2f} (aim: {AIM})" for each in short]

@@ -144,13 +144,14 @@ def page(found: Found) -> str:
     return f"""# HTTP beside a bare Starlette app
 
 `python -m bench.http --only head --rounds {rounds}` on {machine()}.
-The machine was shared with other work. Every figure is the median of the rounds, in which the
-systems take turns; a ratio is the median of the ratios to the bare app within a round.
+Other programs ran on the machine. Every figure is the median of the rounds, in which the
+systems take turns; a ratio is the median of the rounds' ratios to the bare app.
 
 The bare app (`bench/http/bare.py`) reads the body of a request, answers with as many bytes,
-and passes the lines on to those that follow. It checks and stores nothing. It is served by uvicorn
-with uvloop and httptools, as the HTTP head is. mainstem parses and checks every event, appends it
-to the log, and answers when it is durable: `fsync` when it is synced to the disk, `memory` at once.
+and sends the lines of the body to the clients that follow the topic. It checks and stores nothing.
+It is served by uvicorn with uvloop and httptools, as is mainstem's HTTP port. mainstem parses and
+checks every event, appends it to the log, and answers when the event is durable: with `fsync` when
+it is synced to the disk, with `memory` at once.
 {len(EVENT)} bytes per event. Server and clients share the machine's processors, so the processor
 time of the server process is listed as well.
 

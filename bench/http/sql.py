@@ -36,8 +36,8 @@ EVENTS = 500_000
 COLUMNS = events.schema(frozenset({events.KEY, events.VALUE}))
 EXTRACTED = "json_extract_string(_value, '$.user')", "json_extract(_value, '$.amount')::double"
 _WHY = (
-    "Ours fetches whole record batches from the server over TCP, checks and decodes them, and "
-    "hands them to another process. The less of an event a query needs, the further ahead is "
+    "mainstem sql fetches whole record batches from the server over TCP, checks and decodes them, "
+    "and passes them to another process. The fewer fields a query needs, the faster is "
     "Parquet: each of its columns can be read alone, and statistics answer some queries."
 )
 QUERIES = {
@@ -178,9 +178,9 @@ each figure is the median of the rounds, and the ratio is the median of the roun
 
 {summary(medians)}
 
-The peer reads the same events from one Parquet file, with the JSON values as text. Both evaluate
-with two threads of DuckDB. The figures do not include the second that ours takes to start its
-process and to look at a sample of the topic.
+DuckDB reads the same events from one Parquet file, with the JSON values as text. Both evaluate the
+query with two threads of DuckDB. The figures do not include the second that `mainstem sql` takes to
+start its process and to read a sample of the topic.
 
 If you often query the same topic, let a [pipeline](../guides/pipelines.md) keep its events in Delta
 or Parquet, and query that table instead.

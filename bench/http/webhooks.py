@@ -222,12 +222,12 @@ def page(found: dict[str, list[float]], events: int) -> str:
     short = [Ratio(name, value, _WHY) for name, value in ratios.items() if name != BARE]
     return f"""# Webhook deliveries beside a bare aiohttp client
 
-`python -m bench.http --only webhooks --rounds {len(found[BARE])}` on {machine()}.
-{events:,} events of {len(VALUE)} bytes, one request each, signed, {IN_FLIGHT} under way at a time,
-to one receiver on the same machine that answers 204. Ours reads each event from the log, settles it
-and writes its attempt into the attempt log; the bare client does nothing but sign and send.
-Receiver and sender share the machine's processors. The events have no key, so order=key costs only
-what it adds: settling after every answer. A ratio is the median of the rounds' ratios.
+`python -m bench.http --only webhooks --rounds {len(found[BARE])}` on {machine()}. {events:,}
+events of {len(VALUE)} bytes, one request each, signed, {IN_FLIGHT} under way at a time, to one
+receiver on the same machine that answers 204. mainstem reads each event from the log, settles it,
+and writes the attempt to the attempt log; the bare client only signs and sends. Receiver and
+sender share the machine's processors. The events have no key, so order=key does not hold up any
+event; it only settles after every answer. A ratio is the median of the rounds' ratios.
 
 {summary(short)}
 

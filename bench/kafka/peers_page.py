@@ -176,7 +176,11 @@ def _short(standing: Standing) -> str:
     )
     if not found:
         return aims + "All are met."
-    return aims + f"{len(found)} are not met:\n\n" + "\n".join(found)
+    return (
+        aims
+        + f"{len(found)} are not met; each line has a row and its ratio:\n\n"
+        + "\n".join(found)
+    )
 
 
 def _table(rows: Sequence[Row]) -> str:
