@@ -110,7 +110,7 @@ def cell(client: Client, feature: str) -> str:
     """Return what a short table says."""
     if feature in client.shows:
         return "yes"
-    return "not offered by it" if feature in client.lacks else "no"
+    return "not in this client" if feature in client.lacks else "no"
 
 
 def overview(clients: list[Client]) -> str:
