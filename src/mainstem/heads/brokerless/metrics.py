@@ -40,7 +40,7 @@ def common_metrics(head: str, *, unsent: str) -> CommonMetrics:
         ),
         requests=count(
             "requests",
-            f"Requests by outcome: answered, unsent ({unsent}), or the failure.",
+            f"Requests by outcome: answered, unsent ({unsent}), or the class of failure.",
             "outcome",
         ),
         replayed=count("replayed_messages", "Messages sent upon requests."),
