@@ -24,12 +24,12 @@ def test_the_page_says_of_each_aim_whether_it_is_met_and_why_not() -> None:
         "PostgreSQL, following: 3.00 times Debezium's rows/s (aim: 5) **falls short by 40%**"
         in (shown)
     )
-    assert "our process takes 9.5 µs of CPU for a row" in shown
+    assert "mainstem takes 9.5 µs of CPU time for a row" in shown
     assert "Debezium's engine takes 20.0 µs" in shown
     assert "- MariaDB, snapshot: 3.00 times Debezium's rows/s (aim: 1) is met." in shown
     assert "p50 6.00 ms (aim: under 5 ms) **falls short by 1.00 ms**" in shown
     assert "| snapshot, rows/s | 300 (100 to 400) | 100 (100 to 100) | 3.00 |" in shown
-    assert "Medians of 3 interleaved rounds" in shown
+    assert "Figures are medians of 3 rounds" in shown
 
 
 def test_the_page_of_views_says_which_sinks_meet_the_aim() -> None:
