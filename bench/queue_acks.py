@@ -25,7 +25,8 @@ from bench.kafka.systems import PATIENCE_S, ROOT, Mainstem
 import mainstem
 from mainstem import aio
 from mainstem.cli.benchmarks.report import machine
-from mainstem.client.stem import AsyncStem, Stem
+from mainstem.client.aio.stem import AsyncStem
+from mainstem.client.stem import Stem
 
 PAGE = ROOT / "docs" / "benchmarks" / "queues.md"
 VALUE = bytes(100)

@@ -3,7 +3,7 @@
 from mainstem.client.aio.opening import Opening
 from mainstem.client.aio.opening import connect_async as connect
 from mainstem.client.aio.opening import open_async as open  # noqa: A004 - as in gzip
-from mainstem.client.stem import (
+from mainstem.client.aio.stem import (
     AsyncDelivery,
     AsyncGroups,
     AsyncQueue,

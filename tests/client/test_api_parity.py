@@ -9,6 +9,7 @@ from typing import get_args, get_origin
 import pytest
 
 from mainstem.client import stem as api
+from mainstem.client.aio import stem as aio
 from mainstem.client.aio.administration import ThreadedGroups, ThreadedQueues, ThreadedTopics
 from mainstem.client.aio.connected_queue import AsyncConnectedDelivery, AsyncConnectedQueue
 from mainstem.client.aio.connected_stem import AsyncConnectedStem
@@ -35,14 +36,14 @@ from mainstem.client.writer import LogWriter
 from mainstem.core.event import Event
 
 TWINS: dict[type, type] = {
-    api.Stem: api.AsyncStem,
-    api.Topics: api.AsyncTopics,
-    api.Groups: api.AsyncGroups,
-    api.Queues: api.AsyncQueues,
-    api.Subscription: api.AsyncSubscription,
-    api.Queue: api.AsyncQueue,
-    api.Delivery: api.AsyncDelivery,
-    api.Writer: api.AsyncWriter,
+    api.Stem: aio.AsyncStem,
+    api.Topics: aio.AsyncTopics,
+    api.Groups: aio.AsyncGroups,
+    api.Queues: aio.AsyncQueues,
+    api.Subscription: aio.AsyncSubscription,
+    api.Queue: aio.AsyncQueue,
+    api.Delivery: aio.AsyncDelivery,
+    api.Writer: aio.AsyncWriter,
 }
 IMPLEMENTATIONS: dict[type, tuple[type, ...]] = {
     api.Stem: (EmbeddedStem, ConnectedStem),
@@ -53,14 +54,14 @@ IMPLEMENTATIONS: dict[type, tuple[type, ...]] = {
     api.Queue: (EmbeddedQueue, ConnectedQueue),
     api.Delivery: (EmbeddedDelivery, ConnectedDelivery),
     api.Writer: (LogWriter,),
-    api.AsyncStem: (AsyncEmbeddedStem, AsyncConnectedStem),
-    api.AsyncTopics: (ThreadedTopics,),
-    api.AsyncGroups: (ThreadedGroups,),
-    api.AsyncQueues: (ThreadedQueues,),
-    api.AsyncSubscription: (AsyncEmbeddedSubscription, AsyncConnectedSubscription),
-    api.AsyncQueue: (AsyncEmbeddedQueue, AsyncConnectedQueue),
-    api.AsyncDelivery: (AsyncEmbeddedDelivery, AsyncConnectedDelivery),
-    api.AsyncWriter: (ThreadedWriter,),
+    aio.AsyncStem: (AsyncEmbeddedStem, AsyncConnectedStem),
+    aio.AsyncTopics: (ThreadedTopics,),
+    aio.AsyncGroups: (ThreadedGroups,),
+    aio.AsyncQueues: (ThreadedQueues,),
+    aio.AsyncSubscription: (AsyncEmbeddedSubscription, AsyncConnectedSubscription),
+    aio.AsyncQueue: (AsyncEmbeddedQueue, AsyncConnectedQueue),
+    aio.AsyncDelivery: (AsyncEmbeddedDelivery, AsyncConnectedDelivery),
+    aio.AsyncWriter: (ThreadedWriter,),
 }
 PAIRS = [(protocol, each) for protocol, found in IMPLEMENTATIONS.items() for each in found]
 
@@ -72,7 +73,7 @@ SPECIAL = {
 }
 NOT_AWAITED = {"subscribe", "queue", "writer", "renew", "__aiter__"}
 """What the async API does without waiting."""
-ONLY_ASYNC: dict[type, set[str]] = {api.AsyncStem: {"blocking"}}
+ONLY_ASYNC: dict[type, set[str]] = {aio.AsyncStem: {"blocking"}}
 SET_BY_INIT = {"topics", "groups", "queues"}
 """Attributes of the async stems that their protocol declares as properties."""
 OWN: dict[type, set[str]] = {
@@ -119,7 +120,7 @@ def as_async(kind: object) -> object:
         return AsyncIterator[tuple(map(as_async, get_args(kind)))]  # type: ignore[misc]
     if kind == Iterable[Value | Event]:
         return kind | AsyncIterable[Value | Event]
-    if get_args(kind) and get_origin(kind) not in (typing.Literal, None):
+    if get_args(kind) and get_origin(kind) not in (typing.Literal, typing.Unpack, None):
         arguments = tuple(map(as_async, get_args(kind)))
         if isinstance(kind, types.UnionType) or get_origin(kind) is typing.Union:
             return typing.Union[arguments]  # noqa: UP007 - as many as there are
@@ -166,7 +167,7 @@ def test_implementations_have_the_members_of_their_protocol(
     declared, found = members(protocol), members(implementation)
 
     missing = declared.keys() - found.keys()
-    assert missing <= (SET_BY_INIT if protocol is api.AsyncStem else set())
+    assert missing <= (SET_BY_INIT if protocol is aio.AsyncStem else set())
     assert found.keys() - declared.keys() == OWN.get(implementation, set())
     for name in declared.keys() - missing:
         member, other = declared[name], found[name]
@@ -183,6 +184,6 @@ def the_type_checker_compares_them(
     connected: ConnectedStem,
     async_embedded: AsyncEmbeddedStem,
     async_connected: AsyncConnectedStem,
-) -> tuple[tuple[api.Stem, ...], tuple[api.AsyncStem, ...]]:
+) -> tuple[tuple[api.Stem, ...], tuple[aio.AsyncStem, ...]]:
     """Say to mypy that these are the same."""
     return (embedded, connected), (async_embedded, async_connected)

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Self
 
 from mainstem.core.errors import MainstemError
@@ -13,12 +12,7 @@ class Exits(ABC):
 
     __slots__ = ()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object, /) -> None:
         """Call ``_leave`` with the exception that ended the block, if any."""
         self._leave(error)
 
@@ -34,18 +28,20 @@ class Closing(Exits):
         """Return this object."""
         return self
 
+    @abstractmethod
+    def close(self) -> None:
+        """Close the object."""
+
+    def _leave(self, error: BaseException | None) -> None:
+        self.close()
+
 
 class AsyncExits(ABC):
     """Base class whose subclass defines ``_leave``, which runs at the end of ``async with``."""
 
     __slots__ = ()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object, /) -> None:
         """Call ``_leave`` with the exception that ended the block, if any."""
         await self._leave(error)
 
@@ -60,6 +56,13 @@ class AsyncClosing(AsyncExits):
     async def __aenter__(self) -> Self:
         """Return this object."""
         return self
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the object."""
+
+    async def _leave(self, error: BaseException | None) -> None:
+        await self.close()
 
 
 def close_after(error: BaseException | None, close: Callable[[], None]) -> None:

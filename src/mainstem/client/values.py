@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -15,6 +15,15 @@ Key = bytes | str | None
 Values = Iterable[Value | Event]
 AsyncValues = Iterable[Value | Event] | AsyncIterable[Value | Event]
 HeadersLike = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
+
+
+class EventParts(TypedDict, total=False):
+    """What an event may have besides its value; all of it is optional."""
+
+    key: Key
+    headers: HeadersLike
+    timestamp_ms: int | None
+
 
 _to_json = msgspec.json.Encoder().encode
 _check_numbers = json.JSONEncoder(allow_nan=False, default=msgspec.to_builtins).encode

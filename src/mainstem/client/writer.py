@@ -7,10 +7,10 @@ epoch of that id, and every append is a transaction, which the broker refuses if
 
 import threading
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Unpack
 
 from mainstem.client.contexts import Closing
-from mainstem.client.values import HeadersLike, Key, Value, Values, event_of, make_event
+from mainstem.client.values import EventParts, Value, Values, event_of, make_event
 from mainstem.core.errors import Closed, InvalidName, InvalidSetting, UnknownPartition
 from mainstem.core.event import Event, Position
 from mainstem.core.names import check_group
@@ -77,16 +77,9 @@ class LogWriter(Closing):
         self._lock = threading.Lock()
         self._closed: str | None = None
 
-    def append(
-        self,
-        value: Value,
-        *,
-        key: Key = None,
-        headers: HeadersLike = (),
-        timestamp_ms: int | None = None,
-    ) -> Position:
+    def append(self, value: Value, **event: Unpack[EventParts]) -> Position:
         """Append one event; return its position once it is durable; raises WriterFenced."""
-        return self._append([make_event(value, key, headers, timestamp_ms)])[0]
+        return self._append([make_event(value, **event)])[0]
 
     def append_many(self, events: Values) -> list[Position]:
         """Append events, all or none; return their positions once they are durable."""
@@ -111,9 +104,6 @@ class LogWriter(Closing):
     def forget(self, reason: str) -> None:
         """Close in the child process after a fork, without touching the log or the lock."""
         self._closed = self._closed or reason
-
-    def _leave(self, error: BaseException | None) -> None:
-        self.close()
 
     def _append(self, events: Sequence[Event]) -> list[Position]:
         with self._lock:

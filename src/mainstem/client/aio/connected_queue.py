@@ -8,13 +8,14 @@ from functools import partial
 from itertools import islice
 from typing import NoReturn, Self, TypeVar, cast
 
+from mainstem.client.aio.stem import AsyncDelivery
 from mainstem.client.aio.threaded import Threaded, in_thread
 from mainstem.client.aio.worker import SLICE_S, Worker
 from mainstem.client.checks import check_limit
 from mainstem.client.connected.delivery import ConnectedDelivery
 from mainstem.client.connected.queue import ConnectedQueue
 from mainstem.client.contexts import AsyncClosing, AsyncExits, aclose_after
-from mainstem.client.stem import AsyncDelivery, Delivery
+from mainstem.client.stem import Delivery
 from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 

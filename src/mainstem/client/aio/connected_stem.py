@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from mainstem.client.aio.async_stem import CommonAsyncStem
+from mainstem.client.aio.common_stem import CommonAsyncStem
 from mainstem.client.aio.connected_queue import AsyncConnectedQueue
 from mainstem.client.aio.connected_subscription import AsyncConnectedSubscription
 from mainstem.client.aio.wakeup import Wakeup

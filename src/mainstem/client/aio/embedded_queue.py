@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Iterable
 
 from mainstem.broker.door import Delivery as BrokerDelivery
 from mainstem.broker.door import Outcome
+from mainstem.client.aio.stem import AsyncDelivery
 from mainstem.client.aio.wakeup import Wakeup, until_durable
 from mainstem.client.checks import check_limit
 from mainstem.client.contexts import AsyncClosing, AsyncExits, aclose_after
 from mainstem.client.embedded.queue_consumer import DeliveredEvent, HeldDelivery, QueueConsumer
-from mainstem.client.stem import AsyncDelivery
 from mainstem.core.event import Event
 
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterable, Iterator
 
 from mainstem.broker.door import HeldPublish
-from mainstem.client.aio.async_stem import CommonAsyncStem
+from mainstem.client.aio.common_stem import CommonAsyncStem
 from mainstem.client.aio.embedded_queue import AsyncEmbeddedQueue
 from mainstem.client.aio.embedded_subscription import AsyncEmbeddedSubscription
 from mainstem.client.aio.wakeup import until_durable

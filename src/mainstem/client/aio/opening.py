@@ -8,9 +8,9 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from mainstem.client.aio.embedded_stem import AsyncEmbeddedStem
+from mainstem.client.aio.stem import AsyncContext
 from mainstem.client.contexts import AsyncExits
 from mainstem.client.embedded.stem import open_stem
-from mainstem.client.stem import AsyncContext
 
 if TYPE_CHECKING:
     from mainstem.client.aio.connected_stem import AsyncConnectedStem

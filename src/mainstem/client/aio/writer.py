@@ -52,9 +52,6 @@ class ThreadedWriter(AsyncClosing):
         await self._call(lambda writer: None)
         return self
 
-    async def _leave(self, error: BaseException | None) -> None:
-        await self.close()
-
     def _call(self, call: Callable[[Writer], T]) -> "asyncio.Future[T]":
         """Run a call in the thread, after the earlier ones; the first call creates the writer."""
         if self._closed:

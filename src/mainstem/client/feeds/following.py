@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypedDict
 
 import msgspec
 
@@ -88,6 +88,16 @@ class FeedRefused(MainstemError):
         self.failure_name = refusal.failure
 
 
+class FeedArguments(TypedDict, total=False):
+    """The options of a feed of a topic."""
+
+    start: Start
+    """Where: a mapping has the next offset of each partition, as ``positions`` returns it."""
+    patience: FeedPatience | None
+    timeout_s: float
+    """Seconds (10 by default) after which a server that does not answer is Unreachable."""
+
+
 @dataclass(slots=True)
 class _Partition:
     number: int
@@ -133,9 +143,6 @@ class TopicFeed(Closing):
         except BaseException:
             self.close()
             raise
-
-    def _leave(self, error: BaseException | None) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[Event]:
         while (event := self.poll()) is not None:

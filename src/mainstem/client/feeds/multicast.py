@@ -95,9 +95,6 @@ class MulticastFeed(Closing):
             self.close()
             raise
 
-    def _leave(self, error: BaseException | None) -> None:
-        self.close()
-
     def __iter__(self) -> Iterator[Message]:
         while (message := self.poll()) is not None:
             yield message

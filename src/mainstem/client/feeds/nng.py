@@ -4,10 +4,11 @@ import contextlib
 import select
 import time
 from collections.abc import Iterator
+from typing import Unpack
 
 import pynng
 
-from mainstem.client.feeds.following import FeedPatience, Start, TopicFeed
+from mainstem.client.feeds.following import FeedArguments, TopicFeed
 from mainstem.core.errors import InvalidSetting
 from mainstem.heads.brokerless.codec import (
     Answer,
@@ -28,22 +29,16 @@ _ANSWER_S = 1.0
 class NngFeed(TopicFeed):
     """A receiver of a topic over nng; for one thread at a time."""
 
-    def __init__(
-        self,
-        address: str,
-        topic: str,
-        *,
-        start: Start = "earliest",
-        patience: FeedPatience | None = None,
-        timeout_s: float = 10.0,
-    ) -> None:
+    def __init__(self, address: str, topic: str, **options: Unpack[FeedArguments]) -> None:
         """Connect to the server's socket for replays, such as ``tcp://127.0.0.1:5570``.
 
-        The other arguments are those of ``TopicFeed``. The server publishes the topic live only if
-        its setting ``nng.topics`` names it; otherwise all events must be requested.
+        ``options``: start, patience, timeout_s, as ``TopicFeed`` has them. The server publishes the
+        topic live only if its setting ``nng.topics`` names it; otherwise all events must be
+        requested.
         """
+        patience = options.get("patience")
         link = _NngLink(address, patience.answer_s if patience else _ANSWER_S)
-        super().__init__(link, topic, start=start, patience=patience, timeout_s=timeout_s)
+        super().__init__(link, topic, **options)
 
 
 class _NngLink:

@@ -1,11 +1,12 @@
 """Receives a topic through a server's ZeroMQ sockets: DEALER for requests, SUB for live events."""
 
 from collections.abc import Callable, Iterator
+from typing import Unpack
 
 import msgspec
 import zmq
 
-from mainstem.client.feeds.following import FeedPatience, Start, TopicFeed
+from mainstem.client.feeds.following import FeedArguments, TopicFeed
 from mainstem.core.errors import InvalidSetting, Unauthenticated
 from mainstem.heads.brokerless.codec import (
     Answer,
@@ -45,18 +46,17 @@ class ZmqFeed(TopicFeed):
         address: str,
         topic: str,
         *,
-        start: Start = "earliest",
         login: ZmqLogin | None = None,
-        patience: FeedPatience | None = None,
-        timeout_s: float = 10.0,
+        **options: Unpack[FeedArguments],
     ) -> None:
         """Connect to the server's socket for replays, such as ``tcp://127.0.0.1:5556``.
 
-        The other arguments are those of ``TopicFeed``.
+        ``options``: start, patience, timeout_s, as ``TopicFeed`` has them.
         """
+        patience = options.get("patience")
         held = patience.max_held if patience else _MAX_HELD
         link = _ZmqLink(address, login or ZmqLogin(), held)
-        super().__init__(link, topic, start=start, patience=patience, timeout_s=timeout_s)
+        super().__init__(link, topic, **options)
 
 
 class _ZmqLink:

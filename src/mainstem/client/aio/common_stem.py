@@ -1,21 +1,18 @@
 """The common part of what ``mainstem.aio.open`` and ``mainstem.aio.connect`` return."""
 
 from abc import abstractmethod
-from collections.abc import Iterable
-from datetime import datetime
 from functools import partial
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar, Unpack
 
 from mainstem.client.aio.administration import ThreadedGroups, ThreadedQueues, ThreadedTopics
+from mainstem.client.aio.stem import AsyncQueue, AsyncSubscription
 from mainstem.client.aio.writer import ThreadedWriter
 from mainstem.client.contexts import AsyncClosing
-from mainstem.client.due_times import DueTime
-from mainstem.client.info import Order
-from mainstem.client.queue_options import QueueOptions
-from mainstem.client.start_positions import Start
-from mainstem.client.stem import AsyncQueue, AsyncSubscription, Stem
-from mainstem.client.subscription import SubscriptionOptions
-from mainstem.client.values import AsyncValues, HeadersLike, Key, Value, make_event
+from mainstem.client.due_times import DueEvent, DueTime, make_due_event
+from mainstem.client.queue_options import QueueArguments, QueueOptions
+from mainstem.client.stem import Stem
+from mainstem.client.subscription import SubscribeArguments, SubscriptionOptions
+from mainstem.client.values import AsyncValues, EventParts, Value, make_event
 from mainstem.core.event import Event, Position
 
 B = TypeVar("B", bound=Stem)
@@ -41,18 +38,10 @@ class CommonAsyncStem(AsyncClosing, Generic[B, S, Q]):
         return self._stem
 
     async def publish(
-        self,
-        topic: str,
-        value: Value,
-        *,
-        key: Key = None,
-        headers: HeadersLike = (),
-        timestamp_ms: int | None = None,
-        partition: int | None = None,
+        self, topic: str, value: Value, *, partition: int | None = None, **event: Unpack[EventParts]
     ) -> Position:
         """Append one event; return its position once it has the durability of its topic."""
-        event = make_event(value, key, headers, timestamp_ms)
-        return await self._publish(topic, event, partition)
+        return await self._publish(topic, make_event(value, **event), partition)
 
     async def publish_many(
         self, topic: str, events: AsyncValues, *, partition: int | None = None
@@ -61,59 +50,25 @@ class CommonAsyncStem(AsyncClosing, Generic[B, S, Q]):
         return await self._publish_many(topic, events, partition)
 
     async def schedule(
-        self,
-        topic: str,
-        value: Value,
-        *,
-        delay_s: float | None = None,
-        at: datetime | None = None,
-        key: Key = None,
-        headers: HeadersLike = (),
-        timestamp_ms: int | None = None,
-        partition: int | None = None,
+        self, topic: str, value: Value, *, partition: int | None = None, **event: Unpack[DueEvent]
     ) -> None:
         """Publish one event later; the rules are those of ``Stem.schedule``."""
-        event = make_event(value, key, headers, timestamp_ms)
-        await self._schedule(topic, event, DueTime(delay_s, at), partition)
+        await self._schedule(topic, *make_due_event(value, **event), partition)
 
-    def subscribe(
-        self,
-        *topics: str,
-        group: str | None = None,
-        start: Start = "earliest",
-        follow: bool = True,
-        commit: Literal["auto", "manual"] = "auto",
-        partitions: Iterable[int] | None = None,
-    ) -> S:
+    def subscribe(self, *topics: str, **options: Unpack[SubscribeArguments]) -> S:
         """Read topics as an async iterator of events; the rules are those of ``Stem.subscribe``.
 
         A subscription to a server connects when its first event is requested, and only then raises
         errors of the server.
         """
-        chosen = None if partitions is None else tuple(partitions)
-        return self._subscription(SubscriptionOptions(topics, group, start, follow, commit, chosen))
+        return self._subscription(SubscriptionOptions.of(topics, **options))
 
-    def queue(
-        self,
-        topic: str,
-        *,
-        name: str,
-        start: Start = "earliest",
-        max_deliveries: int | None = None,
-        lock_s: float | None = None,
-        order: Order | None = None,
-        ttl_s: float | None = None,
-        max_length: int | None = None,
-        max_bytes: int | None = None,
-        follow: bool = True,
-    ) -> Q:
+    def queue(self, topic: str, *, name: str, **options: Unpack[QueueArguments]) -> Q:
         """Share the events of a topic one by one; the rules are those of ``Stem.queue``.
 
         A queue on a server connects when its first delivery is requested, or at ``async with``.
         """
-        limits = (ttl_s, max_length, max_bytes)
-        options = QueueOptions(topic, name, start, max_deliveries, lock_s, order, *limits, follow)
-        return self._queue(options)
+        return self._queue(QueueOptions(topic, name, **options))
 
     def writer(self, topic: str, *, name: str, partition: int | None = None) -> ThreadedWriter:
         """Open a fenced writer; the rules are those of ``Stem.writer``."""
