@@ -58,7 +58,7 @@ def test_every_command_shows_examples_before_its_options() -> None:
 def test_the_list_of_commands_says_what_the_commands_are(run: Run) -> None:
     listed = run("--help").out.decode()
 
-    for name, (_, line) in COMMANDS.items():
+    for name, line in COMMANDS.items():
         assert f"{name}" in listed
         assert line in listed
 

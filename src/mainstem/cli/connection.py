@@ -3,9 +3,8 @@
 import errno
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,16 +24,12 @@ HOLDER_S = 10.0
 _LOOK_S = 0.02
 _READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
-Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
-
-def at_option(command: Decorated) -> Decorated:
-    """Add ``--at`` to a command."""
-    return click.option(
-        "--at",
-        metavar="DIR|HOST:PORT",
-        help="Data directory or server address.  [default: $MAINSTEM_AT, else ./mainstem-data]",
-    )(command)
+at_option = click.option(
+    "--at",
+    metavar="DIR|HOST:PORT",
+    help="Data directory or server address.  [default: $MAINSTEM_AT, else ./mainstem-data]",
+)
 
 
 def target_of(at: str | None) -> str:

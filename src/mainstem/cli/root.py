@@ -15,67 +15,30 @@ from mainstem.core.errors import MainstemError
 COMPLETE_VARIABLE = "_MAINSTEM_COMPLETE"
 
 COMMANDS = {
-    "pub": ("mainstem.cli.commands.pub:pub", "Publish events: from arguments, files or a pipe."),
-    "sub": ("mainstem.cli.commands.sub:sub", "Print events, and wait for more."),
-    "topic": (
-        "mainstem.cli.commands.topic:topic",
-        "List, create, show, alter, remove and trim topics.",
-    ),
-    "group": (
-        "mainstem.cli.commands.group:group",
-        "List, show, seek and remove groups; their lag.",
-    ),
-    "queue": (
-        "mainstem.cli.commands.queue:queue",
-        "List, show, peek into, purge, move and delete queues.",
-    ),
-    "exchange": (
-        "mainstem.cli.commands.exchange:exchange",
-        "List, show and bind exchanges of AMQP clients.",
-    ),
-    "connector": (
-        "mainstem.cli.commands.connector:connector",
-        "Capture the changes of databases as events.",
-    ),
-    "webhook": (
-        "mainstem.cli.commands.webhook:webhook",
-        "Deliver events to URLs, and receive webhooks.",
-    ),
-    "feed": (
-        "mainstem.cli.commands.feed:feed",
-        "Publish topics as multicast feeds, and receive them.",
-    ),
-    "stats": ("mainstem.cli.commands.stats:stats", "Show the metrics that StatsD clients send."),
-    "dead": (
-        "mainstem.cli.commands.dead:dead",
-        "List dead letters, publish them again, or delete them.",
-    ),
-    "sql": ("mainstem.cli.commands.sql:sql", "Query the events of topics in SQL."),
-    "pipeline": (
-        "mainstem.cli.commands.pipeline:pipeline",
-        "Run data pipelines on Spark, show their state.",
-    ),
-    "index": ("mainstem.cli.commands.index:index", "Search the indexes that pipelines write."),
-    "serve": ("mainstem.cli.commands.serve:serve", "Serve a log to Kafka and other clients."),
-    "verify": ("mainstem.cli.commands.verify:verify", "Check every byte of a data directory."),
-    "repair": (
-        "mainstem.cli.commands.verify:repair",
-        "Move damaged parts of a data directory to quarantine.",
-    ),
-    "bench": (
-        "mainstem.cli.commands.bench:bench",
-        "Measure the log on this machine beside raw files.",
-    ),
-    "doctor": (
-        "mainstem.cli.commands.doctor:doctor",
-        "Check what this machine and directory need.",
-    ),
-    "completion": (
-        "mainstem.cli.commands.completion:completion",
-        "Print a shell's completion script.",
-    ),
+    "pub": "Publish events: from arguments, files or a pipe.",
+    "sub": "Print events, and wait for more.",
+    "topic": "List, create, show, alter, remove and trim topics.",
+    "group": "List, show, seek and remove groups; their lag.",
+    "queue": "List, show, peek into, purge, move and delete queues.",
+    "exchange": "List, show and bind exchanges of AMQP clients.",
+    "connector": "Capture the changes of databases as events.",
+    "webhook": "Deliver events to URLs, and receive webhooks.",
+    "feed": "Publish topics as multicast feeds, and receive them.",
+    "stats": "Show the metrics that StatsD clients send.",
+    "dead": "List dead letters, publish them again, or delete them.",
+    "sql": "Query the events of topics in SQL.",
+    "pipeline": "Run data pipelines on Spark, show their state.",
+    "index": "Search the indexes that pipelines write.",
+    "serve": "Serve a log to Kafka and other clients.",
+    "verify": "Check every byte of a data directory.",
+    "repair": "Move damaged parts of a data directory to quarantine.",
+    "bench": "Measure the log on this machine beside raw files.",
+    "doctor": "Check what this machine and directory need.",
+    "completion": "Print a shell's completion script.",
 }
-"""Import path and summary of each command, so that ``--help`` need not import the commands."""
+"""The summary of each command, so that ``--help`` need not import the commands."""
+_MODULES = {"repair": "verify"}
+"""The module of a command, if it does not have the command's name."""
 
 
 class Commands(Group):
@@ -89,21 +52,21 @@ class Commands(Group):
         """Import and return one command."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command = getattr(import_module(module), name)
+        module = import_module(f"mainstem.cli.commands.{_MODULES.get(cmd_name, cmd_name)}")
+        command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands to the help, without importing any."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete command names, without importing any."""
         return [
             CompletionItem(name, help=line)
-            for name, (_, line) in COMMANDS.items()
+            for name, line in COMMANDS.items()
             if name.startswith(incomplete)
         ]
 

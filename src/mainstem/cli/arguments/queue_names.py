@@ -19,19 +19,17 @@ Place = tuple[str, str]
 """The topic and name of a queue."""
 
 
+vhost_option = click.option(
+    "--vhost",
+    metavar="NAME",
+    help="The virtual host of an AMQP queue; names are then those that its clients use.",
+)
+
+
 def queue_argument(command: Decorated) -> Decorated:
     """Add to a command the arguments that name a queue, and ``--vhost``."""
     named = click.argument("names", nargs=-1, required=True, metavar="[TOPIC] QUEUE")
     return named(vhost_option(command))
-
-
-def vhost_option(command: Decorated) -> Decorated:
-    """Add ``--vhost`` to a command."""
-    return click.option(
-        "--vhost",
-        metavar="NAME",
-        help="The virtual host of an AMQP queue; names are then those that its clients use.",
-    )(command)
 
 
 def find_queue(stem: "Stem", names: tuple[str, ...], vhost: str | None) -> Place:

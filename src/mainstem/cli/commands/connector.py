@@ -11,33 +11,18 @@ import msgspec
 
 from mainstem import __version__
 from mainstem.cli.admin_port import ServerAdmin
+from mainstem.cli.arguments.options import choice_option
 from mainstem.cli.connection import at_option
 from mainstem.cli.help import Group
-from mainstem.cli.output.tables import Format, cell, chosen, format_option, print_json, print_rows
+from mainstem.cli.output.tables import Format, cell, format_option, print_as_json, print_rows
 from mainstem.cli.server_logging import start_logging
 from mainstem.cli.signals import stop_signals
 from mainstem.connectors import complete
 from mainstem.connectors.settings import ConnectorSettings, Decimals, SnapshotMode
 from mainstem.connectors.settings import Format as EventFormat
 from mainstem.core.errors import InvalidSetting
-from mainstem.node.connector_operations import (
-    ADD,
-    LIST,
-    PAUSE,
-    REMOVE,
-    RESTART,
-    RESUME,
-    SHOW,
-    SNAPSHOT,
-    AddConnector,
-    Added,
-    ConnectorInfo,
-    ConnectorName,
-    Done,
-    RemoveConnector,
-    RestartConnector,
-    SnapshotTables,
-)
+from mainstem.node import connector_operations as operations
+from mainstem.node.connector_operations import ConnectorInfo
 
 _NEEDS = "mainstem serve"
 _LISTS = frozenset(
@@ -107,28 +92,18 @@ def _words(text: str | None) -> tuple[str, ...]:
     metavar="FILE",
     help="File with the password, in the directory of the server's setting connectors.secrets_dir.",
 )
-@click.option(
+@choice_option(
     "--events",
     "event_format",
-    type=click.Choice([each.value for each in EventFormat]),
-    default=EventFormat.JSON.value,
-    show_default=True,
-    help="Format of the events: Debezium's envelope without or with its schema, only the rows, "
+    default=EventFormat.JSON,
+    meaning="Format of the events: Debezium's envelope without or with its schema, only the rows, "
     "or CloudEvents.",
 )
-@click.option(
-    "--decimals",
-    type=click.Choice([each.value for each in Decimals]),
-    default=Decimals.PRECISE.value,
-    show_default=True,
-    help="How exact numbers are written.",
-)
-@click.option(
+@choice_option("--decimals", default=Decimals.PRECISE, meaning="How exact numbers are written.")
+@choice_option(
     "--snapshot",
-    type=click.Choice([each.value for each in SnapshotMode]),
-    default=SnapshotMode.INITIAL.value,
-    show_default=True,
-    help="Whether to read all rows before following.",
+    default=SnapshotMode.INITIAL,
+    meaning="Whether to read all rows before following.",
 )
 @click.option(
     "--own-process",
@@ -192,9 +167,9 @@ def add(
     except msgspec.ValidationError as error:
         raise InvalidSetting(str(error)) from None
     asked = complete(asked)
-    added = ServerAdmin(at, needs=_NEEDS).change(ADD, AddConnector(asked), Added)
-    if chosen(form) != "table":
-        print_json(msgspec.to_builtins(added))
+    server = ServerAdmin(at, needs=_NEEDS)
+    added = server.change(operations.ADD, operations.AddConnector(asked), operations.Added)
+    if print_as_json(added, form):
         return
     click.echo(f"{cell('connector', name)} captures {len(added.tables)} tables:")
     for table in added.tables:
@@ -256,7 +231,7 @@ def run(name: str, secrets_dir: str, at: str | None) -> None:
 @at_option
 def list_connectors(form: Format | None, at: str | None) -> None:
     """List all connectors; LAG is how much log the database keeps for a connector."""
-    found = ServerAdmin(at, needs=_NEEDS).read(LIST, {}, list[ConnectorInfo])
+    found = ServerAdmin(at, needs=_NEEDS).read(operations.LIST, {}, list[ConnectorInfo])
     print_rows([_row(each) for each in found], form)
 
 
@@ -266,9 +241,8 @@ def list_connectors(form: Format | None, at: str | None) -> None:
 @at_option
 def show(name: str, form: Format | None, at: str | None) -> None:
     """Show a connector: its phase, its last error, and its settings."""
-    found = ServerAdmin(at, needs=_NEEDS).read(SHOW, {"name": name}, ConnectorInfo)
-    if chosen(form) != "table":
-        print_json(msgspec.to_builtins(found))
+    found = ServerAdmin(at, needs=_NEEDS).read(operations.SHOW, {"name": name}, ConnectorInfo)
+    if print_as_json(found, form):
         return
     click.echo(f"{cell('connector', found.name)} ({found.kind}): {found.phase}")
     for title, text in (("error", found.error), ("alarm", found.alarm), ("note", found.note)):
@@ -291,7 +265,7 @@ def show(name: str, form: Format | None, at: str | None) -> None:
 @at_option
 def pause(name: str, at: str | None) -> None:
     """Stop following until resume; the database's log grows meanwhile, on its disk."""
-    ServerAdmin(at, needs=_NEEDS).change(PAUSE, ConnectorName(name), Done)
+    _change(at, operations.PAUSE, operations.ConnectorName(name))
 
 
 @connector.command(epilog="mainstem connector resume shop")
@@ -299,7 +273,7 @@ def pause(name: str, at: str | None) -> None:
 @at_option
 def resume(name: str, at: str | None) -> None:
     """End a pause; the connector continues where it was."""
-    ServerAdmin(at, needs=_NEEDS).change(RESUME, ConnectorName(name), Done)
+    _change(at, operations.RESUME, operations.ConnectorName(name))
 
 
 @connector.command(
@@ -313,7 +287,7 @@ def resume(name: str, at: str | None) -> None:
 @at_option
 def restart(name: str, snapshot: bool, at: str | None) -> None:
     """Stop and start a connector, for example after the cause of an error was removed."""
-    ServerAdmin(at, needs=_NEEDS).change(RESTART, RestartConnector(name, snapshot), Done)
+    _change(at, operations.RESTART, operations.RestartConnector(name, snapshot))
 
 
 @connector.command(
@@ -326,7 +300,7 @@ def restart(name: str, snapshot: bool, at: str | None) -> None:
 @at_option
 def snapshot(name: str, tables: tuple[str, ...], at: str | None) -> None:
     """Read tables again while following; without TABLES, all with a primary key."""
-    ServerAdmin(at, needs=_NEEDS).change(SNAPSHOT, SnapshotTables(name, tables), Done)
+    _change(at, operations.SNAPSHOT, operations.SnapshotTables(name, tables))
 
 
 @connector.command(
@@ -340,7 +314,11 @@ def snapshot(name: str, tables: tuple[str, ...], at: str | None) -> None:
 @at_option
 def rm(name: str, keep: bool, at: str | None) -> None:
     """Stop and delete a connector; its topics stay."""
-    ServerAdmin(at, needs=_NEEDS).change(REMOVE, RemoveConnector(name, keep), Done)
+    _change(at, operations.REMOVE, operations.RemoveConnector(name, keep))
+
+
+def _change(at: str | None, operation: str, asked: msgspec.Struct) -> None:
+    ServerAdmin(at, needs=_NEEDS).change(operation, asked, operations.Done)
 
 
 def _row(it: ConnectorInfo) -> Mapping[str, object]:

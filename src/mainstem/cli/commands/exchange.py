@@ -2,15 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import TypeVar
 
 import click
 import msgspec
 
 from mainstem.cli.admin_port import ServerAdmin
+from mainstem.cli.arguments.options import choice_option
 from mainstem.cli.connection import at_option
 from mainstem.cli.help import Group
-from mainstem.cli.output.tables import Format, cell, chosen, format_option, print_json, print_rows
+from mainstem.cli.output.tables import (
+    Format,
+    cell,
+    chosen,
+    format_option,
+    print_as_json,
+    print_rows,
+)
 from mainstem.heads.amqp091.adapter.exchange_operations import (
     BIND,
     LIST,
@@ -24,7 +31,6 @@ from mainstem.heads.amqp091.adapter.exchange_operations import (
 )
 from mainstem.heads.amqp091.adapter.topology.declared import DestinationKind
 
-Decorated = TypeVar("Decorated", bound=Callable[..., object])
 _DEFAULT_VHOST = "/"
 _DEFAULT = "(default)"
 """The name displayed for the default exchange, whose real name is empty."""
@@ -63,10 +69,9 @@ def list_exchanges(vhost: str | None, form: Format | None, at: str | None) -> No
     print_rows([_row(each, form) for each in found], form)
 
 
-def _vhost_option(command: Decorated) -> Decorated:
-    return click.option(
-        "--vhost", metavar="NAME", default=_DEFAULT_VHOST, show_default=True, help="Virtual host."
-    )(command)
+_vhost_option = click.option(
+    "--vhost", metavar="NAME", default=_DEFAULT_VHOST, show_default=True, help="Virtual host."
+)
 
 
 @exchange.command(
@@ -84,8 +89,7 @@ def show(name: str, vhost: str, form: Format | None, at: str | None) -> None:
     fields = {"exchange": name, "vhost": vhost}
     found = ServerAdmin(at).read(SHOW, fields, ExchangeDetails)
     bindings = [*found.bindings, *found.bound_to]
-    if chosen(form) != "table":
-        print_json(msgspec.to_builtins(found))
+    if print_as_json(found, form):
         return
     it = found.exchange
     traits = [
@@ -127,13 +131,8 @@ def _binding_options(command: Bind) -> Callable[..., None]:
         click.argument("exchange"),
         click.argument("destination"),
         click.option("--key", metavar="KEY", default="", help="Routing key, or its pattern."),
-        click.option(
-            "--to",
-            "kind",
-            type=click.Choice([each.value for each in DestinationKind]),
-            default=DestinationKind.QUEUE.value,
-            show_default=True,
-            help="What the destination is.",
+        choice_option(
+            "--to", "kind", default=DestinationKind.QUEUE, meaning="What the destination is."
         ),
         click.option(
             "--argument",
@@ -184,8 +183,7 @@ def _carry_out(
     words: tuple[str, str],
 ) -> None:
     done = ServerAdmin(at).change(operation, asked, Changed)
-    if chosen(form) != "table":
-        print_json(msgspec.to_builtins(done))
+    if print_as_json(done, form):
         return
     to = f"{asked.kind} {cell('destination', asked.destination)}"
     source = cell("exchange", asked.exchange)

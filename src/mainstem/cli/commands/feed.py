@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from mainstem.cli.admin_port import ServerAdmin
+from mainstem.cli.arguments.options import number_or
 from mainstem.cli.connection import at_option
 from mainstem.cli.help import Group
 from mainstem.cli.output.tables import Format, cell, chosen, format_option, print_json, print_rows
@@ -159,8 +160,9 @@ def listen(
     At the end of the session, or after --count messages, a report of what was requested is printed
     to stderr.
     """
+    first = number_or("now", start, f"--from {start}: give a sequence number from 1 on, or now")
     received = MulticastFeed(
-        groups, requests=requests, session=session, start=_start(start), interface=interface
+        groups, requests=requests, session=session, start=first, interface=interface
     )
     with received:
         try:
@@ -180,14 +182,6 @@ def listen(
 def replay(session: str, first: int, last: int, requests: str, form: Format | None) -> None:
     """Print messages of a session again, which the server sends from the log by unicast."""
     _print(replayed(requests, session, first, last), form)
-
-
-def _start(text: str) -> int | None:
-    if text == "now":
-        return None
-    if not text.isascii() or not text.isdigit() or not int(text):
-        raise click.UsageError(f"--from {text}: give a sequence number from 1 on, or now")
-    return int(text)
 
 
 def _print(messages: Iterator[Message], form: Format | None) -> None:

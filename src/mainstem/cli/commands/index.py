@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from mainstem.cli.arguments.options import limit_option
 from mainstem.cli.help import Group
 from mainstem.cli.output.tables import Format, chosen, format_option, print_json, print_rows
 from mainstem.cli.pipelines.pipeline_options import state_option
@@ -52,14 +53,7 @@ def list_indexes(state: Path, form: Format | None) -> None:
 )
 @click.argument("name")
 @click.argument("query")
-@click.option(
-    "--limit",
-    "-n",
-    type=click.IntRange(1, 10_000),
-    default=10,
-    show_default=True,
-    help="Number of rows.",
-)
+@limit_option(10, "Number of rows.")
 @state_option
 @format_option
 def search(name: str, query: str, limit: int, state: Path, form: Format | None) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from mainstem.cli.arguments.options import delimiter_option
 from mainstem.cli.arguments.units import PARTITION
 from mainstem.cli.connection import at_option, open_target
 from mainstem.cli.events.event_format import delimiter_of
@@ -69,14 +70,7 @@ _BATCH_BYTES = 4096
     metavar="DELIM",
     help="Separates the key from the value in each line; \\t and \\x1f are understood.",
 )
-@click.option(
-    "-D",
-    "--delimiter",
-    default="\\n",
-    metavar="DELIM",
-    show_default=True,
-    help="Separates events in the input.",
-)
+@delimiter_option("Separates events in the input.")
 @click.option(
     "-H",
     "--header",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mainstem.cli.arguments.options import number_or
 from mainstem.cli.arguments.units import SECONDS, parse_bytes
 from mainstem.cli.connection import at_option, server_address
 from mainstem.cli.exit_codes import say
@@ -142,7 +143,7 @@ def sql(
         cluster,
         query,
         limits=limits,
-        sample=_sampled(sample),
+        sample=number_or("all", sample, f"--sample is a number of events, or all, not {sample!r}"),
         stored=lambda name: _stored_table(state, name),
         schemas=_schemas(schemas),
     ) as asked:
@@ -215,11 +216,3 @@ def _follow(
     finally:
         if snapshot is not None and not quiet:
             click.echo(f"snapshot: {snapshot}", err=True)
-
-
-def _sampled(text: str) -> int | None:
-    if text == "all":
-        return None
-    if not text.isascii() or not text.isdigit() or not int(text):
-        raise click.UsageError(f"--sample is a number of events, or all, not {text!r}")
-    return int(text)

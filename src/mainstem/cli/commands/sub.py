@@ -7,6 +7,7 @@ from datetime import datetime
 
 import click
 
+from mainstem.cli.arguments.options import delimiter_option, number_option
 from mainstem.cli.arguments.positions import FromEnd, Until, Where, in_topic, several_of
 from mainstem.cli.arguments.units import PARTITION, SECONDS
 from mainstem.cli.connection import at_option, open_target
@@ -84,14 +85,7 @@ WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
     "says.",
 )
 @click.option("-K", "--key-delimiter", metavar="DELIM", help="Print key and DELIM before values.")
-@click.option(
-    "-D",
-    "--delimiter",
-    default="\\n",
-    metavar="DELIM",
-    show_default=True,
-    help="Printed after each event.",
-)
+@delimiter_option("Printed after each event.")
 @click.option("-Z", "--null", "nulls", is_flag=True, help="Print NULL for an absent key or value.")
 @click.option(
     "--timeout",
@@ -123,12 +117,8 @@ WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
 @click.option(
     "--queue", metavar="NAME", help="With --exec-each: the queue, created if it does not exist."
 )
-@click.option(
-    "--parallel",
-    type=click.IntRange(1, 100),
-    default=1,
-    show_default=True,
-    help="With --exec-each: how many processes at a time.",
+@number_option(
+    "--parallel", default=1, meaning="With --exec-each: how many processes at a time.", most=100
 )
 @click.option(
     "--time",

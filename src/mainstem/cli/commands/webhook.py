@@ -7,12 +7,18 @@ import click
 import msgspec
 
 from mainstem.cli.admin_port import WEBHOOKS, ServerAdmin
+from mainstem.cli.arguments.options import (
+    choice_option,
+    duration_option,
+    limit_option,
+    number_option,
+)
 from mainstem.cli.arguments.units import human_ms, parse_ms
 from mainstem.cli.commands.webhook_source import source
 from mainstem.cli.confirmation import confirm, yes_option
 from mainstem.cli.connection import at_option
 from mainstem.cli.help import Group
-from mainstem.cli.output.tables import Format, cell, chosen, format_option, print_json, print_rows
+from mainstem.cli.output.tables import Format, cell, format_option, print_as_json, print_rows
 from mainstem.heads.webhooks import operations
 from mainstem.heads.webhooks.adapter.attempts import Attempt
 from mainstem.heads.webhooks.endpoints import RETRIES_MS, Order, Payload
@@ -20,24 +26,6 @@ from mainstem.heads.webhooks.endpoints import RETRIES_MS, Order, Payload
 _TEST_S = 620.0
 """A receiver may take as long as its endpoint's time-out, ten minutes at most."""
 _RETRIES = ",".join(map(human_ms, RETRIES_MS))
-
-
-class Duration(click.ParamType[int]):
-    """The type of options that are a duration, such as 15s or 2h, in milliseconds."""
-
-    name = "duration"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Convert the text to milliseconds."""
-        try:
-            return value if isinstance(value, int) else parse_ms(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-DURATION = Duration()
 
 
 @click.group(
@@ -79,20 +67,8 @@ webhook.add_command(source)
     metavar="CONDITION",
     help="key=PATTERN, header.NAME=PATTERN or value.PATH=PATTERN; != negates. All must hold.",
 )
-@click.option(
-    "--order",
-    type=click.Choice([it.value for it in Order]),
-    default="parallel",
-    show_default=True,
-    help="In order per key, or all in order.",
-)
-@click.option(
-    "--payload",
-    type=click.Choice([it.value for it in Payload]),
-    default="value",
-    show_default=True,
-    help="What the body of a request contains.",
-)
+@choice_option("--order", default=Order.PARALLEL, meaning="In order per key, or all in order.")
+@choice_option("--payload", default=Payload.VALUE, meaning="What the body of a request contains.")
 @click.option(
     "--template",
     type=click.File("r", encoding="utf-8"),
@@ -119,36 +95,15 @@ webhook.add_command(source)
     show_default=True,
     help="Random share by which delays are longer.",
 )
-@click.option(
-    "--timeout",
-    "timeout_ms",
-    type=DURATION,
-    default="15s",
-    show_default=True,
-    help="How long a request may take.",
-)
-@click.option(
-    "--max-in-flight",
-    type=click.IntRange(1),
-    default=8,
-    show_default=True,
-    help="Requests at a time.",
-)
+@duration_option("--timeout", "timeout_ms", default="15s", meaning="How long a request may take.")
+@number_option("--max-in-flight", default=8, meaning="Requests at a time.")
 @click.option("--rate", "max_per_s", type=float, metavar="N", help="Requests per second.")
-@click.option(
-    "--batch",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Events per request, at most.",
-)
-@click.option(
+@number_option("--batch", default=1, meaning="Events per request, at most.")
+@duration_option(
     "--pause-after",
     "pause_after_ms",
-    type=DURATION,
     default="5d",
-    show_default=True,
-    help="Pause when every attempt has failed for this long.",
+    meaning="Pause when every attempt has failed for this long.",
 )
 @click.option(
     "--from-start", is_flag=True, help="Also deliver the events that the topics have already."
@@ -175,8 +130,7 @@ def add(
     given |= {"order": order, "payload": payload, "retries_ms": _delays(retries)}
     asked = msgspec.convert(given, operations.AddEndpoint)
     done = ServerAdmin(at, needs=WEBHOOKS).change(operations.ADD, asked, operations.Secured)
-    if chosen(form) != "table":
-        print_json(msgspec.to_builtins(done))
+    if print_as_json(done, form):
         return
     it = done.endpoint
     click.echo(f"events of {cell('topics', it.topics)} go to {cell('url', it.url)}")
@@ -198,11 +152,8 @@ def list_endpoints(form: Format | None, at: str | None) -> None:
 @at_option
 def show(name: str, form: Format | None, at: str | None) -> None:
     """Show an endpoint with all its settings; of secrets only the references."""
-    found = ServerAdmin(at, needs=WEBHOOKS).read(
-        operations.SHOW, {"name": name}, operations.EndpointInfo
-    )
-    if chosen(form) != "table":
-        print_json(msgspec.to_builtins(found))
+    found = _show(at, name)
+    if print_as_json(found, form):
         return
     told: Mapping[str, object] = msgspec.to_builtins(found)
     rows = [{"setting": key, "value": _text(value)} for key, value in told.items()]
@@ -215,11 +166,9 @@ def show(name: str, form: Format | None, at: str | None) -> None:
 @at_option
 def rm(name: str, yes: bool, at: str | None) -> None:
     """Remove an endpoint; events that wait for it are not delivered."""
-    server = ServerAdmin(at, needs=WEBHOOKS)
-    found = server.read(operations.SHOW, {"name": name}, operations.EndpointInfo)
+    found = _show(at, name)
     confirm(f"remove endpoint {name} and drop {found.waiting} deliveries that wait", yes=yes)
-    server.change(operations.REMOVE, operations.NameEndpoint(name=name), object)
-    click.echo(f"removed {cell('endpoint', name)}")
+    _change(at, operations.REMOVE, name, "removed")
 
 
 @webhook.command(epilog="\n    mainstem webhook pause shop\n    ")
@@ -227,10 +176,7 @@ def rm(name: str, yes: bool, at: str | None) -> None:
 @at_option
 def pause(name: str, at: str | None) -> None:
     """Stop delivering to an endpoint; its events wait."""
-    ServerAdmin(at, needs=WEBHOOKS).change(
-        operations.PAUSE, operations.NameEndpoint(name=name), operations.EndpointInfo
-    )
-    click.echo(f"paused {cell('endpoint', name)}")
+    _change(at, operations.PAUSE, name, "paused")
 
 
 @webhook.command(epilog="\n    mainstem webhook resume shop\n    ")
@@ -238,10 +184,7 @@ def pause(name: str, at: str | None) -> None:
 @at_option
 def resume(name: str, at: str | None) -> None:
     """Deliver to a paused or disabled endpoint again."""
-    ServerAdmin(at, needs=WEBHOOKS).change(
-        operations.RESUME, operations.NameEndpoint(name=name), operations.EndpointInfo
-    )
-    click.echo(f"resumed {cell('endpoint', name)}")
+    _change(at, operations.RESUME, name, "resumed")
 
 
 @webhook.command(
@@ -253,13 +196,11 @@ def resume(name: str, at: str | None) -> None:
 @click.argument("name")
 @click.option("--secret", default="", metavar="REF", help="file:NAME or env:NAME.")
 @click.option("--ed25519", is_flag=True, help="Generate an ed25519 key.")
-@click.option(
+@duration_option(
     "--overlap",
     "overlap_ms",
-    type=DURATION,
     default="24h",
-    show_default=True,
-    help="How long requests are also signed with the old secret.",
+    meaning="How long requests are also signed with the old secret.",
 )
 @format_option
 @at_option
@@ -272,8 +213,7 @@ def rotate(
         name=name, secret=secret, algorithm=algorithm, overlap_ms=overlap_ms
     )
     done = ServerAdmin(at, needs=WEBHOOKS).change(operations.ROTATE, asked, operations.Secured)
-    if chosen(form) != "table":
-        print_json(msgspec.to_builtins(done))
+    if print_as_json(done, form):
         return
     click.echo(f"the old secret of {cell('name', name)} is used for {human_ms(overlap_ms)} more")
     _show_secret(done)
@@ -287,8 +227,7 @@ def test(name: str, form: Format | None, at: str | None) -> None:
     """Send a test message to an endpoint, and print the answer."""
     server = ServerAdmin(at, needs=WEBHOOKS, timeout_s=_TEST_S)
     done = server.change(operations.TEST, operations.NameEndpoint(name=name), operations.Tested)
-    if chosen(form) != "table":
-        print_json(msgspec.to_builtins(done))
+    if print_as_json(done, form):
         return
     answer = f"status {done.status}" if done.status is not None else cell("error", done.error)
     click.echo(f"{cell('name', name)}: {answer} after {done.took_ms} ms ({done.id})")
@@ -329,8 +268,7 @@ def replay(
         name=name, id=message_id, topic=topic, partition=partition, first=first, last=last
     )
     done = ServerAdmin(at, needs=WEBHOOKS).change(operations.REPLAY, asked, operations.Replayed)
-    if chosen(form) != "table":
-        print_json(msgspec.to_builtins(done))
+    if print_as_json(done, form):
         return
     click.echo(f"replay {done.id} to {cell('name', name)} has begun: {done.offsets} offsets")
 
@@ -343,14 +281,7 @@ def replay(
 )
 @click.argument("name")
 @click.option("--id", "message_id", default="", metavar="ID", help="Only those of this message.")
-@click.option(
-    "--limit",
-    "-n",
-    type=click.IntRange(1, 10_000),
-    default=50,
-    show_default=True,
-    help="How many, at most.",
-)
+@limit_option(50, "How many, at most.")
 @format_option
 @at_option
 def attempts(name: str, message_id: str, limit: int, form: Format | None, at: str | None) -> None:
@@ -358,6 +289,17 @@ def attempts(name: str, message_id: str, limit: int, form: Format | None, at: st
     fields = {"name": name, "id": message_id, "limit": str(limit)}
     found = ServerAdmin(at, needs=WEBHOOKS).read(operations.ATTEMPTS, fields, list[Attempt])
     print_rows([_attempt_row(each) for each in found], form, empty="no attempts yet")
+
+
+def _show(at: str | None, name: str) -> operations.EndpointInfo:
+    fields = {"name": name}
+    return ServerAdmin(at, needs=WEBHOOKS).read(operations.SHOW, fields, operations.EndpointInfo)
+
+
+def _change(at: str | None, operation: str, name: str, done: str) -> None:
+    asked = operations.NameEndpoint(name=name)
+    ServerAdmin(at, needs=WEBHOOKS).change(operation, asked, object)
+    click.echo(f"{done} {cell('endpoint', name)}")
 
 
 def _delays(text: str) -> tuple[int, ...]:

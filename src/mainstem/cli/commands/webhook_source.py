@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 
 import click
-import msgspec
 
 from mainstem.cli.admin_port import WEBHOOKS, ServerAdmin
+from mainstem.cli.arguments.options import choice_option
 from mainstem.cli.arguments.units import parse_ms
 from mainstem.cli.confirmation import confirm, yes_option
 from mainstem.cli.connection import at_option
 from mainstem.cli.help import Group
-from mainstem.cli.output.tables import Format, cell, chosen, format_option, print_json, print_rows
+from mainstem.cli.output.tables import Format, cell, format_option, print_as_json, print_rows
 from mainstem.heads.webhooks.operations import (
     ADD_SOURCE,
     LIST_SOURCES,
@@ -46,13 +46,7 @@ def source() -> None:
 )
 @click.argument("name")
 @click.argument("topic")
-@click.option(
-    "--scheme",
-    type=click.Choice([it.value for it in Scheme]),
-    default="standard",
-    show_default=True,
-    help="How its requests are verified.",
-)
+@choice_option("--scheme", default=Scheme.STANDARD, meaning="How its requests are verified.")
 @click.option(
     "--secret",
     "secrets",
@@ -106,8 +100,7 @@ def add(
         replace=replace,
     )
     done = ServerAdmin(at, needs=WEBHOOKS).change(ADD_SOURCE, asked, SourceAdded)
-    if chosen(form) != "table":
-        print_json(msgspec.to_builtins(done))
+    if print_as_json(done, form):
         return
     click.echo(f"{cell('url', done.source.url)} receives events for {cell('topic', topic)}")
     if done.secret:
@@ -130,8 +123,7 @@ def list_sources(form: Format | None, at: str | None) -> None:
 def show(name: str, form: Format | None, at: str | None) -> None:
     """Show a source; of secrets only the references."""
     found = ServerAdmin(at, needs=WEBHOOKS).read(SHOW_SOURCE, {"name": name}, SourceInfo)
-    if chosen(form) != "table":
-        print_json(msgspec.to_builtins(found))
+    if print_as_json(found, form):
         return
     print_rows([_row(found)], form)
 

@@ -19,9 +19,8 @@ import click
 
 import mainstem
 from mainstem.cli.admin_port import ServerAdmin
-from mainstem.cli.connection import DEFAULT_DIRECTORY
 from mainstem.cli.demo.market import Market, described
-from mainstem.cli.demo.processes import TURN_S, Stop, pipeline_running, serving
+from mainstem.cli.demo.processes import TURN_S, Stop, pipeline_running, serving, serving_options
 from mainstem.cli.exit_codes import Exit, NotFound, say
 from mainstem.cli.output.tables import table
 from mainstem.client.feeds.multicast import MulticastFeed
@@ -40,9 +39,7 @@ _CLEAR = "\x1b[2J\x1b[H"
 
 
 @click.command()
-@click.argument("directory", default=DEFAULT_DIRECTORY)
-@click.option("--for", "seconds", type=float, help="Stop after this many seconds.")
-@click.option("--kafka", default="127.0.0.1:9092", help="Where Kafka clients connect.")
+@serving_options
 @click.option("--requests", default="127.0.0.1:30002", help="Where receivers send requests.")
 @click.option("--group", default="239.255.77.1:30001", help="The multicast group.")
 def main(directory: str, seconds: float | None, kafka: str, requests: str, group: str) -> None:

@@ -20,10 +20,9 @@ from pathlib import Path
 import click
 
 import mainstem
-from mainstem.cli.connection import DEFAULT_DIRECTORY
 from mainstem.cli.demo.companions import Companion, companion
 from mainstem.cli.demo.events import TOPICS, sample_events
-from mainstem.cli.demo.processes import TURN_S, Stop, pipeline_running, serving
+from mainstem.cli.demo.processes import TURN_S, Stop, pipeline_running, serving, serving_options
 from mainstem.cli.demo.shop import Shop
 from mainstem.cli.demo.shop_screen import is_equal, shop_picture
 from mainstem.cli.exit_codes import Exit, say
@@ -40,9 +39,7 @@ _CLEAR = "\x1b[2J\x1b[H"
 
 
 @click.command()
-@click.argument("directory", default=DEFAULT_DIRECTORY)
-@click.option("--for", "seconds", type=float, help="Stop after this many seconds.")
-@click.option("--kafka", default="127.0.0.1:9092", help="Where Kafka clients connect.")
+@serving_options
 def main(directory: str, seconds: float | None, kafka: str) -> None:
     """Serve a log, publish sample events, run the sample pipeline and show its tables."""
     serve = ["serve", directory, "--kafka", kafka]

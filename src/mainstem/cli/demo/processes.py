@@ -8,21 +8,36 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 import click
 
+from mainstem.cli.connection import DEFAULT_DIRECTORY
 from mainstem.cli.exit_codes import Exit
 from mainstem.cli.signals import leave_closed_terminal, stop_signals
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
 TURN_S = 0.1
 _CHILD = [sys.executable, "-m", "mainstem.cli.child_process"]
 _PATIENCE_S = 60
 _SERVES = re.compile(r"Kafka +(\S+:\d+) .*stop", re.DOTALL)
 """Matches the server's output once it is ready."""
+
+
+def serving_options(demo: Decorated) -> Decorated:
+    """Add what every demo is given: where its log is, how long it runs, where clients connect."""
+    for add in (
+        click.option("--kafka", default="127.0.0.1:9092", help="Where Kafka clients connect."),
+        click.option("--for", "seconds", type=float, help="Stop after this many seconds."),
+        click.argument("directory", default=DEFAULT_DIRECTORY),
+    ):
+        demo = add(demo)
+    return demo
 
 
 class Stop:

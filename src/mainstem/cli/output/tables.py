@@ -51,6 +51,14 @@ def print_json(document: Row | Sequence[Row]) -> None:
     click.echo(shown_json(data) if sys.stdout.isatty() else data)
 
 
+def print_as_json(answer: msgspec.Struct, form: Format | None) -> bool:
+    """Print an answer as JSON, unless the format is a table; return whether it was printed."""
+    if chosen(form) == "table":
+        return False
+    print_json(msgspec.to_builtins(answer))
+    return True
+
+
 def table(rows: Sequence[Row]) -> str:
     """Format rows as aligned columns; names ending in ``_bytes`` or ``_ms`` give the unit."""
     names = list(rows[0])
