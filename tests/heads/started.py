@@ -48,6 +48,21 @@ TOPIC = "orders"
 """Exists from the start, with one partition and a queue of the same name."""
 
 
+@contextlib.asynccontextmanager
+async def running_head(
+    head: Head, settings: HeadSettings, context: HeadContext, *, drain_s: float = 1
+) -> AsyncIterator[RunningHead]:
+    """Run a head on a free port until the block ends; it is drained and closed as by the node."""
+    with nothing_unexpected(), head.bind(settings, Address("127.0.0.1", 0)) as listener:
+        running = await head.start(context, settings, listener)
+        try:
+            yield running
+        finally:
+            context.drain()
+            await running.drain(drain_s, asyncio.Event())
+            await running.close()
+
+
 class Peer(asyncio.Protocol):
     """A TCP client: sends any bytes, and collects those it receives."""
 

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 from tests.heads.kafka.raw_peers import Healthy
-from tests.heads.moldudp64.feed_head import new_group
+from tests.heads.moldudp64.feed_head import new_group, store_trades
 from tests.heads.server_process import Process, beside
 
-import mainstem
-from mainstem.core.event import Event
 from mainstem.heads.moldudp64.codec import Request, encode_request
 
 PACKETS = 200_000
@@ -32,9 +30,7 @@ for number in range(int(sys.argv[2])):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     path: Path = tmp_path_factory.mktemp("flooded")
-    with mainstem.open(path) as stem:
-        stem.topics.create("trades", partitions=1)
-        stem.publish_many("trades", [Event(b"x" * 100) for _ in range(5_000)])
+    store_trades(path)
     with Process(
         path,
         durability="disk",

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
@@ -11,6 +11,7 @@ from mainstem.core.records import build, events
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.disk import DiskLog
 from mainstem.log.memory import MemoryLog
+from mainstem.log.options import Options
 from mainstem.log.port import Log, PartitionId, Slice
 
 
@@ -18,6 +19,23 @@ class OpenLog(Log, Protocol):
     """A log that a test opened and closes again."""
 
     def close(self) -> None: ...
+
+
+class QuietLog(NamedTuple):
+    """A log without threads: it commits and keeps up when told to."""
+
+    log: OpenLog
+    commit: Callable[[], None]
+    keep_up: Callable[[], None]
+
+
+def open_quiet_log(kind: str, path: Path, now_ms: Callable[[], int]) -> QuietLog:
+    """Open a log in memory or on disk."""
+    if kind == "memory":
+        memory = MemoryLog(now_ms=now_ms)
+        return QuietLog(memory, lambda: None, memory.upkeep)
+    disk = DiskLog.open(path, now_ms=now_ms, options=Options(background=False))
+    return QuietLog(disk, disk.committer.commit, disk.upkeep.tick)
 
 
 FACTORIES: dict[str, Callable[[Path], OpenLog]] = {

@@ -1,18 +1,15 @@
 """What compaction keeps, on disk as in memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.laws.log_implementations import FIRST, OpenLog, all_events, open_partitions
+from tests.laws.log_implementations import FIRST, all_events, open_partitions, open_quiet_log
 
 from mainstem.core.batch import batches, place, read_header, seal
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log.disk import DiskLog
-from mainstem.log.memory import MemoryLog
-from mainstem.log.options import Options
 from mainstem.log.segments import offset_map
 
 TOMBSTONE_MS = 1_000
@@ -24,17 +21,8 @@ class Compacted:
 
     def __init__(self, kind: str, path: Path) -> None:
         self.now_ms = 1_000_000
-        self.log: OpenLog
-        if kind == "memory":
-            self.log = MemoryLog(now_ms=lambda: self.now_ms)
-            self._commit: Callable[[], None] = lambda: None
-            self._keep_up: Callable[[], None] = self.log.upkeep
-        else:
-            # Without threads this commits and keeps up when told to.
-            options = Options(background=False)
-            self.log = DiskLog.open(path, now_ms=lambda: self.now_ms, options=options)
-            self._commit = self.log.committer.commit
-            self._keep_up = self.log.upkeep.tick
+        opened = open_quiet_log(kind, path, lambda: self.now_ms)
+        self.log, self._commit, self._keep_up = opened
         open_partitions(self.log, FIRST, settings=SETTINGS)
 
     def write(self, key: bytes, value: bytes | None, *, transactional: bool = False) -> None:

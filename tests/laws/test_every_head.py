@@ -155,7 +155,7 @@ def test_random_bytes_give_a_protocol_error_or_nothing(head: Head, data: st.Data
         async with started(head, entry.settings, prepare=entry.prepare) as server:
             with little_memory():
                 await server.talk(sent)
-            assert entry.told(await server.talk(entry.ask), server.running) == entry.done
+            assert entry.told(await server.talk(entry.ask), server.running) == entry.outcomes.done
 
     run("uvloop", scenario)
 
@@ -208,7 +208,7 @@ def test_every_class_of_failure_has_an_answer(head: Head, failure: Failure) -> N
 
     told, published = asked(head, entry, entry.ask, Auth(authorize=authorize))
 
-    assert told not in (None, entry.done)
+    assert told not in (None, entry.outcomes.done)
     assert published == []
 
 
@@ -218,7 +218,7 @@ def test_who_may_do_everything_is_refused_nothing(head: Head) -> None:
 
     told, published = asked(head, entry, entry.ask, Auth(authorize=allow))
 
-    assert told == entry.done
+    assert told == entry.outcomes.done
     assert bool(published) == entry.publishes
 
 
@@ -228,7 +228,7 @@ def test_who_may_do_nothing_gets_the_protocols_own_refusal(head: Head) -> None:
 
     told, published = asked(head, entry, entry.ask, Auth(authorize=deny_all))
 
-    assert told == entry.denied
+    assert told == entry.outcomes.denied
     assert published == []
 
 
@@ -241,7 +241,7 @@ def test_who_has_not_logged_in_gets_the_protocols_own_refusal(head: Head) -> Non
 
     told, published = asked(head, entry, entry.ask, Auth(authorize=authorize))
 
-    assert told == entry.unauthenticated
+    assert told == entry.outcomes.unauthenticated
     assert published == []
 
 
@@ -256,7 +256,7 @@ def test_who_fails_to_log_in_gets_the_protocols_own_refusal(head: Head) -> None:
     auth = Auth(authorize=allow, authenticate=authenticate)
     told, published = asked(head, entry, entry.login, auth)
 
-    assert told == entry.unauthenticated
+    assert told == entry.outcomes.unauthenticated
     assert published == []
 
 
@@ -389,7 +389,7 @@ def test_what_was_said_before_the_server_drains_is_done(head: Head) -> None:
 
             await stop(server)
 
-            assert entry.told(peer.heard, server.running) == entry.done
+            assert entry.told(peer.heard, server.running) == entry.outcomes.done
             assert bool(server.published()) == entry.publishes
 
     run("uvloop", scenario)
@@ -417,7 +417,7 @@ def test_a_healthy_peer_beside_misbehaving_ones_is_answered(head: Head) -> None:
                 for _ in range(20):
                     with times.measured():
                         told = await server.talk(entry.ask)
-                    assert entry.told(told, server.running) == entry.done
+                    assert entry.told(told, server.running) == entry.outcomes.done
                 times.check()
                 if entry.publishes:
                     await until(lambda: len(server.published()) >= 20)

@@ -1,15 +1,15 @@
 """What thinning keeps, on disk as in memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.laws.log_implementations import (
     FIRST,
-    OpenLog,
     all_events,
     batch_of,
     open_partitions,
+    open_quiet_log,
 )
 
 from mainstem.core.batch import place, seal
@@ -17,9 +17,6 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.core.transaction_markers import build_marker
-from mainstem.log.disk import DiskLog
-from mainstem.log.memory import MemoryLog
-from mainstem.log.options import Options
 
 SETTINGS = TopicSettings(segment_bytes=1_024)
 COUNT = 60
@@ -30,15 +27,7 @@ class Thinned:
     """A partition of a log, and the upkeep that thins it."""
 
     def __init__(self, kind: str, path: Path) -> None:
-        self.log: OpenLog
-        if kind == "memory":
-            self.log = MemoryLog()
-            self.keep_up: Callable[[], None] = lambda: None
-            self.commit: Callable[[], None] = lambda: None
-        else:
-            options = Options(background=False)
-            log = self.log = DiskLog.open(path, now_ms=lambda: 0, options=options)
-            self.keep_up, self.commit = log.upkeep.tick, log.committer.commit
+        self.log, self.commit, self.keep_up = open_quiet_log(kind, path, lambda: 0)
         open_partitions(self.log, FIRST, settings=SETTINGS)
 
     def fill(self) -> None:

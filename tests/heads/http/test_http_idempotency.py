@@ -5,14 +5,22 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.brokers import Clock, new_broker, publish, read_all
-from tests.heads.http.serving import EVENTS, NDJSON, TOPIC, Client, serve, serving
+from tests.heads.http.serving import (
+    EVENTS,
+    NDJSON,
+    TOPIC,
+    Client,
+    create_full_topic,
+    serve,
+    serving,
+)
 from tests.heads.http.test_http_publishing import problem
 from tests.heads.started import Started
 from tests.heads.transport.echo import run, until
 
 from mainstem.auth import Auth, Credentials, Peer, Principal, deny_all
 from mainstem.core.event import Event
-from mainstem.core.topic_settings import Overload, TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.http.adapter.idempotency import KEPT_MS, KIND, IdempotencyKeys
 from mainstem.heads.http.formats.bodies import Parsed
 from mainstem.log.memory import MemoryLog
@@ -98,9 +106,7 @@ def test_a_key_that_comes_again_with_other_events_is_refused() -> None:
 
 def test_requests_with_the_same_key_at_once_publish_one_time() -> None:
     async def scenario(server: Started, client: Client) -> None:
-        settings = TopicSettings(max_backlog=1, overload=Overload.BACKPRESSURE, hold_ms=60_000)
-        server.broker.create_topic("small", settings)
-        publish(server.broker, "small", b"0")
+        create_full_topic(server.broker)
         asked = [client.post("/topics/small/events", json=1, headers=KEY) for _ in range(8)]
 
         waiting = asyncio.gather(*asked)

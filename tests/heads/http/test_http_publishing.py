@@ -7,7 +7,7 @@ import gzip
 import httpx
 import pytest
 from tests.broker.brokers import publish, read_all
-from tests.heads.http.serving import EVENTS, NDJSON, TOPIC, Client, serve
+from tests.heads.http.serving import EVENTS, NDJSON, TOPIC, Client, create_full_topic, serve
 from tests.heads.started import Started
 from tests.heads.transport.echo import until
 
@@ -362,9 +362,7 @@ def test_a_full_topic_is_overloaded_and_says_when_to_try_again() -> None:
 
 def test_backpressure_holds_a_request_until_there_is_room() -> None:
     async def scenario(server: Started, client: Client) -> None:
-        settings = TopicSettings(max_backlog=1, overload=Overload.BACKPRESSURE, hold_ms=60_000)
-        server.broker.create_topic("small", settings)
-        publish(server.broker, "small", b"1")
+        create_full_topic(server.broker)
         assert isinstance(server.broker.try_publish("small", [Event(b"2")]), HeldPublish)
 
         held = asyncio.create_task(client.post("/topics/small/events", json=2))

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.broker.brokers import publish, read_all
-from tests.heads.http.serving import TOPIC, Client, serve
+from tests.heads.http.serving import TOPIC, Client, create_full_topic, serve
 from tests.heads.http.sockets import talk
 from tests.heads.http.test_http_event_stream import metric
 from tests.heads.started import Started
@@ -15,7 +15,6 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from mainstem.auth import Auth, Principal, deny_all
 from mainstem.core.errors import Unauthenticated
 from mainstem.core.event import Event
-from mainstem.core.topic_settings import Overload, TopicSettings
 from mainstem.heads.http.settings import HttpSettings
 
 
@@ -160,9 +159,7 @@ def test_events_are_published_with_keys_and_idempotency() -> None:
 
 def test_a_full_topic_holds_the_client_and_then_answers() -> None:
     async def scenario(server: Started, _: Client) -> None:
-        settings = TopicSettings(max_backlog=1, overload=Overload.BACKPRESSURE, hold_ms=60_000)
-        server.broker.create_topic("small", settings)
-        publish(server.broker, "small", b"1")
+        create_full_topic(server.broker)
         async with talk(server) as socket:
             asked = asyncio.create_task(
                 socket.ask(do="publish", topic="small", events=[{"value": 2}])

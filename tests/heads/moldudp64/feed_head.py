@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import msgspec
 from tests.broker.brokers import Clock, new_broker
@@ -13,8 +14,10 @@ from tests.heads.contexts import context_on
 from tests.heads.started import nothing_unexpected
 from tests.heads.transport.echo import until
 
+import mainstem
 from mainstem.auth import Auth
 from mainstem.broker.broker import Broker
+from mainstem.core.event import Event
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.addresses import Address
 from mainstem.heads.metric import Metric
@@ -38,6 +41,13 @@ def broker_with_topic(**settings: object) -> Broker:
     broker = new_broker()
     broker.create_topic(TOPIC, TopicSettings().altered(**settings))
     return broker
+
+
+def store_trades(path: Path) -> None:
+    """Publish 5,000 events to the topic in a directory that a server opens later."""
+    with mainstem.open(path) as stem:
+        stem.topics.create(TOPIC, partitions=1)
+        stem.publish_many(TOPIC, [Event(b"x" * 100) for _ in range(5_000)])
 
 
 class Receiver(asyncio.DatagramProtocol):

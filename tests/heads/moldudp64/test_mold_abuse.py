@@ -7,18 +7,12 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from tests.heads.healthy import Healthy
 from tests.heads.kafka.raw_peers import Peer
-from tests.heads.moldudp64.feed_head import new_group
+from tests.heads.moldudp64.feed_head import new_group, store_trades
 from tests.heads.server_process import Process, beside, until
 
-import mainstem
-from mainstem.core.event import Event
 from mainstem.heads.moldudp64.codec import Request, decode_packet, encode_request
-from mainstem.kafka_protocol.messages.connection import (
-    API_VERSIONS,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-)
 
 PACKETS = 100_000
 REQUESTS_PER_S = 500
@@ -35,22 +29,10 @@ for _ in range(int(sys.argv[2])):
 """
 
 
-class Healthy:
-    """A Kafka client, which is answered."""
-
-    def __init__(self, kafka: Peer) -> None:
-        self._kafka = kafka
-
-    def check(self) -> None:
-        self._kafka.ask(API_VERSIONS, 0, ApiVersionsRequest(), ApiVersionsResponse)
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     path = tmp_path_factory.mktemp("mold")
-    with mainstem.open(path) as stem:
-        stem.topics.create("trades", partitions=1)
-        stem.publish_many("trades", [Event(b"x" * 100) for _ in range(5_000)])
+    store_trades(path)
     with Process(
         path,
         moldudp64__listen="127.0.0.1:0",

@@ -14,6 +14,7 @@ from tests.heads.moldudp64.feed_head import TOPIC, broker_with_topic, feeding, n
 from tests.heads.transport.echo import run, until
 
 from mainstem.auth import Auth, deny_all
+from mainstem.broker.broker import Broker
 from mainstem.core.errors import InvalidSetting, MainstemError, Unsupported
 from mainstem.core.topic_settings import Durability
 from mainstem.heads.moldudp64.adapter import NAME
@@ -158,14 +159,20 @@ def test_transactions_leave_no_gaps_between_numbers() -> None:
     run("uvloop", scenario)
 
 
+async def broker_with_sent(count: int, group: str) -> Broker:
+    """Return a broker whose first messages were sent by a head that has ended."""
+    broker = broker_with_topic()
+    publish(broker, TOPIC, *words(count))
+    async with feeding(broker, group) as feed:
+        await feed.hears(count)
+    return broker
+
+
 def test_a_session_goes_on_after_a_restart_with_the_same_numbers() -> None:
     group = new_group()
 
     async def scenario() -> None:
-        broker = broker_with_topic()
-        publish(broker, TOPIC, *words(10))
-        async with feeding(broker, group) as feed:
-            await feed.hears(10)
+        broker = await broker_with_sent(10, group)
         publish(broker, TOPIC, *words(5, 10))
         async with feeding(broker, group) as feed:
             await until(lambda: 15 in feed.group.numbered)
@@ -198,11 +205,8 @@ def test_the_end_of_a_session_is_told_and_requests_are_still_answered() -> None:
 
 def test_what_retention_deleted_is_not_answered_and_what_it_kept_is() -> None:
     async def scenario() -> None:
-        broker = broker_with_topic()
-        publish(broker, TOPIC, *words(20))
         group = new_group()
-        async with feeding(broker, group) as feed:
-            await feed.hears(20)
+        broker = await broker_with_sent(20, group)
         broker.trim(TOPIC, 0, 10)
         async with feeding(broker, group) as feed:
             feed.ask(10, 1)

@@ -1,6 +1,5 @@
 """An nng head in the test's event loop, and sockets of pynng as its peers."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
@@ -8,13 +7,12 @@ import msgspec
 import pynng
 from tests.broker.brokers import Clock
 from tests.heads.contexts import context_on
-from tests.heads.started import nothing_unexpected
+from tests.heads.started import running_head
 from tests.heads.transport.echo import until
 from tests.heads.zmq.zmq_head import broker_with_topic
 
 from mainstem.auth import Auth
 from mainstem.broker.broker import Broker
-from mainstem.heads.addresses import Address
 from mainstem.heads.brokerless.codec import Answer, decode_answer, joined, parted
 from mainstem.heads.metric import Metric
 from mainstem.heads.nng import HEAD
@@ -66,16 +64,7 @@ async def serving(
     broker = broker or broker_with_topic()
     wanted = msgspec.convert(settings, NngSettings)
     context = context_on(broker, Clock(), auth=auth)
-    with (
-        nothing_unexpected(),
-        HEAD.bind(wanted, Address("127.0.0.1", 0)) as listener,
-        contextlib.ExitStack() as peers,
-    ):
-        head = await HEAD.start(context, wanted, listener)
-        assert isinstance(head, NngHead)
-        try:
+    with contextlib.ExitStack() as peers:
+        async with running_head(HEAD, wanted, context) as head:
+            assert isinstance(head, NngHead)
             yield ServedNng(broker, head, peers)
-        finally:
-            context.drain()
-            await head.drain(1, asyncio.Event())
-            await head.close()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pynng
 import pytest
 from tests.faults.killable_server import free_port
+from tests.heads.healthy import Healthy
 from tests.heads.kafka.raw_peers import Peer
 from tests.heads.nng import sp as wire
 from tests.heads.server_process import (
@@ -24,28 +25,15 @@ import mainstem
 from mainstem.core.event import Event
 from mainstem.heads.brokerless.codec import joined, parted
 from mainstem.heads.nng import sp
-from mainstem.kafka_protocol.messages.connection import (
-    API_VERSIONS,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-)
 
 LIMIT = 64 * 1024
 TOPIC = "orders"
 PULLED = "mainstem_nng_collected_total"
 
 
-class Healthy:
-    """A Kafka client beside the attack, and one of nng that asks for replays."""
-
-    def __init__(self, kafka: Peer, replay: "pynng.Req0") -> None:
-        self._kafka, self._replay = kafka, replay
-
-    def check(self) -> None:
-        """Be answered by both heads."""
-        self._kafka.ask(API_VERSIONS, 0, ApiVersionsRequest(), ApiVersionsResponse)
-        self._replay.send(joined([b"BOUNDS", TOPIC.encode()]))
-        assert parted(self._replay.recv())[0] == b"BOUNDS"
+def ask_for_bounds(replay: "pynng.Req0") -> None:
+    replay.send(joined([b"BOUNDS", TOPIC.encode()]))
+    assert parted(replay.recv())[0] == b"BOUNDS"
 
 
 class Attacked:
@@ -87,7 +75,7 @@ def healthy(attacked: Attacked) -> Iterator[None]:
         Peer(attacked.server.address) as kafka,
     ):
         replay.dial(f"tcp://{attacked.replay}", block=True)
-        client = Healthy(kafka, replay)
+        client = Healthy(kafka, lambda: ask_for_bounds(replay))
         client.check()
         with attacked.server.within_bounds(), beside(client):
             yield

@@ -34,10 +34,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 @pytest.fixture
 def address(server: Process) -> Iterator[str]:
     """Where to attack; a healthy client is served meanwhile, and after that."""
-    found = server.addresses["stomp"]
-    healthy = Healthy(found)
+    healthy = Healthy(server.addresses["stomp"])
     with beside(healthy, server):
-        yield found
+        yield server.addresses["stomp"]
     healthy.check()
     healthy.close()
 

@@ -16,6 +16,12 @@ from mainstem.heads.web.limits import WebLimits
 
 MIB = 1024 * 1024
 
+
+def chunked(body: bytes) -> bytes:
+    """Return a request whose body is sent in chunks."""
+    return asked("POST /size", "Transfer-Encoding: chunked", body=body)
+
+
 refused = {
     "two lengths": (asked("GET /livez", "Content-Length: 1", "Content-Length: 2"), 400),
     "the same length twice": (asked("GET /livez", "Content-Length: 1", "Content-Length: 1"), 400),
@@ -27,27 +33,14 @@ refused = {
     "length with a sign": (asked("POST /size", "Content-Length: +4", body=b"abcd"), 400),
     "length of 2^64": (asked("POST /size", "Content-Length: 18446744073709551616"), 400),
     "a length over the limit": (asked("POST /size", f"Content-Length: {MIB + 1}"), 413),
-    "a chunk of 2^64": (
-        asked("POST /size", "Transfer-Encoding: chunked", body=b"10000000000000000\r\n"),
-        400,
-    ),
-    "a chunk that is not a number": (
-        asked("POST /size", "Transfer-Encoding: chunked", body=b"0x4\r\nabcd\r\n"),
-        400,
-    ),
+    "a chunk of 2^64": (chunked(b"10000000000000000\r\n"), 400),
+    "a chunk that is not a number": (chunked(b"0x4\r\nabcd\r\n"), 400),
     "chunks over the limit": (
-        asked("POST /size", "Transfer-Encoding: chunked", body=b"ff\r\n" + b"x" * 255 + b"\r\n")
-        + (b"ffff\r\n" + b"x" * 65535 + b"\r\n") * 20,
+        chunked(b"ff\r\n" + b"x" * 255 + b"\r\n") + (b"ffff\r\n" + b"x" * 65535 + b"\r\n") * 20,
         413,
     ),
-    "a chunk extension without end": (
-        asked("POST /size", "Transfer-Encoding: chunked", body=b"1;" + b"a" * 100_000),
-        400,
-    ),
-    "a trailer without end": (
-        asked("POST /size", "Transfer-Encoding: chunked", body=b"0\r\nX: " + b"a" * 100_000),
-        400,
-    ),
+    "a chunk extension without end": (chunked(b"1;" + b"a" * 100_000), 400),
+    "a trailer without end": (chunked(b"0\r\nX: " + b"a" * 100_000), 400),
     "an encoding before the chunks": (
         asked("POST /size", "Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n"),
         501,
@@ -64,9 +57,7 @@ refused = {
     "nearly chunked": (asked("POST /size", "Transfer-Encoding: \x0bchunked"), 400),
     "chunked in quotes": (asked("POST /size", 'Transfer-Encoding: "chunked"'), 501),
     "chunks in HTTP/1.0": (
-        asked("POST /size", "Transfer-Encoding: chunked", body=b"0\r\n\r\n").replace(
-            b"/1.1", b"/1.0"
-        ),
+        chunked(b"0\r\n\r\n").replace(b"/1.1", b"/1.0"),
         400,
     ),
     "a list of lengths": (asked("POST /size", "Content-Length: 4, 4", body=b"abcd"), 400),
@@ -76,18 +67,9 @@ refused = {
         400,
     ),
     "an empty length": (asked("POST /size", "Content-Length: "), 400),
-    "a chunk with a sign": (
-        asked("POST /size", "Transfer-Encoding: chunked", body=b"+1\r\nx\r\n0\r\n\r\n"),
-        400,
-    ),
-    "a chunk with more than it says": (
-        asked("POST /size", "Transfer-Encoding: chunked", body=b"1\r\nxyz\r\n0\r\n\r\n"),
-        400,
-    ),
-    "a chunk that ends with LF": (
-        asked("POST /size", "Transfer-Encoding: chunked", body=b"1\nx\n0\n\n"),
-        400,
-    ),
+    "a chunk with a sign": (chunked(b"+1\r\nx\r\n0\r\n\r\n"), 400),
+    "a chunk with more than it says": (chunked(b"1\r\nxyz\r\n0\r\n\r\n"), 400),
+    "a chunk that ends with LF": (chunked(b"1\nx\n0\n\n"), 400),
     "lines that end with LF": (asked("GET /livez").replace(b"\r", b""), 400),
     "lines that end with CR": (asked("GET /livez").replace(b"\n", b""), 400),
     "HTTP/0.9": (b"GET /livez\r\n\r\n", 505),
@@ -220,7 +202,7 @@ def test_a_gzip_bomb_is_unpacked_up_to_the_limit_only() -> None:
     [
         b"GET /livez HTTP/1.1\r\nX: ",
         asked("POST /size", "Content-Length: 9", body=b"half"),
-        asked("POST /size", "Transfer-Encoding: chunked", body=b"5\r\nhal"),
+        chunked(b"5\r\nhal"),
     ],
 )
 def test_a_request_that_does_not_become_whole_in_time_is_refused(begun: bytes) -> None:

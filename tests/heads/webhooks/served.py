@@ -10,12 +10,11 @@ from typing import Any
 import msgspec
 from tests.broker.brokers import new_broker
 from tests.heads.contexts import context_on
-from tests.heads.started import nothing_unexpected
+from tests.heads.started import running_head
 
 from mainstem.auth import Auth, Peer
 from mainstem.broker.broker import Broker
 from mainstem.core.event import Event
-from mainstem.heads.addresses import Address
 from mainstem.heads.context import HeadContext
 from mainstem.heads.head import RunningHead
 from mainstem.heads.webhooks import HEAD
@@ -101,12 +100,6 @@ async def serving(
         broker.create_topic("orders")
     context = context_on(broker, now_ms, auth=auth)
     context.directory = directory
-    with HEAD.bind(settings, Address("127.0.0.1", 0)) as listener, nothing_unexpected():
-        running = await HEAD.start(context, settings, listener)
+    async with running_head(HEAD, settings, context, drain_s=0.2) as running:
         context.addresses["webhooks"] = running.address
-        try:
-            yield Served(broker, context, running)
-        finally:
-            context.drain()
-            await running.drain(0.2, asyncio.Event())
-            await running.close()
+        yield Served(broker, context, running)

@@ -15,34 +15,22 @@ from pathlib import Path
 import pytest
 import zmq
 from tests.faults.killable_server import free_port
+from tests.heads.healthy import Healthy
 from tests.heads.kafka.raw_peers import Peer
 from tests.heads.server_process import Process, beside, connected, is_probed, until
 from tests.heads.zmq import zmtp
 
 import mainstem
 from mainstem.core.event import Event
-from mainstem.kafka_protocol.messages.connection import (
-    API_VERSIONS,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-)
 
 LIMIT = 64 * 1024
 TOPIC = "orders"
 
 
-class Healthy:
-    """A Kafka client beside the attack, and a subscriber that asks for replays."""
-
-    def __init__(self, kafka: Peer, replay: "zmq.Socket[bytes]") -> None:
-        self._kafka, self._replay = kafka, replay
-
-    def check(self) -> None:
-        """Be answered by both heads."""
-        self._kafka.ask(API_VERSIONS, 0, ApiVersionsRequest(), ApiVersionsResponse)
-        self._replay.send_multipart([b"BOUNDS", TOPIC.encode()])
-        assert self._replay.poll(60_000), "no answer"
-        assert self._replay.recv_multipart()[0] == b"BOUNDS"
+def ask_for_bounds(replay: "zmq.Socket[bytes]") -> None:
+    replay.send_multipart([b"BOUNDS", TOPIC.encode()])
+    assert replay.poll(60_000), "no answer"
+    assert replay.recv_multipart()[0] == b"BOUNDS"
 
 
 class Attacked:
@@ -101,7 +89,7 @@ def healthy(attacked: Attacked) -> Iterator[None]:
     ):
         replay.setsockopt(zmq.LINGER, 0)
         replay.connect(f"tcp://{attacked.replay}")
-        client = Healthy(kafka, replay)
+        client = Healthy(kafka, lambda: ask_for_bounds(replay))
         client.check()
         with attacked.server.within_bounds(), beside(client, attacked.server):
             yield

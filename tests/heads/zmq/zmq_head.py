@@ -8,14 +8,13 @@ import msgspec
 import zmq
 from tests.broker.brokers import Clock, new_broker
 from tests.heads.contexts import context_on
-from tests.heads.started import nothing_unexpected
+from tests.heads.started import running_head
 from tests.heads.transport.echo import until
 
 from mainstem.auth import Auth
 from mainstem.broker.broker import Broker
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.heads.addresses import Address
 from mainstem.heads.brokerless.codec import Answer, Published, decode_answer, decode_event
 from mainstem.heads.metric import Metric
 from mainstem.heads.zmq import HEAD
@@ -105,19 +104,12 @@ async def serving(
     broker = broker or broker_with_topic()
     wanted = msgspec.convert(settings, ZmqSettings)
     context = context_on(broker, Clock(), auth=auth)
-    with (
-        nothing_unexpected(),
-        HEAD.bind(wanted, Address("127.0.0.1", 0)) as listener,
-        zmq.Context[zmq.Socket[bytes]]() as peers,
-    ):
-        head = await HEAD.start(context, wanted, listener)
-        assert isinstance(head, ZmqHead)
-        served = ServedZmq(broker, head, peers, [])
+    opened: list[zmq.Socket[bytes]] = []
+    with zmq.Context[zmq.Socket[bytes]]() as peers:
         try:
-            yield served
+            async with running_head(HEAD, wanted, context) as head:
+                assert isinstance(head, ZmqHead)
+                yield ServedZmq(broker, head, peers, opened)
         finally:
-            context.drain()
-            await head.drain(1, asyncio.Event())
-            await head.close()
-            for each in served.opened:
+            for each in opened:
                 each.close(0)

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
 from tests.laws.heads.examples import Examples, Law
-from tests.laws.heads.http_peers import HTTP, get
+from tests.laws.heads.http_peers import HTTP, get, http_outcomes
 from tests.laws.heads.values import TEXT
 
 from mainstem.heads import HEADS
@@ -20,8 +20,7 @@ EXAMPLES = Examples(
     settings=next(it.settings for it in HEADS if it.name == "admin"),
     stream=get("/livez", "Accept: */*"),
     ask=get("/connections"),
-    done=200,
-    denied=403,
+    outcomes=http_outcomes(),
     publishes=False,
     messages=st.dictionaries(TEXT, TEXT.filter(lambda it: "\ufffd" not in it), max_size=10),
     there_and_back=_there_and_back,

@@ -5,7 +5,7 @@ from tests.heads.amqp091.raw_peers import frames_in
 from tests.heads.amqp091.talking import HANDSHAKE, publish_frames
 from tests.heads.amqp091.values import drawn
 from tests.heads.started import TOPIC
-from tests.laws.heads.examples import Examples
+from tests.laws.heads.examples import Examples, Outcomes
 
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.codec import FRAME_OVERHEAD, HEAD, METHOD, PROTOCOL_HEADER, method_frame
@@ -79,9 +79,11 @@ EXAMPLES = Examples(
     answers=_answers,
     ask=HANDSHAKE + _ASK,
     told=_told,
-    done=methods.BasicAck(1),
-    denied=ReplyCode.ACCESS_REFUSED,
-    unauthenticated=ReplyCode.ACCESS_REFUSED,
+    outcomes=Outcomes(
+        done=methods.BasicAck(1),
+        denied=ReplyCode.ACCESS_REFUSED,
+        unauthenticated=ReplyCode.ACCESS_REFUSED,
+    ),
     publishes=True,
     messages=st.tuples(
         st.integers(0, 2**16 - 1),

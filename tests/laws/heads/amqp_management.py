@@ -4,7 +4,7 @@ from urllib.parse import urlencode
 
 from hypothesis import strategies as st
 from tests.laws.heads.examples import Examples, Law
-from tests.laws.heads.http_peers import HTTP, get
+from tests.laws.heads.http_peers import HTTP, get, http_outcomes
 from tests.laws.heads.values import TEXT
 
 from mainstem.heads.amqp_management.app import fields_of as management_fields_of
@@ -14,9 +14,8 @@ EXAMPLES = Examples(
     settings=AmqpManagementSettings(),
     stream=get("/api/nodes?columns=name", "Accept: */*"),
     ask=get("/api/nodes"),
-    done=200,
     # RabbitMQ's status for a missing permission.
-    denied=401,
+    outcomes=http_outcomes(denied=401),
     publishes=False,
     messages=st.dictionaries(TEXT, TEXT, max_size=10),
     there_and_back=lambda message: management_fields_of(urlencode(message).encode()),

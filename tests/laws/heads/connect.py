@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 from tests.laws.heads.examples import Examples, Law
-from tests.laws.heads.http_peers import HTTP, get
+from tests.laws.heads.http_peers import HTTP, get, http_outcomes
 
 from mainstem.heads.connect.configs import config_of as connect_config_of
 from mainstem.heads.connect.configs import settings_of as connect_settings_of
@@ -19,8 +19,7 @@ EXAMPLES = Examples(
     settings=ConnectSettings(),
     stream=get("/connector-plugins", "Accept: */*"),
     ask=get("/connector-plugins"),
-    done=200,
-    denied=403,
+    outcomes=http_outcomes(),
     publishes=False,
     messages=st.from_regex(r"[a-z]{1,9}\\\.[a-z]{1,9}", fullmatch=True),
     there_and_back=lambda message: _captured_by(message).replace(".", "\\."),

@@ -30,6 +30,17 @@ UDP = {
 
 
 @dataclass(frozen=True)
+class Outcomes:
+    """What a peer is told, by what became of its request."""
+
+    done: object
+    denied: object
+    """if it has no right,"""
+    unauthenticated: object
+    """and if it would have to log in."""
+
+
+@dataclass(frozen=True)
 class Examples:
     """What a peer of one head may say, and what it is told.
 
@@ -41,12 +52,7 @@ class Examples:
     """A whole conversation with one request that needs a right: to publish, if the head can."""
     told: Callable[[bytes, RunningHead], object]
     """What the peer was told in answer to ``ask``; None if nothing."""
-    done: object
-    """What that is if it was done,"""
-    denied: object
-    """if the peer may not,"""
-    unauthenticated: object
-    """and if it would have to log in."""
+    outcomes: Outcomes
     publishes: bool
     """Whether ``ask`` publishes to the topic."""
     messages: st.SearchStrategy[Any]

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import strategies as st
 from tests.heads.started import TOPIC
 from tests.laws.heads.examples import Examples, Law
-from tests.laws.heads.http_peers import HTTP
+from tests.laws.heads.http_peers import HTTP, http_outcomes
 from tests.laws.heads.values import TEXT
 
 from mainstem.core.event import Event
@@ -34,8 +34,7 @@ EXAMPLES = Examples(
     + _request(f"POST {_EVENTS}", "Content-Type: application/x-ndjson", body=b"1\n2\n")
     + _request(f"GET {_EVENTS}?from=1"),
     ask=_PUBLISH_JSON,
-    done=200,
-    denied=403,
+    outcomes=http_outcomes(),
     publishes=True,
     messages=st.builds(
         Event,

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from typing import TypedDict
 
+from tests.laws.heads.examples import Outcomes
+
 from mainstem.heads.head import RunningHead
 from mainstem.heads.web.limits import WebLimits
 
@@ -27,9 +29,12 @@ def http_claims(size: int) -> bytes:
     return start + b"x" * (size - len(start))
 
 
+def http_outcomes(done: int = 200, denied: int = 403) -> Outcomes:
+    return Outcomes(done, denied, unauthenticated=401)
+
+
 class _Http(TypedDict):
     told: Callable[[bytes, RunningHead], object]
-    unauthenticated: object
     answers: Callable[[bytes], object]
     limit: int
     claims: Callable[[int], bytes]
@@ -37,7 +42,6 @@ class _Http(TypedDict):
 
 HTTP: _Http = {
     "told": http_status,
-    "unauthenticated": 401,
     "answers": http_answers,
     "limit": WebLimits().max_head_bytes,
     "claims": http_claims,

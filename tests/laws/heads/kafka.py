@@ -5,7 +5,7 @@ from tests.heads.kafka.raw_peers import fetching, production, request
 from tests.heads.started import TOPIC
 from tests.kafka_protocol.frames import request_frame, response_frame
 from tests.kafka_protocol.values import EVERY_API, values
-from tests.laws.heads.examples import Examples, Law
+from tests.laws.heads.examples import Examples, Law, Outcomes
 from tests.laws.heads.values import HOUR_MS
 
 from mainstem.broker.broker import Broker
@@ -79,9 +79,11 @@ EXAMPLES = Examples(
     + request(FETCH, 12, fetching(TOPIC)),
     ask=_PRODUCE,
     told=_told,
-    done=Code.NONE,
-    denied=Code.TOPIC_AUTHORIZATION_FAILED,
-    unauthenticated=Code.SASL_AUTHENTICATION_FAILED,
+    outcomes=Outcomes(
+        done=Code.NONE,
+        denied=Code.TOPIC_AUTHORIZATION_FAILED,
+        unauthenticated=Code.SASL_AUTHENTICATION_FAILED,
+    ),
     publishes=True,
     messages=st.sampled_from(EVERY_API).flatmap(_messages),
     there_and_back=_there_and_back,

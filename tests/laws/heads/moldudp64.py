@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 from tests.heads.started import TOPIC
-from tests.laws.heads.examples import UDP, Examples, Law
+from tests.laws.heads.examples import UDP, Examples, Law, Outcomes
 
 from mainstem.heads.head import RunningHead
 from mainstem.heads.moldudp64.codec import (
@@ -29,10 +29,8 @@ EXAMPLES = Examples(
     ask=encode_request(Request("S1", 1, 1)),
     told=_told,
     # The topic is empty.
-    done="not_yet",
     # MoldUDP64 has no refusals: a request that is not answered is counted by its reason.
-    denied="denied",
-    unauthenticated="unauthenticated",
+    outcomes=Outcomes(done="not_yet", denied="denied", unauthenticated="unauthenticated"),
     publishes=False,
     messages=st.builds(
         Packet,

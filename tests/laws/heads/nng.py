@@ -2,7 +2,7 @@
 
 from tests.heads.nng import sp
 from tests.heads.started import TOPIC
-from tests.laws.heads.examples import Examples, Law
+from tests.laws.heads.examples import Examples, Law, Outcomes
 from tests.laws.heads.zmq import EXAMPLES as ZMQ
 
 from mainstem.heads.brokerless.codec import (
@@ -30,9 +30,7 @@ EXAMPLES = Examples(
     settings=NngSettings(publish="127.0.0.1:0"),
     ask=sp.HEADER + _REPLAY,
     told=_told,
-    done="Events",
-    denied="denied",
-    unauthenticated="unauthenticated",
+    outcomes=Outcomes(done="Events", denied="denied", unauthenticated="unauthenticated"),
     publishes=False,
     messages=ZMQ.messages,
     there_and_back=lambda published: decode_whole(encode_whole(published.event, published.after)),

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 from tests.heads.started import TOPIC
-from tests.laws.heads.examples import UDP, Examples, Law
+from tests.laws.heads.examples import UDP, Examples, Law, Outcomes
 from tests.laws.heads.values import WORD
 
 from mainstem.heads.head import RunningHead
@@ -29,10 +29,8 @@ EXAMPLES = Examples(
     settings=StatsdSettings(samples_topic=TOPIC),
     ask=b"jobs:1|c",
     told=_told,
-    done="taken",
     # Nobody can be told anything by StatsD: what is refused is counted, and the log says why.
-    denied="lost",
-    unauthenticated="lost",
+    outcomes=Outcomes(done="taken", denied="lost", unauthenticated="lost"),
     publishes=True,
     messages=st.builds(
         Metric,

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from tests.heads.started import TOPIC
 from tests.heads.stomp.frames import frames_in as stomp_frames_in
-from tests.laws.heads.examples import Examples
+from tests.laws.heads.examples import Examples, Outcomes
 from tests.laws.heads.values import TEXT
 
 from mainstem.heads.head import RunningHead
@@ -62,9 +62,7 @@ EXAMPLES = Examples(
     answers=_answers,
     ask=_CONNECT + _SEND,
     told=_told,
-    done="RECEIPT",
-    denied="access_refused",
-    unauthenticated="Bad CONNECT",
+    outcomes=Outcomes(done="RECEIPT", denied="access_refused", unauthenticated="Bad CONNECT"),
     publishes=True,
     messages=st.builds(
         Frame,

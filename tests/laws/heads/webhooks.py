@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import strategies as st
 from tests.heads.started import TOPIC
 from tests.laws.heads.examples import Examples, Law
-from tests.laws.heads.http_peers import HTTP
+from tests.laws.heads.http_peers import HTTP, http_outcomes
 from tests.laws.heads.values import WORD
 
 from mainstem.broker.broker import Broker
@@ -68,8 +68,7 @@ EXAMPLES = Examples(
     # Short, as it is cut at every place.
     stream=_hook(_TOKEN, "1") + _hook(_TOKEN, "1"),
     ask=_HOOK,
-    done=204,
-    denied=403,
+    outcomes=http_outcomes(done=204),
     publishes=True,
     messages=st.builds(
         Event,

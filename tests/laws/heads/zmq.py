@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from tests.heads.started import TOPIC
 from tests.heads.zmq import zmtp
-from tests.laws.heads.examples import Examples, Law
+from tests.laws.heads.examples import Examples, Law, Outcomes
 from tests.laws.heads.values import TEXT, WORD
 
 from mainstem.core.event import Event
@@ -34,9 +34,7 @@ EXAMPLES = Examples(
     settings=ZmqSettings(security=Security.PLAIN, publish="127.0.0.1:0"),
     ask=zmtp.logged_in() + _REPLAY,
     told=_told,
-    done="Events",
-    denied="denied",
-    unauthenticated="unauthenticated",
+    outcomes=Outcomes(done="Events", denied="denied", unauthenticated="unauthenticated"),
     publishes=False,
     messages=st.builds(
         Published,

@@ -52,10 +52,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 @pytest.fixture
 def address(server: Process) -> Iterator[str]:
     """Where to attack; a healthy client is served meanwhile, and after that."""
-    found = server.addresses["amqp"]
-    healthy = Healthy(found)
+    healthy = Healthy(server.addresses["amqp"])
     with beside(healthy, server):
-        yield found
+        yield server.addresses["amqp"]
     # Nothing is left of the attackers.
     until(lambda: server.metric("mainstem_amqp_channels") == 1, healthy.check)
     healthy.close()

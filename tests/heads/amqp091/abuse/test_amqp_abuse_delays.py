@@ -40,14 +40,19 @@ def patient(address: str) -> Iterator[Peer]:
         yield found
 
 
+def declare_delayed(peer: Peer, exchange: str) -> None:
+    """Declare a fanout exchange whose messages may be delayed."""
+    arguments = {"x-delayed-type": "fanout"}
+    peer.ask(
+        methods.ExchangeDeclare(exchange=exchange, type="x-delayed-message", arguments=arguments)
+    )
+
+
 @pytest.mark.timeout(0 if LONG else 240)
 def test_a_million_delayed_messages_that_are_due_at_once_hold_up_nobody(
     server: Process, patient: Peer
 ) -> None:
-    arguments = {"x-delayed-type": "fanout"}
-    patient.ask(
-        methods.ExchangeDeclare(exchange="later", type="x-delayed-message", arguments=arguments)
-    )
+    declare_delayed(patient, "later")
     patient.ask(methods.QueueDeclare(queue="due", durable=True))
     patient.ask(methods.QueueBind(queue="due", exchange="later"))
     patient.ask(methods.ConfirmSelect())
@@ -74,10 +79,7 @@ def test_a_million_delayed_messages_that_are_due_at_once_hold_up_nobody(
 def test_delayed_messages_of_an_exchange_that_is_gone_are_dropped(
     server: Process, peer: Peer
 ) -> None:
-    arguments = {"x-delayed-type": "fanout"}
-    peer.ask(
-        methods.ExchangeDeclare(exchange="gone", type="x-delayed-message", arguments=arguments)
-    )
+    declare_delayed(peer, "gone")
     peer.ask(methods.ConfirmSelect())
     said = encode_properties(Properties(headers={"x-delay": 500}))
     peer.send(publish("", b"x", said, exchange="gone") * AT_ONCE)
