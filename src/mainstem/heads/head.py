@@ -33,6 +33,7 @@ MaxConnections = Annotated[
     PositiveInt, "Maximum connections; more are closed at once, and counted."
 ]
 """A setting of the heads that limit their connections; each has its own default."""
+BufferBytes = Annotated[int, Meta(ge=4096)]
 
 
 class HeadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,8 +46,7 @@ class UdpSettings(HeadSettings, frozen=True):
     """The settings of a head that receives UDP packets."""
 
     receive_buffer_bytes: Annotated[
-        int,
-        Meta(ge=4096),
+        BufferBytes,
         "Bytes of the kernel's receive buffer; packets beyond it are lost, and counted.",
     ] = 8 * MIB
 

@@ -15,6 +15,7 @@ from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.kafka.adapter.fetching.fetch_sessions import FetchSession, FetchSessions
+from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.fetch import (
     FETCH,
@@ -238,7 +239,10 @@ class Sessions(FetchSessions):
     def __init__(self, max_sessions: int = 2, max_partitions: int = 10) -> None:
         self.clock = Clock()
         self.leaving: set[Callable[[], None]] = set()
-        super().__init__(max_sessions, max_partitions, self.clock, count(1).__next__)
+        limits = KafkaSettings(
+            max_fetch_sessions=max_sessions, max_session_partitions=max_partitions
+        )
+        super().__init__(limits, self.clock, count(1).__next__)
 
     def begin(self, partitions: int = 1) -> FetchSession | None:
         return self.open(topics(partitions), self.leaving, by_id=False)

@@ -34,6 +34,14 @@ class Status(msgspec.Struct, frozen=True):
     body: Item
 
 
+class Declaration(msgspec.Struct, frozen=True):
+    """What declarations of queues and exchanges have in common; the defaults are RabbitMQ's."""
+
+    durable: bool = False
+    auto_delete: bool = False
+    arguments: dict[str, object] = {}
+
+
 class Call(msgspec.Struct, frozen=True):
     """A request: its sender, path, query and body."""
 

@@ -2,8 +2,13 @@
 
 from typing import Annotated
 
+from msgspec import Meta
+
 from mainstem.heads.addresses import AUTO, NONE
 from mainstem.heads.head import HeadSettings
+
+PeerBytes = Annotated[int, Meta(ge=64)]
+"""The size of a message of a peer."""
 
 
 class BrokerlessSettings(HeadSettings, frozen=True):

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from mainstem.core.setting_types import MIB, IntervalMs, NonNegativeInt, PositiveInt
 from mainstem.heads.addresses import NONE
-from mainstem.heads.head import UdpSettings
+from mainstem.heads.head import BufferBytes, UdpSettings
 
 
 class MoldSettings(UdpSettings, frozen=True):
@@ -41,5 +41,5 @@ class MoldSettings(UdpSettings, frozen=True):
         PositiveInt, "Requests of one address that are answered in a second at most."
     ] = 2_000
     receive_buffer_bytes: Annotated[
-        int, Meta(ge=4096), "Bytes of the kernel's receive buffer for requests."
+        BufferBytes, "Bytes of the kernel's receive buffer for requests."
     ] = MIB

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from mainstem.core.setting_types import MIB
 from mainstem.heads.addresses import NONE
-from mainstem.heads.brokerless.settings import BrokerlessSettings
+from mainstem.heads.brokerless.settings import BrokerlessSettings, PeerBytes
 from mainstem.heads.head import MaxConnections
 
 
@@ -33,6 +33,6 @@ class NngSettings(BrokerlessSettings, frozen=True):
     ] = 128
     queue_length: Annotated[int, Meta(ge=1, le=8192), "Messages that wait for a slow peer."] = 1024
     max_message_bytes: Annotated[
-        int, Meta(ge=64), "Maximum bytes of a received message; more cuts off its peer."
+        PeerBytes, "Maximum bytes of a received message; more cuts off its peer."
     ] = MIB
     max_connections: MaxConnections = 1_000

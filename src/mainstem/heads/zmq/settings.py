@@ -3,11 +3,9 @@
 from enum import StrEnum
 from typing import Annotated
 
-from msgspec import Meta
-
 from mainstem.core.setting_types import MIB, PositiveInt
 from mainstem.heads.addresses import NONE
-from mainstem.heads.brokerless.settings import BrokerlessSettings
+from mainstem.heads.brokerless.settings import BrokerlessSettings, PeerBytes
 from mainstem.heads.head import MaxConnections
 
 
@@ -44,7 +42,7 @@ class ZmqSettings(BrokerlessSettings, frozen=True):
         PositiveInt, "Messages that wait for a slow peer, in each direction."
     ] = 10_000
     max_message_bytes: Annotated[
-        int, Meta(ge=64), "Maximum bytes of a received frame; a larger one cuts off its peer."
+        PeerBytes, "Maximum bytes of a received frame; a larger one cuts off its peer."
     ] = MIB
     max_connections: MaxConnections = 10_000
     max_subscriptions: Annotated[

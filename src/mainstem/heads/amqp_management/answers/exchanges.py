@@ -3,20 +3,17 @@
 import msgspec
 
 from mainstem.heads.amqp_management.answers.bindings import from_exchange, to_exchange
-from mainstem.heads.amqp_management.call import Answer, Call, Created, Item
+from mainstem.heads.amqp_management.call import Answer, Call, Created, Declaration, Item
 from mainstem.heads.amqp_management.listing import list_of
 
 _KEPT = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
 
 
-class ExchangeDeclaration(msgspec.Struct, frozen=True):
-    """The body of a declaration; its defaults are RabbitMQ's."""
+class ExchangeDeclaration(Declaration, frozen=True):
+    """The body of a declaration of an exchange."""
 
     type: str = "direct"
-    durable: bool = False
-    auto_delete: bool = False
     internal: bool = False
-    arguments: dict[str, object] = {}
 
 
 def exchange_items(call: Call) -> list[Item]:

@@ -1,20 +1,23 @@
 """Queues: list, show, declare, delete, purge."""
 
-import msgspec
-
 from mainstem.heads.amqp_management.answers.bindings import of_queue
 from mainstem.heads.amqp_management.answers.connections import consumer_items
-from mainstem.heads.amqp_management.call import NODE, Answer, Call, Created, Item, refuse
+from mainstem.heads.amqp_management.call import (
+    NODE,
+    Answer,
+    Call,
+    Created,
+    Declaration,
+    Item,
+    refuse,
+)
 from mainstem.heads.amqp_management.listing import list_of, narrowed
 
 
-class QueueDeclaration(msgspec.Struct, frozen=True):
-    """The body of a declaration; its defaults are RabbitMQ's."""
+class QueueDeclaration(Declaration, frozen=True):
+    """The body of a declaration of a queue."""
 
-    durable: bool = False
-    auto_delete: bool = False
     exclusive: bool = False
-    arguments: dict[str, object] = {}
 
 
 def queue_items(call: Call) -> list[Item]:

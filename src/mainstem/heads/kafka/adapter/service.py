@@ -44,8 +44,7 @@ class Service:
         self.run_id = context.run_id
         loop = asyncio.get_running_loop()
         self.fetch_sessions = FetchSessions(
-            settings.max_fetch_sessions,
-            settings.max_session_partitions,
+            settings,
             monotonic_ms=lambda: int(loop.time() * 1000),
             # Random, so that a client cannot guess another's session id.
             new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
@@ -53,6 +52,8 @@ class Service:
         self.share_sessions = ShareSessions(
             self.broker.queues, self.topic_name, lambda: context.draining
         )
+        self.auto_create = context.auto_create
+        """Whether a topic that does not exist is created when a client names it."""
         self.after = context.after
         self.on_loop = context.on_loop
         self.wait_with = context.wait_with
@@ -73,11 +74,6 @@ class Service:
     def draining(self) -> bool:
         """Whether the server is stopping, so that requests that wait must be answered."""
         return self._context.draining
-
-    @property
-    def auto_create(self) -> bool:
-        """Whether a topic that does not exist is created when a client names it."""
-        return self._context.auto_create
 
     @property
     def admin(self) -> str | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import groupby
 
+from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.fetch import (
     FetchedPartition,
@@ -122,13 +123,9 @@ class FetchSessions:
     """All fetch sessions, limited in number and partitions."""
 
     def __init__(
-        self,
-        max_sessions: int,
-        max_partitions: int,
-        monotonic_ms: Callable[[], int],
-        new_id: Callable[[], int],
+        self, settings: KafkaSettings, monotonic_ms: Callable[[], int], new_id: Callable[[], int]
     ) -> None:
-        self._max_sessions, self._max_partitions = max_sessions, max_partitions
+        self._settings = settings
         self._monotonic_ms, self._new_id = monotonic_ms, new_id
         self._sessions: dict[int, FetchSession] = {}
         """Sessions by id, the least recently used first."""
@@ -212,8 +209,8 @@ class FetchSessions:
         """Evict long unused sessions if the limits require it; tell whether a session now fits."""
         since_ms = self._monotonic_ms() - _IDLE_MS
         while (
-            len(self._sessions) >= self._max_sessions
-            or self._partitions + partitions > self._max_partitions
+            len(self._sessions) >= self._settings.max_fetch_sessions
+            or self._partitions + partitions > self._settings.max_session_partitions
         ):
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or oldest.used_ms > since_ms:
