@@ -164,7 +164,11 @@ def ignore(report: Report) -> None:
 
 @contextmanager
 def streaming(
-    spark: SparkSession, pipeline: Pipeline, address: str, max_rows: int
+    spark: SparkSession,
+    pipeline: Pipeline,
+    address: str,
+    max_rows: int,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Callable[[Callable[[dict[str, TableStatus]], bool]], None]]:
     """Run continuously in a thread; gives a function that waits for a state of the tables."""
     stop, changed = threading.Event(), threading.Condition()
@@ -180,7 +184,7 @@ def streaming(
         bounds = Bounds(max_rows=max_rows)
         request = Request(address, Path("state"), "stream", bounds, interval_ms=500)
         try:
-            run(spark, pipeline, request, tell, stop)
+            run(spark, pipeline, request, tell, stop, notify)
         except mainstem.MainstemError as error:
             failures.append(error)
 
@@ -196,6 +200,7 @@ def streaming(
     finally:
         stop.set()
         thread.join()
+    assert not failures, failures
 
 
 def rows_of(pipeline: Pipeline, into: str | None = None) -> dict[str, list[str]]:

@@ -25,6 +25,16 @@ class PipelineFailed(MainstemError):
     """Raised when an error stopped the run of a table; its uncommitted rows are not visible."""
 
 
+class StoreUnavailable(MainstemError):
+    """Raised if the store that a sink writes to does not answer; a later attempt may succeed."""
+
+    failure = Failure.UNAVAILABLE
+    retriable = True
+
+    def __init__(self, place: str, reason: object) -> None:
+        super().__init__(f"no answer from {place}: {reason}")
+
+
 class RunRefused(MainstemError):
     """Raised instead of starting a run that would give wrong tables."""
 

@@ -371,7 +371,8 @@ def _lag(status: TableStatus) -> dict[str, object]:
 
 
 def _failure(status: TableStatus) -> dict[str, object]:
-    return {"failure": status.failure.reason if status.failure else None}
+    waiting = f"waiting: {status.waiting}" if status.waiting else None
+    return {"failure": status.failure.reason if status.failure else waiting}
 
 
 def _moment(milliseconds: int) -> str:

@@ -21,6 +21,22 @@ _FIGURES: tuple[tuple[Metric, Value], ...] = (
         lambda each: each.state in ("failed", "damaged"),
     ),
     (
+        gauge(
+            "mainstem_pipeline_table_waiting",
+            "1 while the table waits for its sink's store, or for the broker, to answer again.",
+            *_LABELS,
+        ),
+        lambda each: each.waiting is not None and each.state == "running",
+    ),
+    (
+        counter(
+            "mainstem_pipeline_retries_total",
+            "Batches tried again because a store or the broker did not answer.",
+            *_LABELS,
+        ),
+        lambda each: each.retries,
+    ),
+    (
         counter("mainstem_pipeline_events_total", "Events that the table has read.", *_LABELS),
         lambda each: each.events,
     ),

@@ -1,14 +1,9 @@
 """The tables of a run that failed, and those that do not run because they read a failed one."""
 
-from collections.abc import Callable
-
 from mainstem.core.errors import MainstemError
 from mainstem.pipelines.definitions.table import Pipeline
 from mainstem.pipelines.errors import PipelineFailed
-from mainstem.pipelines.running.table_run import TableRun
-
-Notify = Callable[[str], None]
-"""Prints one sentence for the user."""
+from mainstem.pipelines.running.table_run import Notify, TableRun
 
 
 class Failures:

@@ -25,8 +25,15 @@ from mainstem.pipelines.errors import RunRefused
 from mainstem.pipelines.format.source import MainstemSource
 from mainstem.pipelines.planning.planner import Planner
 from mainstem.pipelines.planning.table_source import TableSource
-from mainstem.pipelines.running.failures import Failures, Notify
-from mainstem.pipelines.running.table_run import PACKAGE, POLL_S, OnReport, Request, TableRun
+from mainstem.pipelines.running.failures import Failures
+from mainstem.pipelines.running.table_run import (
+    PACKAGE,
+    POLL_S,
+    Notify,
+    OnReport,
+    Request,
+    TableRun,
+)
 from mainstem.pipelines.sinks.console import ConsoleSink
 from mainstem.pipelines.sinks.topic import TopicSink
 from mainstem.pipelines.spark.connect import (
@@ -79,7 +86,9 @@ def run(
         else:
             planner = Planner(*planned)
         runs = [
-            TableRun(spark, pipeline, _targeted(table, request), request, planner, directory)
+            TableRun(
+                spark, pipeline, _targeted(table, request), request, planner, directory, notify
+            )
             for table in _chosen(pipeline, request, directory)
         ]
         unfinished = _unfinished(runs, notify)

@@ -44,7 +44,7 @@ from mainstem.pipelines.running.freshness import FreshnessMeter
 from mainstem.pipelines.spark.connect import Write, remote_writer
 from mainstem.pipelines.spark.error_messages import CRASHED, cause_of, save_traceback
 from mainstem.pipelines.spark.progress import Batch, batch_of
-from mainstem.pipelines.spark.retry import is_transient, with_retries
+from mainstem.pipelines.spark.retry import is_away, is_transient, with_retries
 from mainstem.pipelines.state.table_state import Failure, StateDirectory, TableStatus
 from mainstem.remote.admin import Admin
 from mainstem.remote.arrow.range import Range
@@ -56,6 +56,7 @@ _FIRST_BATCH_S = 5.0
 PACKAGE = "package.zip"
 """File name of our package in the state directory, for the Spark Connect server."""
 _MOST_ATTEMPTS = 6
+_LONGEST_PAUSE_S = 30.0
 _BAD_EVENT = re.compile(
     r"bad event: (?P<reason>.*?); (?P<event>topic \S+, partition \d+, offset \d+)"
 )
@@ -85,6 +86,8 @@ class Report(msgspec.Struct, frozen=True):
 
 
 OnReport = Callable[[Report], None]
+Notify = Callable[[str], None]
+"""Prints one sentence for the user."""
 
 
 class TableRun:
@@ -98,8 +101,10 @@ class TableRun:
         request: Request,
         planner: Planner,
         directory: Path,
+        notify: Notify,
     ) -> None:
         self.table = table
+        self._notify = notify
         self._spark, self._pipeline = spark, pipeline
         self._request, self._planner = request, planner
         self._state_dir = StateDirectory(directory / table.name)
@@ -134,6 +139,7 @@ class TableRun:
             address=self._request.address,
             sink=self.table.sink.place,
             failure=None,
+            waiting=None,
             freshness=None,
             expectations={
                 each.name: before.expectations.get(each.name, 0) if before else 0
@@ -207,13 +213,25 @@ class TableRun:
             return False
         if not is_transient(failure):
             return self._skip_failing_events(failure, stop)
-        if self._attempts >= _MOST_ATTEMPTS:
+        away = is_away(failure)
+        if self._attempts >= _MOST_ATTEMPTS and not (away and self._request.mode == "stream"):
             return False
-        stop.wait(2.0**self._attempts)
+        if away:
+            self._set_waiting_for(self._error or self._query.exception())
+        if stop.wait(min(2.0 ** min(self._attempts, 10), _LONGEST_PAUSE_S)):
+            return False
         self._attempts += 1
         self._error = None
         self.start()
         return True
+
+    def _set_waiting_for(self, error: BaseException | None) -> None:
+        """Save in the status what does not answer; notify the user of it once."""
+        assert error is not None
+        reason = cause_of(error, self._pipeline.file)
+        if self.status.waiting is None:
+            self._notify(f"table {self.table.name!r} waits, and tries again: {reason}")
+        self._keep(waiting=reason, retries=self.status.retries + 1)
 
     def _skip_failing_events(self, failure: str, stop: threading.Event) -> bool:
         """Search the events on which the batch failed, and restart the query without them.
@@ -292,6 +310,9 @@ class TableRun:
                 continue
             self._told = batch.number
             self._attempts = 0
+            if self.status.waiting is not None:
+                self._notify(f"table {self.table.name!r} continues")
+                self._keep(waiting=None)
             # Spark may run the last batch again after a crash, though an audit has counted it.
             if batch.number > self.status.audited:
                 self.status = self._audit.with_batch(self.status, batch)
@@ -308,6 +329,10 @@ class TableRun:
             self._query.stop()
         self.read_progress(on_report)
         failure = self._query.exception()
+        if self._state_dir.stop_file.exists() and is_away(f"{failure} {self._error}"):
+            # It was stopped while it waited; the next run writes the batch.
+            self._keep(state="stopped", pid=0, waiting=None)
+            return None
         if failure is None or STOPPED in str(failure):
             self._keep(state="stopped", pid=0)
             self._move_cursors()
@@ -343,6 +368,8 @@ class TableRun:
             if stop.is_set():
                 self.refuse_new_batches()
             self._wait(POLL_S)
+        if stop.is_set():
+            self.refuse_new_batches()
         if (error := self.finish(on_report)) is not None:
             raise error
         if self._completing and not stop.is_set():
@@ -366,7 +393,7 @@ class TableRun:
         if self._known is None and (found := _BAD_EVENT.search(reason)):
             reason, event = f"{found['reason']} ({found['event']})", found["event"]
         failure = Failure(reason, time.time_ns() // 1_000_000, event)
-        self._keep(state="failed", pid=0, failure=failure)
+        self._keep(state="failed", pid=0, failure=failure, waiting=None)
         return f"{reason}; {save_traceback(error, reason, self._state_dir)}"
 
     def _move_cursors(self) -> None:

@@ -1,10 +1,12 @@
 """Rows in a PostgreSQL table; the mark is a row of the same transaction."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.errors import InvalidDefinition, StoreUnavailable
 from mainstem.pipelines.sinks.port import Mark, Sink
 from mainstem.pipelines.sinks.statements import MARKS, Statements, quoted, text_of
 
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
+_PASSING = ("08", "53", "57P", "40001", "40P01")
+"""SQLSTATEs of errors that pass: connections, resources such as disk space, a server that is
+stopping or starting, and transactions that conflicted.
+"""
 _TYPES = {
     "boolean": "boolean",
     "byte": "smallint",
@@ -150,7 +156,9 @@ class PostgresSink(msgspec.Struct, frozen=True):
             option = " WITH GRANT OPTION" * is_grantable
             base.execute(f"GRANT {privilege} ON {quoted(copy)} TO {role}{option}".encode())
 
-    def _opened(self) -> "psycopg.Connection":
+    @contextmanager
+    def _opened(self) -> "Iterator[psycopg.Connection]":
+        """Open a connection; a server that is away, then or later, raises StoreUnavailable."""
         try:
             import psycopg  # noqa: PLC0415 - an extra
         except ImportError:
@@ -158,9 +166,13 @@ class PostgresSink(msgspec.Struct, frozen=True):
                 "p.postgres needs psycopg: pip install 'mainstem[postgres]'"
             ) from None
         try:
-            return psycopg.connect(self.dsn, connect_timeout=10)
+            with psycopg.connect(self.dsn, connect_timeout=10) as base:
+                yield base
         except psycopg.OperationalError as error:
-            raise InvalidDefinition(f"{self.place} cannot be reached: {error}") from None
+            # A connection that fails, or is cut, has no SQLSTATE.
+            if error.sqlstate is None or error.sqlstate.startswith(_PASSING):
+                raise StoreUnavailable(self.place, error) from None
+            raise
 
 
 def _is_written(base: "psycopg.Connection", mark: Mark) -> bool:

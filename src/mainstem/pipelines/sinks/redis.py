@@ -11,12 +11,13 @@ the prefix, which a swap changes.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.errors import InvalidDefinition, StoreUnavailable
 from mainstem.pipelines.sinks.port import Mark, Sink
 from mainstem.pipelines.sinks.statements import text_of
 
@@ -180,7 +181,9 @@ class RedisSink(msgspec.Struct, frozen=True):
         # A key may be returned more than once.
         return sorted({_text(each) for each in found})
 
-    def _opened(self) -> "Redis":
+    @contextmanager
+    def _opened(self) -> "Iterator[Redis]":
+        """Open a connection; a server that is away, then or later, raises StoreUnavailable."""
         try:
             import redis  # noqa: PLC0415 - an extra
         except ImportError:
@@ -189,10 +192,17 @@ class RedisSink(msgspec.Struct, frozen=True):
             ) from None
         try:
             base = redis.Redis.from_url(self.url, socket_connect_timeout=10, protocol=2)
-            base.ping()
-        except (redis.RedisError, ValueError) as error:
-            raise InvalidDefinition(f"{self.place} cannot be reached: {error}") from None
-        return base
+        except ValueError as error:
+            raise InvalidDefinition(f"{self.place} cannot be used: {error}") from None
+        try:
+            with base:
+                base.ping()
+                yield base
+        except redis.AuthenticationError as error:
+            raise InvalidDefinition(f"{self.place} cannot be used: {error}") from None
+        # It also means that the server is still loading its data.
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            raise StoreUnavailable(self.place, error) from None
 
 
 def _parts(writes: Sequence[_Write]) -> Iterator[list[_Write]]:

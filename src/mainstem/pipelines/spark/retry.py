@@ -1,4 +1,4 @@
-"""Retries of transient errors: a slow Python worker, or a broker that is restarting.
+"""Retries of transient errors: a slow Python worker, or a broker or a sink's store that is away.
 
 Spark starts a Python process for every data source and gives up if that takes more than 10 s, which
 happens on a busy machine.
@@ -20,6 +20,11 @@ _LONGEST_S = 8.0
 def is_transient(failure: str) -> bool:
     """Return whether a query that failed with this error message may succeed when restarted."""
     return _BUSY in failure or _AWAY in failure
+
+
+def is_away(failure: str) -> bool:
+    """Return whether a query failed as the broker, or its sink's store, did not answer."""
+    return _AWAY in failure
 
 
 def with_retries(ask: Callable[[], T], wait: Callable[[float], None] = time.sleep) -> T:

@@ -96,6 +96,10 @@ class TableStatus(msgspec.Struct, frozen=True):
     """None if the table reads no database changes, or none were made since the run started."""
     updated_ms: int = 0
     failure: Failure | None = None
+    waiting: str | None = None
+    """The sink's store, or the broker, that does not answer and is tried again; None if none."""
+    retries: int = 0
+    """How often a batch was tried again because a store or the broker did not answer."""
     sink: str = ""
     ended: bool = False
     """Whether the declared end of the input was reached in at least one source."""
