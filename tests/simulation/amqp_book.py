@@ -105,7 +105,7 @@ class AmqpBook:
             self._check(queue, body, redelivered)
         except Wrong as error:
             # The head would take it for an error of its own.
-            self._world.at(0, partial(_raise, error))
+            self._world.at(0, partial(raise_in_world, error))
         self._world.deeds["amqp: redelivered" if redelivered else "amqp: delivered"] += 1
 
     def _check(self, queue: str, body: bytes, redelivered: bool) -> None:
@@ -174,5 +174,6 @@ class AmqpBook:
         return body in self._moved if queue == MOVING else (DEAD, body) in self._sent
 
 
-def _raise(error: Exception) -> None:
+def raise_in_world(error: Exception) -> None:
+    """Raise what was found in a call that the server makes."""
     raise error

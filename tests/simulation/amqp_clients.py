@@ -4,22 +4,31 @@ They pipeline, settle one by one and many at once, give messages back, reject th
 and connections, ask for what the server refuses, and begin anew whenever their connection is gone.
 """
 
-from collections.abc import Callable, Coroutine
-from random import Random
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol
 
 from tests.simulation.amqp_book import CONFIRMED, DEAD, MOVED, MOVING, Published
 from tests.simulation.amqp_head import AmqpHead, Lost, Message
-from tests.simulation.amqp_peer import BOTH, PATIENCE_MS, AmqpPeer, Refused
+from tests.simulation.amqp_peer import BOTH, PATIENCE_MS, TOPOLOGY, AmqpPeer, Refused
 from tests.simulation.world import Client, Unanswered, Wrong
 
 from mainstem.heads.amqp091 import methods
-from mainstem.heads.amqp091.methods import Bare
+from mainstem.heads.amqp091.methods import Bare, Method
 
 SHORT_MS = 200
 """How long a consumer waits for messages before it looks what else there is to do."""
 Work = Callable[[AmqpPeer], Coroutine[object, object, None]]
 """What a client does on an open connection."""
+
+
+class Sending(Protocol):
+    """Sends messages of some kind on a channel."""
+
+    def publish(self, *, is_persistent: bool) -> bytes:
+        """Send a message, and return its body."""
+
+    def confirm(self, body: bytes) -> None:
+        """Take note that a message was confirmed."""
 
 
 class Working(Protocol):
@@ -29,10 +38,12 @@ class Working(Protocol):
         """Do what it does on an open connection."""
 
 
-async def keep_connecting(client: Client, head: AmqpHead, work: Work) -> None:
-    """Connect and work, until nothing is to happen any more."""
+async def keep_connecting(
+    client: Client, head: AmqpHead, work: Work, topology: Sequence[Method] = TOPOLOGY
+) -> None:
+    """Connect, declare and work, until nothing is to happen any more."""
     while not client.world.is_calm:
-        peer = AmqpPeer(client, head)
+        peer = AmqpPeer(client, head, topology)
         try:
             await peer.open()
             await work(peer)
@@ -55,8 +66,8 @@ def goes_on(client: Client) -> bool:
 class Sender:
     """Sends messages, each with a number of its own, to one queue or to both."""
 
-    def __init__(self, rng: Random, peer: AmqpPeer) -> None:
-        self._rng = rng
+    def __init__(self, client: Client, peer: AmqpPeer) -> None:
+        self._rng = client.rng
         self._peer = peer
         self._number = 0
 
@@ -71,16 +82,23 @@ class Sender:
         self._peer.publish(exchange, key, body, message)
         return body
 
+    def confirm(self, body: bytes) -> None:
+        """Take note that a message was confirmed."""
+        self._peer.book.confirm((body,))
+
 
 class Confirming:
     """Publishes several messages at once, and waits for their confirms."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(
+        self, client: Client, sender: Callable[[Client, AmqpPeer], Sending] = Sender
+    ) -> None:
         self._client = client
+        self._sender = sender
 
     async def work(self, peer: AmqpPeer) -> None:
         """Publish."""
-        sender, last = Sender(self._client.rng, peer), 0
+        sender, last = self._sender(self._client, peer), 0
         await peer.ask(methods.ConfirmSelect())
         while goes_on(self._client):
             waiting: dict[int, tuple[bytes, bool]] = {}
@@ -89,10 +107,12 @@ class Confirming:
                 is_persistent = self._client.rng.random() < 0.8
                 waiting[last] = sender.publish(is_persistent=is_persistent), is_persistent
             while waiting:
-                await self._hear(peer, waiting)
+                await self._hear(peer, sender, waiting)
             await self._client.rest(100)
 
-    async def _hear(self, peer: AmqpPeer, waiting: dict[int, tuple[bytes, bool]]) -> None:
+    async def _hear(
+        self, peer: AmqpPeer, sender: Sending, waiting: dict[int, tuple[bytes, bool]]
+    ) -> None:
         """Hear a confirm of some messages."""
         told = await peer.next()
         if not isinstance(told, methods.BasicAck | methods.BasicNack):
@@ -104,7 +124,7 @@ class Confirming:
             body, is_persistent = waiting.pop(each)
             is_kept = is_persistent or peer.crashes == self._client.world.crashes
             if isinstance(told, methods.BasicAck) and is_kept:
-                peer.book.confirm((body,))
+                sender.confirm(body)
                 did(self._client, "confirmed")
 
 
@@ -116,7 +136,7 @@ class Committing:
 
     async def work(self, peer: AmqpPeer) -> None:
         """Publish."""
-        rng, sender = self._client.rng, Sender(self._client.rng, peer)
+        rng, sender = self._client.rng, Sender(self._client, peer)
         await peer.ask(Bare.TX_SELECT)
         while goes_on(self._client):
             bodies = tuple(sender.publish() for _ in range(rng.randint(1, 4)))
@@ -167,7 +187,7 @@ class Held:
             peer.messages.append(told)
         came, peer.messages = peer.messages, []
         found: list[tuple[bytes, bool]] = []
-        for carrier, body in came:
+        for carrier, body, _ in came:
             assert isinstance(carrier, methods.BasicDeliver)
             found.append((body, carrier.redelivered))
             if carrier.delivery_tag <= max(self.bodies, default=0):
@@ -208,8 +228,7 @@ class Settling:
         multiple = self._rng.random() < 0.5 and not self._singly
         copies = [(CONFIRMED, body) for body in self._held.let_go(tag, multiple=multiple).values()]
         deed = self._rng.choice(("ack", "ack", "ack", "requeue", "requeue", "reject"))
-        world, full = self._client.world, self._client.world.deeds["full disk"]
-        can_settle = not world.is_disk_full
+        can_settle = peer.can_settle()
         match deed:
             case "ack":
                 peer.book.ack(copies)
@@ -222,8 +241,7 @@ class Settling:
         did(self._client, f"{deed} multiple" if multiple else deed)
         if deed != "requeue" and self._rng.random() < 0.5:
             await peer.ask(methods.BasicQos(0, 0))
-            # A full disk takes no acknowledgements; the messages come again with their channel.
-            if can_settle and full == world.deeds["full disk"]:
+            if can_settle():
                 peer.book.settled(copies, peer.power_cuts)
 
     async def _do_something_else(self, peer: AmqpPeer) -> None:

@@ -8,7 +8,7 @@ notices later. A client that reads slowly makes the head's outbox full.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 from unittest.mock import patch
@@ -16,6 +16,7 @@ from unittest.mock import patch
 from tests.heads.amqp091.raw_peers import Said, read_frame
 from tests.heads.contexts import context_on
 from tests.simulation.amqp_book import AmqpBook
+from tests.simulation.amqp_timed_book import QUEUES, AmqpTimedBook, delivered
 from tests.simulation.fake_loop import Calls, Loop
 from tests.simulation.world import Signal, Unanswered, World
 
@@ -24,6 +25,7 @@ from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
 from mainstem.heads.amqp091.adapter.service import Service
 from mainstem.heads.amqp091.codec import HEAD
+from mainstem.heads.amqp091.methods import Method
 from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.heads.conversation import Answer, Later
 
@@ -41,6 +43,8 @@ class Message(NamedTuple):
 
     carrier: Carrier
     body: bytes
+    properties: bytes
+    """As encoded."""
 
 
 Told = tuple[int, Said | Message]
@@ -57,6 +61,9 @@ class AmqpHead:
     def __init__(self, world: World) -> None:
         self.world = world
         self.book = AmqpBook(world)
+        self.timed_book = AmqpTimedBook(world)
+        self.declared: list[Sequence[Method]] = []
+        """What is known to be declared, for good."""
         self.loop = Loop(world)
         self._lives = 0
         self._connections: list[Connection] = []
@@ -72,6 +79,7 @@ class AmqpHead:
         self._connections.clear()
         if self._lives > 1:
             self.book.after_crash()
+            self.timed_book.after_crash()
         self.loop = loop = Loop(self.world)
         with patch.object(asyncio, "get_running_loop", lambda: loop):
             context = context_on(
@@ -273,7 +281,12 @@ class Connection:
                 queue = self.getting[channel]
             case _:
                 return
-        self._head.book.sent(queue, message.body, carrier.redelivered)
+        body, redelivered = message.body, carrier.redelivered
+        if queue in QUEUES:
+            held = delivered(queue, body, message.properties, redelivered=redelivered)
+            self._head.timed_book.sent(held)
+        else:
+            self._head.book.sent(queue, body, redelivered)
 
     def _make_room(self) -> None:
         if not self.is_full and not self._loop.is_dead:
@@ -304,7 +317,7 @@ class Assembler:
         self._carrier: Carrier | None = None
         self._left = -1
         """Bytes of a body that are still to come; -1 before its header."""
-        self._body = b""
+        self._body = self._properties = b""
 
     def take(self, data: bytes) -> list[Told]:
         """Return what is whole by now."""
@@ -330,10 +343,12 @@ class Assembler:
         assert isinstance(said, bytes)
         if self._left < 0:
             self._left = int.from_bytes(said[4:12], "big")
+            self._properties = said[12:]
         else:
             self._body += said
             self._left -= len(said)
         if self._left:
             return None
-        message, self._carrier = Message(self._carrier, self._body), None
+        message = Message(self._carrier, self._body, self._properties)
+        self._carrier = None
         return message

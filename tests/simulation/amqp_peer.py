@@ -1,11 +1,14 @@
 """One connection of a simulated AMQP client."""
 
+from collections.abc import Callable, Sequence
+
 from tests.heads.amqp091.raw_peers import Said, publish
 from tests.heads.amqp091.talking import START_OK, connecting
 from tests.simulation.amqp_book import CONFIRMED, DEAD, MOVED, MOVING, Published
 from tests.simulation.amqp_head import AmqpHead, Message
 from tests.simulation.world import Client, Wrong
 
+from mainstem.heads import settlements
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.codec import method_frame
 from mainstem.heads.amqp091.methods import Bare, Method
@@ -38,28 +41,34 @@ class Refused(Exception):
 class AmqpPeer:
     """A connection with one channel."""
 
-    def __init__(self, client: Client, head: AmqpHead) -> None:
+    def __init__(
+        self, client: Client, head: AmqpHead, topology: Sequence[Method] = TOPOLOGY
+    ) -> None:
         self._client = client
+        self._topology, self._declared = topology, head.declared
         self.connection = head.connect()
         self.channel = f"{client.name}.{self.connection.number}"
         """A name for the channel, which no other has."""
         self.power_cuts = client.world.power_cuts
         """How often the power had been cut when it connected."""
         self.crashes = client.world.crashes
-        self.book = head.book
+        self.book, self.timed_book = head.book, head.timed_book
         self.messages: list[Message] = []
         """What was delivered, and nobody has looked at."""
         self.may_refuse = False
         """Whether the client has done what the server refuses."""
 
     async def open(self) -> None:
-        """Log in, open the channel, and declare everything."""
+        """Log in, open the channel, and declare everything, unless that was done before."""
         tune_ok = methods.ConnectionTuneOk(2047, 131_072, 0)
         self.connection.say(connecting(START_OK, tune_ok, methods.ConnectionOpen()))
         for _ in range(3):
             await self.answer()
-        for each in (methods.ChannelOpen(), *TOPOLOGY):
-            await self.ask(each)
+        await self.ask(methods.ChannelOpen())
+        if self._topology not in self._declared or self._client.rng.random() < 0.2:
+            for each in self._topology:
+                await self.ask(each)
+            self._declared.append(self._topology)
 
     def say(self, *said: Method | Bare) -> None:
         """Send methods."""
@@ -83,7 +92,10 @@ class AmqpPeer:
     def publish(self, exchange: str, key: str, body: bytes, message: Published) -> None:
         """Send a message."""
         self.book.publish(body, message)
-        properties = PROPERTIES[message.is_persistent]
+        self.send(exchange, key, body, PROPERTIES[message.is_persistent])
+
+    def send(self, exchange: str, key: str, body: bytes, properties: bytes) -> None:
+        """Send a message of which the book knows."""
         self.connection.say(publish(key, body, properties, exchange=exchange))
 
     async def answer(self) -> Said:
@@ -107,6 +119,20 @@ class AmqpPeer:
                 raise Wrong(f"{self._client.name} was refused: {told.reply_text}")
             raise Refused(told)
         return told
+
+    def can_settle(self) -> Callable[[], bool]:
+        """Return what tells whether the server has settled what it was told after this call.
+
+        To be asked when it has answered something else. It settles a little later, and not at all
+        if it is killed in between. A full disk takes no acknowledgements: they are written some
+        time later, or the messages come again with their channel.
+        """
+        world = self._client.world
+        full, freed_ms = world.deeds["full disk"], world.freed_ms
+        can = not world.is_disk_full and (
+            freed_ms is None or world.now_ms > freed_ms + settlements.RETRY_MS
+        )
+        return lambda: can and (world.deeds["full disk"], world.crashes) == (full, self.crashes)
 
     async def close(self) -> None:
         """Close as one should, and now and then without waiting for the answer."""

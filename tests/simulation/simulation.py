@@ -1,8 +1,8 @@
 """One simulated run from one seed, and the invariants that it violated.
 
-    .venv/bin/python -m tests.simulation.simulation 17
+    .venv/bin/python -m tests.simulation.simulation 17 1000 amqp queue
 
-replays a seed, and prints all that happened in it.
+replays a seed, with as many steps and these casts, and prints all that happened in it.
 """
 
 import sys
@@ -12,15 +12,16 @@ from typing import NamedTuple
 
 from tests.checker.anomalies import check, forbidden
 from tests.checker.history import Outcome, Place, Read
-from tests.simulation import amqp_clients, share_group_model
+from tests.simulation import amqp_clients, amqp_peer, amqp_timed_clients, share_group_model
 from tests.simulation.amqp_head import AmqpHead
+from tests.simulation.amqp_timed_book import FLEETING
 from tests.simulation.classic_members import ClassicMember, Groups, Worker
 from tests.simulation.consumer_members import ModernMember
 from tests.simulation.queue_consumers import LOCK_MS, NAME, TOPIC, Queue, share
 from tests.simulation.share_head import ShareHead
 from tests.simulation.share_members import ShareMember
 from tests.simulation.transactional_clients import PARTITIONS, Transactor, read_committed, read_on
-from tests.simulation.world import Client, World, Wrong, without_chance
+from tests.simulation.world import Client, Life, World, Wrong, without_chance
 
 from mainstem.broker.groups.share.group import ShareHeartbeat
 from mainstem.broker.queues.records import Settlement
@@ -32,6 +33,11 @@ SETTINGS = TopicSettings(partitions=PARTITIONS, segment_bytes=1024)
 QUICK = {"consumer.session.timeout.ms": "1000", "consumer.heartbeat.interval.ms": "100"}
 """Members that are silent are taken for dead soon."""
 STEPS = 300
+AMQP = {
+    "amqp": (amqp_clients.CAST, amqp_peer.TOPOLOGY),
+    "timed": (amqp_timed_clients.CAST, amqp_timed_clients.TOPOLOGY),
+}
+"""Casts of AMQP clients, and what they declare."""
 CASTS = ("classic", "static", "modern", "fixed", "works", "queue", "share", "amqp")
 TWINS = ("one", "one", "two")
 """Whose place programs take: two of them have one instance id between them."""
@@ -46,9 +52,12 @@ class Simulated(NamedTuple):
     wrong: list[str]
     deeds: Counter[str]
     trace: list[str]
+    given: tuple[object, ...] = ()
+    """Steps and casts, if these are not the usual ones."""
 
     def __str__(self) -> str:
-        command = f".venv/bin/python -m tests.simulation.simulation {self.seed}"
+        given = "".join(f" {each}" for each in self.given)
+        command = f".venv/bin/python -m tests.simulation.simulation {self.seed}{given}"
         return f"seed {self.seed} ({command}): {self.wrong[:3]}"
 
 
@@ -69,7 +78,10 @@ class Simulation:
             self._queue = Queue(self._world.broker, max_deliveries=None if seed % 2 else 3)
             self._world.after_crash.append(self._queue.after_crash)
         self._head = ShareHead(self._world) if "share" in chosen else None
-        self._amqp = AmqpHead(self._world) if "amqp" in chosen else None
+        self._amqp: dict[str, AmqpHead] = {}
+        """The AMQP head, by the casts that use it."""
+        if amqp := [each for each in chosen if each in AMQP]:
+            self._amqp = dict.fromkeys(amqp, AmqpHead(self._world))
         self._world.commit()
         self._cast(chosen, late)
 
@@ -80,12 +92,13 @@ class Simulation:
             client = Client(world, f"sender {newer:d}", late=newer or late)
             world.spawn(client.name, Transactor(client, newer=newer).live())
         world.spawn("reader", read_on(Client(world, "reader"), PLACES))
-        if self._amqp is not None:
-            for number, kind in enumerate(amqp_clients.CAST):
-                client = Client(world, f"amqp {number}")
-                work = kind(client).work
-                world.spawn(client.name, amqp_clients.keep_connecting(client, self._amqp, work))
-        for name in [each for each in casts if each != "amqp"]:
+        for name, head in self._amqp.items():
+            kinds, topology = AMQP[name]
+            for number, kind in enumerate(kinds):
+                client = Client(world, f"{name} {number}")
+                life = amqp_clients.keep_connecting(client, head, kind(client).work, topology)
+                world.spawn(client.name, life)
+        for name in [each for each in casts if each not in AMQP]:
             for number in range(3 if name in ("static", "fixed") else 2):
                 # A join that comes twice takes the place of the one that it was.
                 is_late = name not in ("works", "static") or number == 0
@@ -144,7 +157,8 @@ class Simulation:
             case "leap":
                 world.leap(world.rng.choice((500, 3_000, 100_000)))
             case "time of day":
-                world.time_of_day_off_ms = world.rng.randint(-3_600_000, 3_600_000)
+                world.set_time_of_day(world.rng.randint(-3_600_000, 3_600_000))
+                world.deeds["time of day"] += 1
 
     def _calm_down(self) -> None:
         """Let everybody finish, and see that everything is there."""
@@ -162,17 +176,33 @@ class Simulation:
             self._drain(self._queue)
         if self._head is not None:
             self._drain_share(self._head)
-        if self._amqp is not None:
-            self._drain_amqp(self._amqp)
+        if "amqp" in self._amqp:
+            self._drain_amqp(self._amqp["amqp"])
+        if "timed" in self._amqp:
+            self._drain_timed(self._amqp["timed"])
 
     def _drain_amqp(self, head: AmqpHead) -> None:
         """Take and acknowledge whatever is left in AMQP's queues; nothing may be missing then."""
+        self._finish(amqp_clients.drain(Client(self._world, "last"), head))
+        head.book.at_the_end()
+
+    def _drain_timed(self, head: AmqpHead) -> None:
+        """Like ``_drain_amqp``, when everything is due, and everything else has expired."""
+        world, client = self._world, Client(self._world, "last")
+        self._finish(amqp_timed_clients.drain(client, head, (FLEETING,)))
+        head.timed_book.when_fleeting_is_empty()
+        highest_ms = world.wall_clock.highest_since(world.wall_clock.first)
+        world.set_time_of_day(world.time_of_day_off_ms + highest_ms - world.time_of_day_ms())
+        self._finish(amqp_timed_clients.drain(client, head, amqp_timed_clients.TAKEN))
+        head.timed_book.at_the_end()
+
+    def _finish(self, life: Life) -> None:
+        """Let a client live to its end."""
         world = self._world
-        world.spawn("last", amqp_clients.drain(Client(world, "last"), head))
+        world.spawn("last", life)
         world.run(100_000, lambda: world.living == 0)
         if world.living:
             raise Wrong("the queues are never empty")
-        head.book.at_the_end()
 
     def _everything(self, place: Place) -> list[Read]:
         found: list[Read] = []
@@ -258,9 +288,17 @@ def simulate(
     older rules, whom nothing protects from that.
     """
     with without_chance(seed):
-        return Simulation(seed, casts=casts, late=late, keeps_trace=keeps_trace).run(steps)
+        life = Simulation(seed, casts=casts, late=late, keeps_trace=keeps_trace).run(steps)
+    is_usual = (steps, casts) == (STEPS, CASTS)
+    return life if is_usual else life._replace(given=(steps, *casts))
 
 
 if __name__ == "__main__":
-    found = simulate(int(sys.argv[1]), keeps_trace=True)
+    seed_, *rest = sys.argv[1:]
+    found = simulate(
+        int(seed_),
+        steps=int(rest[0]) if rest else STEPS,
+        casts=rest[1:] or CASTS,
+        keeps_trace=True,
+    )
     sys.stdout.write("\n".join([*found.trace, found.digest, str(found), ""]))

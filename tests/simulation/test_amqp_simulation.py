@@ -102,7 +102,7 @@ FAULTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
         Deliveries,
         "_up_to",
         lambda self, tag: [each for each in self._unacked if each <= tag + 1],
-        "was refused: .*unknown delivery tag|has lost it|nobody has published it",
+        "was refused: .*unknown delivery tag|has lost it|nobody has published it|messages, not",
     ),
     "ack multiple takes one less": (
         Deliveries,

@@ -102,8 +102,11 @@ def test_a_seed_gives_the_same_life_in_every_process() -> None:
     assert simulate(8).digest != here.digest
 
 
-def test_a_seed_is_replayed_by_the_command_that_a_failure_names() -> None:
-    life = simulate(3)
+@pytest.mark.parametrize(("steps", "casts"), [(STEPS, CASTS), (400, ("amqp", "timed"))])
+def test_a_seed_is_replayed_by_the_command_that_a_failure_names(
+    steps: int, casts: tuple[str, ...]
+) -> None:
+    life = simulate(3, steps=steps, casts=casts)
     command = str(life._replace(wrong=["?"])).partition("(")[2].partition(")")[0]
 
     assert command.startswith(".venv/bin/python ")

@@ -28,6 +28,7 @@ from tests.faults.disk.crash_states import crashes
 from tests.faults.disk.disk_steps import allow, refuse
 from tests.faults.disk.random_workload import OPTIONS
 from tests.faults.disk.simulated_disk import SimFiles, blank
+from tests.simulation.wall_clock import WallClock
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.groups.limits import GroupLimits
@@ -113,6 +114,8 @@ class World:
         self.rng = Random(seed)
         self.now_ms = 0
         self.time_of_day_off_ms = 0
+        self.wall_clock = WallClock(self.time_of_day_ms)
+        """What it has shown."""
         self.is_calm = False
         """Whether nothing gets lost or late any more, and clients finish what they do."""
         self.recorder = Recorder()
@@ -134,6 +137,8 @@ class World:
         self.power_cuts = 0
         self.crashes = 0
         self.is_disk_full = False
+        self.freed_ms: int | None = None
+        """When the disk had space again, after it had been full."""
         self._open()
 
     # Time
@@ -166,6 +171,11 @@ class World:
         self.now_ms += ms
         self.deeds["leap"] += 1
         self.note("leap", ms)
+
+    def set_time_of_day(self, off_ms: int) -> None:
+        """Set the clock on the wall, so far off from where it would be by itself."""
+        with self.wall_clock.set():
+            self.time_of_day_off_ms = off_ms
 
     def note(self, *what: object) -> None:
         """Make something part of the trace."""
@@ -230,6 +240,8 @@ class World:
 
     def free_disk(self) -> None:
         """Give the space back."""
+        if self.is_disk_full:
+            self.freed_ms = self.now_ms
         self.is_disk_full = False
         allow(self.files)
 

@@ -1,0 +1,182 @@
+"""AMQP messages expire, die, overtake and wait as they should in every simulated run.
+
+What would break these promises is noticed.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from tests.long_runs import LONG, seeds
+from tests.simulation.simulation import Simulated, simulate
+
+from mainstem.broker.delays import delays
+from mainstem.broker.delays.due_index import DueIndex
+from mainstem.broker.delays.records import Delayed, decode_key
+from mainstem.broker.queues import queues
+from mainstem.broker.queues.dead_letters import NO_LETTERS, DeadLetters
+from mainstem.broker.queues.delivery_state import Window
+from mainstem.broker.queues.limits import expiry_ms
+from mainstem.broker.queues.live_queue import Chosen, LiveQueue
+from mainstem.broker.queues.records import Cause, QueueChange, QueueSettings
+from mainstem.broker.queues.settlement import Settler
+from mainstem.core.event import Event
+from mainstem.heads.amqp091.adapter.queues import dead_letter_router, dead_lettering
+from mainstem.log.commit.durable import AT_ONCE
+from mainstem.log.port import Durable, PartitionId, WritableBatch
+
+CASTS = ("timed", "queue")
+STEPS = 4_000 if LONG else 1_500
+HAPPENS = (
+    "kill",
+    "power cut",
+    "leap",
+    "time of day",
+    "full disk",
+    "amqp: connection cut",
+    "timed: delivered",
+    "timed: redelivered",
+    "timed: ack",
+    "timed: requeue",
+    "timed: reject",
+    "timed: expired",
+    "timed: rejected",
+    "timed: dropped",
+    "timed: retried",
+    "timed: retried again",
+    "timed: overtook",
+    "timed: delayed",
+)
+"""What there must be for it to mean something that nothing goes wrong."""
+
+
+def test_nothing_goes_wrong_in_any_life() -> None:
+    deeds: Counter[str] = Counter()
+    for seed in seeds(0, 12, 3_000):
+        life = simulate(seed, casts=CASTS, steps=STEPS)
+        assert not life.wrong, str(life)
+        deeds += life.deeds
+
+    assert [name for name in HAPPENS if not deeds[name]] == []
+
+
+def test_a_seed_gives_the_same_life() -> None:
+    assert simulate(5, casts=CASTS).digest == simulate(5, casts=CASTS).digest
+
+
+def first_found() -> Simulated:
+    """Return the first life in which something is wrong."""
+    for seed in range(200):
+        life = simulate(seed, casts=CASTS, steps=STEPS)
+        if life.wrong:
+            return life
+    raise AssertionError("it was not noticed")
+
+
+APPLY, CHOOSE, DEAD_LETTER, TAKE = (
+    delays.apply,
+    LiveQueue.choose,
+    dead_lettering.dead_letter,
+    DueIndex.take,
+)
+
+
+def write_only_letters(
+    self: Settler,
+    changes: Sequence[QueueChange],
+    letters: Sequence[tuple[PartitionId, WritableBatch]] = (),
+    *,
+    lazy: bool = False,
+) -> Durable:
+    """Forget at the next start what became a dead letter."""
+    batches = letters or [*self._journal.batches(changes, self._now_ms())]
+    durable = self._state.log.append(batches, lazy=lazy).durable if batches else AT_ONCE
+    self._fold.apply(changes)
+    return durable
+
+
+def latest_first(self: LiveQueue, max_events: int, max_bytes: int) -> Iterator[Chosen]:
+    """Deliver what is delivered at once in the wrong order, within each priority."""
+    chosen = list(CHOOSE(self, max_events, max_bytes))
+    yield from sorted(chosen, key=lambda it: (it[1].partition, it[1].offset), reverse=True)
+
+
+def forget_marks(index: DueIndex, record: Event) -> None:
+    """Forget at the next start which delayed events were published."""
+    if isinstance(decode_key(record.key or b""), Delayed):
+        APPLY(index, record)
+
+
+def expire_early(settings: QueueSettings, event: Event, window: Window) -> int | None:
+    """Return a time before that at which an event expires."""
+    due_ms = expiry_ms(settings, event, window)
+    return None if due_ms is None else due_ms - 300
+
+
+FAULTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
+    "what has expired is delivered": (
+        queues,
+        "expiry_ms",
+        lambda *_: None,
+        "ms after its time to live",
+    ),
+    "messages expire too early": (
+        queues,
+        "expiry_ms",
+        expire_early,
+        "is a dead letter before its time|is lost before it expired",
+    ),
+    "dead letters are lost": (
+        DeadLetters,
+        "make",
+        lambda *_: NO_LETTERS,
+        "was confirmed, and is lost",
+    ),
+    "dead letters are also left in their queue": (
+        Settler,
+        "write",
+        write_only_letters,
+        "though it (had become|was settled|was acknowledged)|again, and not as redelivered",
+    ),
+    "dead letters do not tell why": (
+        dead_letter_router,
+        "dead_letter",
+        lambda queue, exchange, key, properties, _, now_ms: DEAD_LETTER(
+            queue, exchange, key, properties, Cause.LENGTH, now_ms
+        ),
+        "tells of",
+    ),
+    "priorities are turned round": (
+        LiveQueue,
+        "in_turn",
+        lambda self, partitions: sorted(partitions),
+        "before one of higher priority",
+    ),
+    "the order within a priority is turned round": (
+        LiveQueue,
+        "choose",
+        latest_first,
+        "comes after number",
+    ),
+    "delays end too early": (
+        DueIndex,
+        "take",
+        lambda self, now_ms, most: TAKE(self, now_ms + 300, most),
+        "before it was due",
+    ),
+    "delayed messages are published again": (
+        delays,
+        "apply",
+        forget_marks,
+        "delivered, though it was settled|delivered again, and not as redelivered",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_it_would_be_noticed_if(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    owner, name, faulty, said = FAULTS[fault]
+    monkeypatch.setattr(owner, name, faulty)
+
+    assert re.search(said, first_found().wrong[0])
