@@ -111,7 +111,7 @@ class LateLog:
         self._log = MemoryLog()
         self.late = False
         self.is_full = False
-        self.appends = 0
+        self.appends = self.refused = 0
         self.commits: list[Commit] = []
 
     @property
@@ -127,6 +127,7 @@ class LateLog:
     def append(self, batches: Batches, *, together: bool = True, lazy: bool = False) -> Appended:
         """Append, and promise durability."""
         if self.is_full:
+            self.refused += 1
             raise StorageFull("no space is left")
         self.appends += 1
         appended = self._log.append(batches, together=together, lazy=lazy)

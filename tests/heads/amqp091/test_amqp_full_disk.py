@@ -100,3 +100,29 @@ async def test_a_consumer_without_acknowledgements_stays(world: World) -> None:
     client.publish("q", b"2")
 
     assert delivered(await client.rest()) == [(b"2", False)]
+
+
+async def test_a_message_that_expires_meanwhile_does_not_keep_the_server_busy(
+    world: World,
+) -> None:
+    client, other = await world.client(), await world.client()
+    arguments = {"x-message-ttl": 3_000}
+    await client.asks(methods.QueueDeclare(queue="q", durable=True, arguments=arguments))
+    client.publish("q", b"1")
+    assert delivered(await client.asks(methods.BasicConsume(queue="q"))) == [(b"1", False)]
+    client.leave()
+    world.now_ms += 2_500
+    other.publish("q", b"2")
+    await other.asks(methods.BasicQos(0, 1))
+    world.log.is_full = True
+    world.now_ms += 1_000
+
+    # What has expired can be neither delivered nor settled.
+    assert delivered(await other.asks(methods.BasicConsume(queue="q"))) == []
+    assert world.log.refused < 5
+
+    world.log.is_full = False
+    world.now_ms += 1_000
+    world.broker.tick()
+
+    assert delivered(await other.rest()) == [(b"2", False)]

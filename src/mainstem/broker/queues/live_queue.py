@@ -94,6 +94,8 @@ class LiveQueue:
         self._waiting_bytes = WaitingBytes()
         self._growth: dict[int, Callback] = {}
         """Functions that cancel the watch for appended events, by partition."""
+        self.is_stalled = False
+        """Whether consumers wait for expired events to be settled, as that failed."""
         self.is_closed = False
         """Whether the queue was deleted."""
 
@@ -116,6 +118,16 @@ class LiveQueue:
         for number, window in self.windows.items():
             most = window.next + self.settings.max_unsettled
             window.unsure = min(self.bounds(number).end, most)
+
+    def stall(self) -> None:
+        """Note that expired events cannot be settled, so that events behind them are not read.
+
+        The end of no partition is known then: consumers are woken when the events are settled, as
+        a watch for appends would only find what could not be read.
+        """
+        self.is_stalled = True
+        for window in self.windows.values():
+            window.seen = None
 
     @property
     def is_unsure(self) -> bool:

@@ -193,7 +193,11 @@ class Settler:
         plan = Plan()
         for number, offset, cause in live.over_limits(self._now_ms()):
             plan.bury(number, offset, cause, _CAUSES[cause])
-        return bool(plan.changes) and self.carry_out_or_put_back(live, plan)
+        is_changed = bool(plan.changes) and self.carry_out_or_put_back(live, plan)
+        if live.is_stalled and (is_changed or not plan.changes):
+            live.is_stalled = False
+            self.calls += live.take_waiting()
+        return is_changed
 
     def carry_out_or_put_back(self, live: LiveQueue, plan: Plan) -> bool:
         """Append and apply a plan for events that are not in flight; return whether that succeeded.
@@ -208,6 +212,7 @@ class Settler:
                 live.windows[number].head_ms = None
                 for offset in changes:
                     live.windows[number].put_back(offset)
+            live.stall()
             self.kept.append(live.key)
             return False
         return True
