@@ -48,7 +48,7 @@ class Desk:
                 wait_until(lambda: first.commits + second.commits > target, "no commits")
 
             wait_for_commits(30)
-            self.add("a", "b", **settings)
+            self.add(f"{schema}.a", f"{schema}.b", **settings)
             self.wait_for("following")
             wait_for_commits(200)
             self.connectors.snapshot("shop", [f"{schema}.a"])

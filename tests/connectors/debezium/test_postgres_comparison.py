@@ -8,7 +8,7 @@ from tests.connectors.database import DEBIAN, Database, database
 from tests.connectors.debezium.comparison import by_topic, compare, text_in, told
 from tests.connectors.debezium.engine import JARS, NEEDED, Engine, settings_for
 from tests.connectors.debezium.postgres_types import CREATE, TYPES
-from tests.connectors.postgres.test_postgres import Desk
+from tests.connectors.postgres.desk import PostgresDesk
 from tests.in_process_server import server
 from tests.processes import wait_until
 
@@ -110,7 +110,7 @@ def test_events_are_those_of_debezium_in_every_field(db: Database, tmp_path: Pat
         "message.prefix.exclude.list": ".*",
     }
     with server(None) as running, Engine(settings, tmp_path, JARS) as engine:
-        desk = Desk(running.node.broker, db, Secrets(tmp_path, {}))
+        desk = PostgresDesk(running.node.broker, db, Secrets(tmp_path, {}))
         try:
             desk.add(*tables, format=Format.JSON_SCHEMA, transactions=True, heartbeat_ms=100)
             wait_until(lambda: len(engine.records) >= 2, engine.said, 60)
@@ -150,7 +150,7 @@ def test_events_of_an_outbox_are_those_of_its_event_router(db: Database, tmp_pat
         "publication.name": "debezium_outbox",
     }
     with server(None) as running, Engine(settings, tmp_path, JARS) as engine:
-        desk = Desk(running.node.broker, db, Secrets(tmp_path, {}))
+        desk = PostgresDesk(running.node.broker, db, Secrets(tmp_path, {}))
         try:
             desk.add("public.box", outbox=("public.box",), heartbeat_ms=100)
             slot = "SELECT 1 FROM pg_replication_slots WHERE slot_name ~ '_outbox' AND active"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.connectors.database import Database, database
-from tests.connectors.postgres.test_postgres import Desk
+from tests.connectors.postgres.desk import PostgresDesk
 from tests.in_process_server import server
 
 from mainstem.connectors.secrets import Secrets
@@ -18,12 +18,12 @@ def db() -> Iterator[Database]:
 
 
 @pytest.fixture
-def desk(db: Database, tmp_path: Any) -> Iterator[Desk]:
+def desk(db: Database, tmp_path: Any) -> Iterator[PostgresDesk]:
     for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
         db.execute(f'DROP TABLE IF EXISTS public."{name}" CASCADE')
     with server(None) as running:
         secrets = Secrets(tmp_path, {"MAINSTEM_SECRET_A": "hidden"})
-        found = Desk(running.node.broker, db, secrets)
+        found = PostgresDesk(running.node.broker, db, secrets)
         yield found
         for name in found.connectors.names():
             found.connectors.remove(name)

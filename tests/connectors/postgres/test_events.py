@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from cloudevents.core.formats.json import JSONFormat
-from tests.connectors.postgres.test_postgres import FAST, Desk
+from tests.connectors.postgres.desk import PostgresDesk
 from tests.processes import wait_until
 
 from mainstem.connectors.errors import SourceRefused
@@ -21,14 +21,14 @@ def outbox_row(number: int, rest: str) -> str:
     return f"INSERT INTO outbox VALUES ('123e4567-e89b-12d3-a456-{number:012}', {rest})"
 
 
-def test_rows_of_an_outbox_are_the_events_that_they_describe_once(desk: Desk) -> None:
+def test_rows_of_an_outbox_are_the_events_that_they_describe_once(desk: PostgresDesk) -> None:
     desk.db.execute(
         OUTBOX,
         "CREATE TABLE orders (id int PRIMARY KEY)",
         outbox_row(1, """'order', '7', 'Made', '{"a": 1}', 5"""),
     )
     headers = ("type:eventType", "tenant")
-    desk.add("public.orders", outbox=("public.outbox",), outbox_headers=headers, **FAST)
+    desk.add("public.orders", outbox=("public.outbox",), outbox_headers=headers)
     desk.db.execute(
         outbox_row(2, "'order', '7', 'Paid', '[2]', NULL") + "; DELETE FROM outbox",
         "BEGIN; " + outbox_row(3, "'order', '8', 'Made', NULL, 1") + "; ROLLBACK",
@@ -64,11 +64,11 @@ def test_rows_of_an_outbox_are_the_events_that_they_describe_once(desk: Desk) ->
     assert not desk.broker.topics("shop.public.outbox")
 
 
-def test_an_outbox_without_its_columns_or_with_a_bad_topic_is_refused(desk: Desk) -> None:
+def test_an_outbox_without_its_columns_or_with_a_bad_topic_is_refused(desk: PostgresDesk) -> None:
     desk.db.execute(OUTBOX, "CREATE TABLE other (id int PRIMARY KEY, payload text)")
     with pytest.raises(SourceRefused, match="has no column aggregatetype, aggregateid"):
         desk.add(outbox=("public.other",))
-    desk.add(outbox=("public.outbox",), outbox_topic="${routedByValue}", **FAST)
+    desk.add(outbox=("public.outbox",), outbox_topic="${routedByValue}")
     desk.db.execute(outbox_row(1, "'__mainstem_topics', '1', 'x', '{}', 1"))
 
     error = desk.wait_for("failed").error
@@ -77,11 +77,11 @@ def test_an_outbox_without_its_columns_or_with_a_bad_topic_is_refused(desk: Desk
     assert "123e4567-e89b-12d3-a456-000000000001" in error
 
 
-def test_transactions_are_told_by_their_topic_and_in_every_event(desk: Desk) -> None:
+def test_transactions_are_told_by_their_topic_and_in_every_event(desk: PostgresDesk) -> None:
     desk.db.execute(
         "CREATE TABLE a (id int PRIMARY KEY, v int)", "CREATE TABLE b (id int PRIMARY KEY)"
     )
-    desk.add("public.*", transactions=True, **FAST)
+    desk.add("public.*", transactions=True)
     desk.wait_for("following")
     desk.db.execute(
         "INSERT INTO a VALUES (1, 1), (2, 2); INSERT INTO b VALUES (1); UPDATE a SET id = 3 WHERE "
@@ -122,9 +122,11 @@ def test_transactions_are_told_by_their_topic_and_in_every_event(desk: Desk) -> 
     ]
 
 
-def test_a_transaction_that_is_continued_begins_once_and_goes_on_counting(desk: Desk) -> None:
+def test_a_transaction_that_is_continued_begins_once_and_goes_on_counting(
+    desk: PostgresDesk,
+) -> None:
     desk.db.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-    desk.add("public.t", transactions=True, **FAST)
+    desk.add("public.t", transactions=True)
     with desk.db.connect() as connection, connection.transaction():
         connection.execute(
             "INSERT INTO t SELECT i, repeat('x', 4000) FROM generate_series(1, 1500) i"
@@ -141,11 +143,11 @@ def test_a_transaction_that_is_continued_begins_once_and_goes_on_counting(desk: 
     assert [each["status"] for each in desk.values("shop.transaction")] == ["BEGIN", "END"]
 
 
-def test_cloudevents_are_read_by_their_sdk_and_have_different_ids(desk: Desk) -> None:
+def test_cloudevents_are_read_by_their_sdk_and_have_different_ids(desk: PostgresDesk) -> None:
     desk.db.execute(
         "CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1), (2, 2)"
     )
-    desk.add("public.t", format=Format.CLOUDEVENTS, transactions=True, **FAST)
+    desk.add("public.t", format=Format.CLOUDEVENTS, transactions=True)
     desk.db.execute("UPDATE t SET id = 3 WHERE id = 1", "DELETE FROM t")
     desk.catch_up()
 
@@ -163,11 +165,11 @@ def test_cloudevents_are_read_by_their_sdk_and_have_different_ids(desk: Desk) ->
     assert events[3].key == b'{"id":3}'
 
 
-def test_the_slot_moves_on_while_only_other_tables_are_written(desk: Desk) -> None:
+def test_the_slot_moves_on_while_only_other_tables_are_written(desk: PostgresDesk) -> None:
     desk.db.execute(
         "CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE other (id int PRIMARY KEY)"
     )
-    desk.add("public.t", **FAST)
+    desk.add("public.t")
     desk.wait_for("following")
     desk.db.execute("INSERT INTO other SELECT generate_series(1, 20000)")
     ((end,),) = desk.db.execute("SELECT pg_current_wal_lsn()::text")
@@ -178,10 +180,10 @@ def test_the_slot_moves_on_while_only_other_tables_are_written(desk: Desk) -> No
 
 
 def test_an_alarm_is_on_while_the_database_keeps_too_much(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    desk: PostgresDesk, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk.db.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-    desk.add("public.t", alarm_slot_bytes=1_000_000, **FAST)
+    desk.add("public.t", alarm_slot_bytes=1_000_000)
     desk.wait_for("following")
     desk.catch_up()
     desk.connectors.pause("shop")
@@ -196,9 +198,9 @@ def test_an_alarm_is_on_while_the_database_keeps_too_much(
     wait_until(lambda: not desk.state().alarm, lambda: str(desk.state()), 30)
 
 
-def test_a_table_is_not_read_before_the_read_sees_what_was_followed(desk: Desk) -> None:
+def test_a_table_is_not_read_before_the_read_sees_what_was_followed(desk: PostgresDesk) -> None:
     desk.db.execute("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)")
-    desk.add("public.t", **FAST)
+    desk.add("public.t")
     desk.wait_for("following")
     desk.catch_up()
     # A commit that waits for a standby is in the WAL, and no other session sees it yet.

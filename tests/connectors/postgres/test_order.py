@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.connectors.database import Database
-from tests.connectors.postgres.test_postgres import FAST, Desk
+from tests.connectors.postgres.desk import PostgresDesk
 from tests.processes import wait_until
 
 from mainstem.connectors.settings import ConnectorSettings
@@ -26,7 +26,7 @@ def wait_for_slot_to_wait(db: Database, xid: str) -> None:
     wait_until(lambda: db.execute(waits) != [], f"the slot does not wait for {xid}")
 
 
-def told(desk: Desk) -> list[tuple[str, Any, str, int]]:
+def told(desk: PostgresDesk) -> list[tuple[str, Any, str, int]]:
     """Return the operation, the value, the position and the time of each event, in their order."""
     return [
         (
@@ -40,14 +40,14 @@ def told(desk: Desk) -> list[tuple[str, Any, str, int]]:
 
 
 def test_a_change_that_was_written_before_the_slot_and_committed_after_it_sorts_after_the_read(
-    desk: Desk,
+    desk: PostgresDesk,
 ) -> None:
     db = desk.db
     db.execute(*TABLES)
     with db.connect() as first, db.connect() as second, db.connect() as third:
         first.autocommit = second.autocommit = third.autocommit = False
         ((xid,),) = first.execute(WRITE).fetchall()
-        settings = ConnectorSettings(name="shop", url=db.url, tables=("public.t",), **FAST)
+        settings = ConnectorSettings(name="shop", url=db.url, tables=("public.t",))
         desk.connectors.add(settings)
         wait_for_slot_to_wait(db, xid)
         ((xid,),) = second.execute(WRITE).fetchall()

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 from pyspark.sql import SparkSession
 from tests.connectors.database import Database, database
-from tests.connectors.postgres.test_postgres import FAST, Desk
+from tests.connectors.postgres.desk import PostgresDesk
 from tests.in_process_server import server
 from tests.pipelines.sample_events import bounded
 
@@ -71,9 +71,9 @@ def test_tables_and_copies_are_compared_with_the_source_whatever_the_types(
         "INSERT INTO typed (id) VALUES (4)",
     )
     with server(None) as running:
-        desk = Desk(running.node.broker, db, Secrets(tmp_path, {}))
+        desk = PostgresDesk(running.node.broker, db, Secrets(tmp_path, {}))
         try:
-            desk.add("public.typed", **FAST)
+            desk.add("public.typed")
             db.execute("UPDATE typed SET small = 8 WHERE id = 3")
             desk.catch_up()
             found = bounded(spark, pipeline, str(running.kafka), into="copy")
