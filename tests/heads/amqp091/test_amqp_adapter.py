@@ -13,11 +13,6 @@ async def world() -> World:
     return World()
 
 
-@pytest.fixture
-async def client(world: World) -> Client:
-    return await world.client()
-
-
 def bodies(told: list[Told]) -> list[bytes]:
     return [each for each in told if isinstance(each, bytes)]
 

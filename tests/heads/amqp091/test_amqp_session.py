@@ -1,27 +1,26 @@
-"""An AMQP session without a socket: allowed methods in each state, and responses."""
-
-from collections.abc import Callable
+"""An AMQP session without a socket: the handshake, limits and time."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from tests.heads.amqp091.talking import HANDSHAKE, START_OK, TUNE_OK, Seen, Talk, said
+from tests.heads.amqp091.sessions import (
+    HARD,
+    NOW_MS,
+    PHASES,
+    closed,
+    in_phase,
+    refusal,
+    tuned,
+)
+from tests.heads.amqp091.talking import HANDSHAKE, START_OK, TUNE_OK, Talk, said
 
 from mainstem.heads.amqp091 import fields, methods
 from mainstem.heads.amqp091.codec import (
-    BODY,
-    HEADER,
-    HEARTBEAT,
     HEARTBEAT_FRAME,
-    METHOD,
     PROTOCOL_HEADER,
-    frame,
     method_frame,
 )
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.heads.amqp091.methods import Bare, Method
 from mainstem.heads.amqp091.session import (
-    CLOSE_MS,
     Login,
     Phase,
     ProtocolHeader,
@@ -29,61 +28,6 @@ from mainstem.heads.amqp091.session import (
 )
 from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.heads.conversation import ProtocolError
-
-NOW_MS = 1_000_000
-SOFT = AmqpError(ReplyCode.NOT_FOUND, "no queue 'q' in vhost '/'", 50, 20)
-HARD = AmqpError(ReplyCode.NOT_ALLOWED, "not here", 60, 20)
-PHASES = (Phase.STARTING, Phase.SECURING, Phase.TUNING, Phase.OPENING, Phase.RUNNING)
-
-
-def closed(seen: list[Seen]) -> methods.ConnectionClose:
-    """Return the only thing that came of it: Connection.Close."""
-    (data,) = seen
-    assert isinstance(data, bytes)
-    channel, method = said(data)
-    assert channel == 0
-    assert isinstance(method, methods.ConnectionClose)
-    return method
-
-
-def channel_closed(seen: list[Seen], channel: int) -> methods.ChannelClose:
-    """Return the only thing that came of it: Channel.Close."""
-    (data,) = seen
-    assert isinstance(data, bytes)
-    at, method = said(data)
-    assert at == channel
-    assert isinstance(method, methods.ChannelClose)
-    return method
-
-
-STEPS: dict[Phase, Callable[[Session], object]] = {
-    Phase.STARTING: lambda session: session.receive(memoryview(PROTOCOL_HEADER)),
-    Phase.SECURING: lambda session: session.receive(memoryview(method_frame(0, START_OK))),
-    Phase.TUNING: Session.tune,
-    Phase.OPENING: lambda session: session.receive(memoryview(method_frame(0, TUNE_OK))),
-    Phase.RUNNING: Session.open_ok,
-}
-"""What brings a session into each phase, in their order."""
-
-
-def in_phase(phase: Phase) -> Session:
-    """Return a session that has got so far."""
-    session = Session(AmqpSettings(), NOW_MS)
-    for reached, step in STEPS.items():
-        step(session)
-        if reached is phase:
-            break
-    return session
-
-
-def refusal(session: Session, data: bytes) -> methods.ConnectionClose:
-    """Say a frame that is refused; returns Connection.Close."""
-    view = memoryview(data)
-    assert session.frame_size(view) == len(data)
-    with pytest.raises(AmqpError) as found:
-        session.receive(view)
-    return closed([session.refused(found.value, session.channel, NOW_MS)])
-
 
 # The protocol header
 
@@ -307,14 +251,6 @@ def test_limits_beyond_ours_are_not_allowed(tuned: tuple[int, int, int], why: st
     assert why in close.reply_text
 
 
-def tuned(channel_max: int, frame_max: int, heartbeat: int = 0) -> Session:
-    session = in_phase(Phase.TUNING)
-    tune_ok = methods.ConnectionTuneOk(channel_max, frame_max, heartbeat)
-    session.receive(memoryview(method_frame(0, tune_ok)))
-    session.open_ok()
-    return session
-
-
 @pytest.mark.parametrize(("wanted", "agreed"), [(0, 131_072), (4096, 4096), (131_072, 131_072)])
 def test_no_frame_is_larger_than_was_agreed(wanted: int, agreed: int) -> None:
     session = tuned(0, wanted)
@@ -418,307 +354,6 @@ def test_a_client_that_is_silent_for_twice_the_time_has_gone() -> None:
 @pytest.mark.parametrize("phase", PHASES)
 def test_heartbeats_are_taken_at_any_time(phase: Phase) -> None:
     assert in_phase(phase).receive(memoryview(HEARTBEAT_FRAME)) is None
-
-
-# Frames that are none
-
-
-@pytest.mark.parametrize("channel", [1, 65535])
-def test_a_heartbeat_belongs_to_no_channel(channel: int) -> None:
-    close = refusal(Talk().opened(1).session, frame(HEARTBEAT, channel, b""))
-
-    assert close.reply_text == "UNEXPECTED_FRAME - type 8, all octets = <<>>"
-
-
-@pytest.mark.parametrize("channel", [0, 1])
-@pytest.mark.parametrize(
-    ("kind", "payload", "shown"),
-    [
-        (HEARTBEAT, b"beat", "type 8, all octets = <<98,101,97,116>>"),
-        (0, b"", "type 0, all octets = <<>>"),
-        (4, b"", "type 4, all octets = <<>>"),
-        (255, bytes(17), "type 255, first 16 octets = <<0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0>>"),
-    ],
-)
-def test_a_frame_of_no_type_is_refused(channel: int, kind: int, payload: bytes, shown: str) -> None:
-    close = refusal(Talk().opened(1).session, frame(kind, channel, payload))
-
-    assert close.reply_text == f"FRAME_ERROR - {shown}: unknown_frame"
-
-
-@pytest.mark.parametrize("kind", [HEADER, BODY])
-def test_content_belongs_to_a_channel(kind: int) -> None:
-    close = refusal(Talk().opened(1).session, frame(kind, 0, b"abc"))
-
-    assert close.reply_text == f"UNEXPECTED_FRAME - type {kind}, all octets = <<97,98,99>>"
-
-
-@pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("end", [0x00, 0xCD, 0xFF])
-def test_without_its_end_a_frame_is_the_last_one(phase: Phase, end: int) -> None:
-    session = in_phase(phase)
-
-    with pytest.raises(ProtocolError, match="invalid_frame_end_marker") as found:
-        session.receive(memoryview(HEARTBEAT_FRAME[:-1] + bytes([end])))
-    close = closed([found.value.farewell])
-
-    assert close.reply_code == ReplyCode.FRAME_ERROR
-    assert session.phase is Phase.CLOSED
-
-
-def test_who_was_told_to_go_is_not_told_again() -> None:
-    session = in_phase(Phase.RUNNING)
-    session.refused(HARD, 0, NOW_MS)
-
-    with pytest.raises(ProtocolError) as found:
-        session.receive(memoryview(HEARTBEAT_FRAME[:-1] + b"\0"))
-
-    assert found.value.farewell == b""
-
-
-# Channels
-
-
-def test_a_channel_is_opened_used_and_closed() -> None:
-    talk = Talk().opened()
-    asked = (
-        methods.ChannelOpen(),
-        methods.QueueDeclare(queue="q"),
-        Bare.TX_SELECT,
-        methods.ChannelClose(200, "bye"),
-        methods.ChannelOpen(),
-    )
-
-    for method in asked:
-        assert talk.say(7, method) == [(7, method)]
-
-
-ON_CHANNELS = [
-    method()
-    for ids, method in methods.METHODS.items()
-    if ids[0] != 10
-    and not method.__name__.endswith("Ok")
-    and ids not in ((20, 10), (20, 20), (60, 40), (60, 50), (60, 60), (60, 72))
-] + [methods.ChannelFlow(True), Bare.TX_SELECT, Bare.TX_COMMIT, Bare.TX_ROLLBACK]
-
-
-@pytest.mark.parametrize("method", ON_CHANNELS, ids=lambda it: str(it)[:30])
-def test_what_a_client_may_ask_for_on_a_channel(method: Method | Bare) -> None:
-    assert Talk().opened(5).say(5, method) == [(5, method)]
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        each
-        for each in (*(each() for each in methods.METHODS.values()), *Bare)
-        if each not in ON_CHANNELS and each.ids not in ((20, 10), (20, 20), (60, 40))
-    ],
-    ids=lambda it: str(it)[:30],
-)
-def test_what_a_client_may_not_ask_for_on_a_channel(method: Method | Bare) -> None:
-    close = closed(Talk().opened(5).say(5, method))
-
-    assert close == methods.ConnectionClose(
-        503, "COMMAND_INVALID - unimplemented method", *method.ids
-    )
-
-
-def test_a_channel_is_opened_once() -> None:
-    close = closed(Talk().opened(1).say(1, methods.ChannelOpen()))
-
-    assert close == methods.ConnectionClose(
-        504, "CHANNEL_ERROR - second 'channel.open' seen", 20, 10
-    )
-
-
-@pytest.mark.parametrize("channel", [1, 2, 65535])
-@pytest.mark.parametrize(
-    "method", [methods.QueueDeclare(), methods.ChannelClose(), Bare.CHANNEL_CLOSE_OK, START_OK]
-)
-def test_a_channel_is_opened_before_it_is_used(channel: int, method: Method | Bare) -> None:
-    close = closed(Talk().opened().say(channel, method))
-
-    assert close == methods.ConnectionClose(
-        504, "CHANNEL_ERROR - expected 'channel.open'", *method.ids
-    )
-
-
-@pytest.mark.parametrize(
-    ("method", "why"), [(methods.ChannelFlow(False), "NOT_IMPLEMENTED - active=false")]
-)
-def test_what_is_not_done_here(method: Method, why: str) -> None:
-    assert closed(Talk().opened(1).say(1, method)).reply_text == why
-
-
-def test_malformed_methods_are_named() -> None:
-    talk = Talk().opened(1)
-
-    close = closed(talk.feed([frame(METHOD, 1, b"\0\x32\0\x0a\0\0\xffq")]))
-
-    assert close == methods.ConnectionClose(
-        502, "SYNTAX_ERROR - a short string goes past the end", 50, 10
-    )
-
-
-@pytest.mark.parametrize("channel", [0, 1])
-def test_an_unknown_method_is_refused(channel: int) -> None:
-    close = closed(Talk().opened(1).feed([frame(METHOD, channel, b"\0\x63\0\x01")]))
-
-    assert close == methods.ConnectionClose(
-        503, "COMMAND_INVALID - unknown method 1 of class 99", 99, 1
-    )
-
-
-def test_a_deep_table_ends_the_connection_and_nothing_else() -> None:
-    values = b""
-    for _ in range(500):
-        values = fields.long_string(b"\1kF" + values if values else b"")
-    payload = b"\0\x32\0\x0a\0\0\1q\0" + values
-
-    close = closed(Talk().opened(1).feed([frame(METHOD, 1, payload)]))
-
-    assert close.reply_text == "SYNTAX_ERROR - tables nest more than 64 deep"
-
-
-# Errors that close a channel
-
-
-def test_a_soft_error_closes_the_channel_only() -> None:
-    talk = Talk().opened(1, 2)
-
-    close = channel_closed([talk.session.refused(SOFT, 1, NOW_MS)], 1)
-
-    assert close == methods.ChannelClose(404, "NOT_FOUND - no queue 'q' in vhost '/'", 50, 20)
-    assert talk.say(2, methods.QueueDeclare()) == [(2, methods.QueueDeclare())]
-
-
-def test_what_comes_on_a_channel_after_its_close_is_ignored_until_close_ok() -> None:
-    talk = Talk().opened(1)
-    talk.session.refused(SOFT, 1, NOW_MS)
-
-    ignored = (
-        method_frame(1, methods.QueueDeclare()),
-        method_frame(1, methods.ChannelOpen()),
-        method_frame(1, methods.BasicPublish()),
-        frame(HEADER, 1, b""),
-        frame(BODY, 1, b"part"),
-        frame(METHOD, 1, b"\xff"),
-        method_frame(1, methods.BasicAck(1)),
-    )
-    assert talk.feed(ignored) == []
-    assert talk.say(1, Bare.CHANNEL_CLOSE_OK, methods.ChannelOpen(), methods.BasicGet()) == [
-        (1, methods.ChannelOpen()),
-        (1, methods.BasicGet()),
-    ]
-
-
-def test_a_close_that_crosses_ours_is_answered() -> None:
-    talk = Talk().opened(1)
-    talk.session.refused(SOFT, 1, NOW_MS)
-    close = methods.ChannelClose(200, "bye")
-
-    assert talk.say(1, close) == [(1, close)]
-    assert talk.say(1, methods.QueueDeclare()) == []
-    assert talk.say(1, Bare.CHANNEL_CLOSE_OK, methods.ChannelOpen()) == [(1, methods.ChannelOpen())]
-
-
-def test_a_channel_that_is_closing_counts() -> None:
-    session = tuned(1, 0)
-    session.receive(memoryview(method_frame(1, methods.ChannelOpen())))
-    session.refused(SOFT, 1, NOW_MS)
-
-    close = refusal(session, method_frame(2, methods.ChannelOpen()))
-
-    assert close.reply_code == ReplyCode.NOT_ALLOWED
-
-
-def test_a_channel_is_closed_once() -> None:
-    talk = Talk().opened(1)
-
-    assert talk.session.refused(SOFT, 1, NOW_MS)
-    assert talk.session.refused(SOFT, 1, NOW_MS) == b""
-    assert talk.session.refused(SOFT, 9, NOW_MS) == b""
-
-
-def test_an_error_on_channel_0_closes_the_connection() -> None:
-    close = closed([Talk().opened(1).session.refused(SOFT, 0, NOW_MS)])
-
-    assert close.reply_code == 404
-
-
-# Errors that close the connection
-
-
-def test_what_comes_after_our_close_is_ignored_until_close_ok() -> None:
-    talk = Talk().opened(1)
-
-    close = closed([talk.session.refused(HARD, 1, NOW_MS)])
-
-    assert close == methods.ConnectionClose(530, "NOT_ALLOWED - not here", 60, 20)
-    ignored = (
-        method_frame(1, methods.QueueDeclare()),
-        method_frame(0, methods.ConnectionOpen()),
-        method_frame(1, Bare.CONNECTION_CLOSE_OK),
-        frame(METHOD, 0, b"\xff"),
-        frame(77, 0, b""),
-        frame(BODY, 1, b"part"),
-        HEARTBEAT_FRAME,
-    )
-    assert talk.feed(ignored) == []
-    assert talk.say(0, Bare.CONNECTION_CLOSE_OK) == [(0, Bare.CONNECTION_CLOSE_OK)]
-    assert talk.session.phase is Phase.CLOSED
-
-
-def test_a_connection_close_that_crosses_ours_is_answered_and_is_the_end() -> None:
-    talk = Talk().opened(1)
-    talk.session.refused(HARD, 1, NOW_MS)
-    close = methods.ConnectionClose(200, "bye")
-
-    assert talk.say(0, close) == [(0, close)]
-    assert talk.say(0, close, Bare.CONNECTION_CLOSE_OK) == []
-
-
-def test_a_client_has_some_time_for_its_close_ok() -> None:
-    session = tuned(0, 0, 1)
-    session.refused(HARD, 0, NOW_MS + 50)
-
-    assert session.deadline() == NOW_MS + 50 + CLOSE_MS
-    assert session.tick(NOW_MS + 49 + CLOSE_MS) == b""
-    with pytest.raises(ProtocolError, match=r"no answer to Connection\.Close"):
-        session.tick(NOW_MS + 50 + CLOSE_MS)
-
-
-def test_who_has_closed_is_not_hurried_while_its_close_is_answered() -> None:
-    session = tuned(0, 0, 1)
-    session.receive(memoryview(method_frame(0, methods.ConnectionClose(200))))
-
-    assert session.deadline() is None
-    assert session.tick(NOW_MS * 1000) == b""
-
-
-def test_a_channel_is_open_until_it_is_closed_or_refused() -> None:
-    talk = Talk().opened(1, 2, 3)
-    talk.session.refused(SOFT, 1, NOW_MS)
-    talk.say(2, methods.ChannelClose())
-
-    assert [talk.session.is_open(each) for each in (0, 1, 2, 3, 4)] == [0, 0, 0, 1, 0]
-    talk.session.refused(HARD, 3, NOW_MS)
-    assert not talk.session.is_open(3)
-
-
-def test_a_login_does_not_show_its_password() -> None:
-    assert repr(Login("PLAIN", "guest", b"secret", {})) == "Login('PLAIN', 'guest')"
-
-
-@given(text=st.text(st.characters(codec="utf-8"), max_size=600))
-def test_a_text_is_as_long_as_there_is_room(text: str) -> None:
-    session = in_phase(Phase.RUNNING)
-
-    close = closed([session.refused(AmqpError(ReplyCode.INTERNAL_ERROR, text), 0, NOW_MS)])
-
-    assert f"INTERNAL_ERROR - {text}".startswith(close.reply_text)
-    assert len(close.reply_text.encode()) >= min(252, len(text.encode()) + 17)
 
 
 # What only some clients know

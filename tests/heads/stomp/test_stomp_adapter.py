@@ -1,6 +1,17 @@
 """The STOMP head on an in-memory broker: frames, topics, queues and responses."""
 
 import pytest
+from tests.heads.stomp.sent_frames import (
+    bodies,
+    delivered,
+    message_ids,
+    only,
+    out,
+    prefetch,
+    published,
+    send,
+    unsettled,
+)
 from tests.heads.stomp.stomp_client import Client, World
 
 from mainstem.broker.queues.records import QueueSettings
@@ -9,67 +20,7 @@ from mainstem.core.event import Event
 from mainstem.core.topic_settings import Overload, TopicSettings
 from mainstem.heads.stomp.adapter.conversation import MAX_PREFETCH, prefetch_of
 from mainstem.heads.stomp.adapter.errors import SUMMARIES
-from mainstem.heads.stomp.codec import Frame
 from mainstem.heads.stomp.settings import StompSettings
-
-
-@pytest.fixture
-async def world() -> World:
-    return World()
-
-
-@pytest.fixture
-async def client(world: World) -> Client:
-    return await world.client()
-
-
-def only(frames: list[Frame], command: str) -> Frame:
-    (found,) = frames
-    assert found.command == command, found
-    return found
-
-
-def bodies(frames: list[Frame]) -> list[str]:
-    return [each.body.decode() for each in frames if each.command == "MESSAGE"]
-
-
-def message_ids(frames: list[Frame]) -> list[str]:
-    return [each.headers["message-id"] for each in frames if each.command == "MESSAGE"]
-
-
-def published(world: World, topic: str) -> list[Event]:
-    return world.broker.follow(topic, 0, 0).take()
-
-
-def out(world: World, queue: str) -> int:
-    """Return how many events of a queue are with clients."""
-    return sum(world.broker.queues.show(queue, queue).owners.values())
-
-
-def unsettled(world: World, queue: str) -> int:
-    return sum(each.unsettled for each in world.broker.queues.show(queue, queue).windows)
-
-
-async def delivered(world: World, client: Client, queue: str, ack: str = "client") -> Frame:
-    """Subscribe to a queue, and return the message of the only event in it."""
-    await client.asks("SUBSCRIBE", id="s", destination=f"/queue/{queue}", ack=ack)
-    world.broker.publish(queue, [Event(b"1")])
-    return only(await client.rest(), "MESSAGE")
-
-
-async def prefetch(client: Client, destination: str, count: int) -> None:
-    """Subscribe, with so many messages unsettled at most."""
-    headers = {"destination": destination, "prefetch_count": str(count)}
-    await client.asks("SUBSCRIBE", id="s", ack="client", **headers)
-
-
-async def send(client: Client, destination: str, *values: str) -> None:
-    for value in values:
-        receipt = only(
-            await client.asks("SEND", value.encode(), destination=destination, receipt="r"),
-            "RECEIPT",
-        )
-        assert receipt.headers["receipt-id"] == "r"
 
 
 async def test_an_event_has_the_headers_and_the_key_of_its_send(
@@ -332,227 +283,6 @@ async def test_what_a_client_works_on_for_long_stays_its_own(
     assert await client.rest() == []
     told = await client.asks("ACK", id=message.headers["ack"], receipt="a")
     assert only(told, "RECEIPT").headers["receipt-id"] == "a"
-
-
-# Transactions
-
-
-async def test_what_is_in_a_transaction_happens_with_its_commit(
-    world: World, client: Client
-) -> None:
-    message = await delivered(world, client, "in")
-    client.say("BEGIN", transaction="t")
-    client.say("SEND", b"a", destination="/queue/out", transaction="t", receipt="1")
-    client.say("SEND", b"b", destination="/topic/out2", transaction="t")
-    client.say("ACK", id=message.headers["ack"], transaction="t", receipt="2")
-    assert await client.rest() == []
-    assert out(world, "in") == 1
-
-    told = await client.asks("COMMIT", transaction="t", receipt="3")
-
-    assert [each.headers["receipt-id"] for each in told] == ["1", "2", "3"]
-    assert out(world, "in") == 0
-    assert [event.value for event in published(world, "out")] == [b"a"]
-    assert [event.value for event in published(world, "out2")] == [b"b"]
-
-
-async def test_nothing_of_a_transaction_happens_if_one_part_is_refused() -> None:
-    world = World(defaults=TopicSettings(max_batch_bytes=1024))
-    client = await world.client()
-    client.say("BEGIN", transaction="t")
-    client.say("SEND", b"a", destination="/queue/out", transaction="t")
-    client.say("SEND", b"x" * 2000, destination="/queue/out", transaction="t")
-
-    error = only(await client.asks("COMMIT", transaction="t", receipt="3"), "ERROR")
-
-    assert error.headers["message"] == SUMMARIES[Failure.TOO_LARGE]
-    assert error.headers["receipt-id"] == "3"
-    assert published(world, "out") == []
-
-
-async def test_nothing_of_an_aborted_transaction_happens(world: World, client: Client) -> None:
-    message = await delivered(world, client, "in")
-    client.say("BEGIN", transaction="t")
-    client.say("SEND", b"a", destination="/queue/in", transaction="t", receipt="1")
-    client.say("ACK", id=message.headers["ack"], transaction="t")
-
-    told = await client.asks("ABORT", transaction="t", receipt="2")
-
-    assert [each.headers["receipt-id"] for each in told] == ["1", "2"]
-    assert len(published(world, "in")) == 1
-    await client.asks("ACK", id=message.headers["ack"])
-    assert out(world, "in") == 0
-
-
-# Durable subscriptions
-
-
-@pytest.mark.parametrize("header", ["durable", "persistent"])
-async def test_a_durable_subscription_stays_until_it_is_unsubscribed_as_durable(
-    world: World, client: Client, header: str
-) -> None:
-    await send(client, "/topic/news", "old")
-    durable = {header: "true"}
-    await client.asks("SUBSCRIBE", id="reader", destination="/topic/news", **durable)
-    await client.asks("UNSUBSCRIBE", id="reader")
-    await send(client, "/topic/news", "1")
-
-    told = await client.asks("SUBSCRIBE", id="reader", destination="/topic/news", **durable)
-    await client.asks("UNSUBSCRIBE", id="reader", **durable)
-    await send(client, "/topic/news", "2")
-
-    assert bodies(told) == ["1"]
-    assert not world.broker.queues.names()
-    assert await client.asks("SUBSCRIBE", id="reader", destination="/topic/news", **durable) == []
-
-
-async def test_activemq_names_a_durable_subscription_by_client_id_and_name(world: World) -> None:
-    client = await world.client(client_id="app")
-    named = {"activemq.subscriptionName": "audit"}
-    await client.asks("SUBSCRIBE", id="1", destination="/topic/news", **named)
-    assert world.broker.queues.names() == {"app.audit"}
-
-    await client.asks("UNSUBSCRIBE", id="1", **named)
-
-    assert not world.broker.queues.names()
-
-
-async def test_a_durable_subscription_needs_a_name(world: World) -> None:
-    client = await world.client("1.0")
-    error = only(await client.asks("SUBSCRIBE", destination="/topic/news", durable="true"), "ERROR")
-    assert error.headers["message"] == "Missing Header"
-
-    nameless = await world.client()
-    named = {"activemq.subscriptionName": "audit"}
-    told = await nameless.asks("SUBSCRIBE", id="1", destination="/topic/news", **named)
-    assert b"client-id" in only(told, "ERROR").body
-
-
-# Destinations
-
-
-async def test_a_queue_of_another_topic_is_named_with_two_colons(
-    world: World, client: Client
-) -> None:
-    await client.asks("SUBSCRIBE", id="s", destination="/queue/orders::emails")
-    world.broker.publish("orders", [Event(b"1")])
-
-    assert bodies(await client.rest()) == ["1"]
-    assert world.broker.queues.names() == {"emails"}
-
-
-async def test_amq_queue_must_be_there(world: World, client: Client) -> None:
-    await send(client, "/queue/orders", "1")
-
-    told = await client.asks("SUBSCRIBE", id="s", destination="/amq/queue/orders")
-    error = only(await client.asks("SUBSCRIBE", id="t", destination="/amq/queue/no"), "ERROR")
-
-    assert bodies(told) == ["1"]
-    assert error.headers["message"] == "not_found"
-    assert [topic.name for topic in world.broker.topics()] == ["orders"]
-
-
-async def test_replies_come_to_the_temporary_queue_of_a_session(world: World) -> None:
-    asking, answering = await world.client(), await world.client()
-    await answering.asks("SUBSCRIBE", id="s", destination="/queue/questions")
-    asking.say("SEND", b"how?", destination="/queue/questions", reply_to="/temp-queue/mine")
-    question = only(await answering.rest(), "MESSAGE")
-
-    await send(answering, question.headers["reply-to"], "so")
-    answer = only(await asking.rest(), "MESSAGE")
-
-    assert question.headers["reply-to"].startswith("/reply-queue/")
-    assert answer.headers["subscription"] == answer.headers["destination"] == "/temp-queue/mine"
-    assert answer.body == b"so"
-    assert len(world.broker.topics("stomp.temp.*")) == 1
-    asking.leave()
-    assert world.broker.topics("stomp.temp.*") == []
-    late = await answering.asks("SEND", destination=question.headers["reply-to"])
-    assert only(late, "ERROR").headers["message"] == "not_found"
-
-
-async def test_a_temporary_queue_may_be_subscribed_to_as_in_activemq(client: Client) -> None:
-    await client.asks("SUBSCRIBE", id="t", destination="/temp-queue/mine", ack="client")
-
-    told = await client.asks("SEND", b"1", destination="/temp-queue/mine")
-
-    assert only(told, "MESSAGE").headers["subscription"] == "t"
-
-
-@pytest.mark.parametrize(
-    ("destination", "message"),
-    [
-        ("/queue", "Invalid destination"),
-        ("/queue/", "Invalid destination"),
-        ("/queue/a/b", "Invalid destination"),
-        ("/queue/a::", "Invalid destination"),
-        ("/queue/%ff", "Invalid destination"),
-        ("/topic/a.*", "Unsupported destination"),
-        ("/topic/#", "Unsupported destination"),
-        ("/temp-topic/a", "Unsupported destination"),
-        ("/temp-queue/unknown", "Invalid destination"),
-        ("/exchange/amq.direct/key", "not_found"),
-        ("/exchange/", "Invalid destination"),
-        ("/somewhere/else", "Unknown destination"),
-        ("orders", "Unknown destination"),
-        ("/queue/__mainstem_topics", "invalid_request"),
-        ("/queue/" + "x" * 300, "invalid_request"),
-    ],
-)
-async def test_a_destination_that_means_nothing_is_refused(destination: str, message: str) -> None:
-    client = await World().client()
-
-    error = only(await client.asks("SEND", destination=destination, receipt="r"), "ERROR")
-
-    assert error.headers["message"] == message
-    assert error.headers["receipt-id"] == "r"
-    assert error.body.strip()
-    assert client.box.ended
-
-
-async def test_without_auto_create_a_topic_must_be_there(world: World) -> None:
-    world.context.auto_create = False
-    client = await world.client()
-
-    error = only(await client.asks("SEND", destination="/queue/orders"), "ERROR")
-
-    assert error.headers["message"] == "not_found"
-
-
-@pytest.mark.parametrize(
-    ("header", "value"),
-    [
-        ("selector", "a > 1"),
-        ("exclusive", "true"),
-        ("activemq.exclusive", "true"),
-        ("browser", "true"),
-        ("x-message-ttl", "1000"),
-        ("x-stream-offset", "first"),
-    ],
-)
-async def test_what_is_not_done_here_is_refused_by_name(header: str, value: str) -> None:
-    client = await World().client()
-
-    told = await client.asks("SUBSCRIBE", id="s", destination="/queue/a", **{header: value})
-
-    error = only(told, "ERROR")
-    assert error.headers["message"] == "not_implemented"
-    assert header.encode() in error.body
-
-
-async def test_messages_by_a_timetable_are_refused_by_name() -> None:
-    client = await World().client()
-    client.say_bytes(b"SEND\ndestination:/queue/a\nAMQ_SCHEDULED_CRON:0 * * * *\n\n\0")
-
-    assert b"AMQ_SCHEDULED_CRON" in only(await client.rest(), "ERROR").body
-
-
-@pytest.mark.parametrize("delay", ["soon", "-1", "1.5", "9" * 13])
-async def test_a_delay_is_a_number_of_milliseconds(delay: str) -> None:
-    client = await World().client()
-    client.say_bytes(f"SEND\ndestination:/queue/a\nAMQ_SCHEDULED_DELAY:{delay}\n\n\0".encode())
-
-    assert b"milliseconds" in only(await client.rest(), "ERROR").body
 
 
 # The end
