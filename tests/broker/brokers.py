@@ -4,12 +4,12 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Self
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.door import AppendedBatch, Publishing
+from mainstem.broker.door import AppendedBatch, ProducerIdAndEpoch, Publishing
 from mainstem.broker.groups.local.coordinator import HAND_OVER_MS
 from mainstem.core.batch import batches
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.event import Event
-from mainstem.core.records import events
+from mainstem.core.records import build, events
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.commit.durable import Commit
 from mainstem.log.memory import MemoryLog
@@ -171,3 +171,17 @@ class LateLog:
     def thin(self, partition: PartitionId, before: int, but: Collection[int]) -> None:
         """Thin."""
         self._log.thin(partition, before, but)
+
+
+def transactional_batch(
+    who: ProducerIdAndEpoch, *values: bytes, sequence: int = 0, now_ms: int = 0
+) -> bytearray:
+    """Build a batch of events of a transaction; ``sequence`` is that of the first."""
+    return build(
+        [Event(value) for value in values],
+        now_ms=now_ms,
+        producer_id=who.producer_id,
+        producer_epoch=who.epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tests.broker.brokers import append
+from tests.broker.brokers import append, transactional_batch
 from tests.checker.history import Outcome, Place, Read, Sent
 from tests.simulation.world import Client, Unanswered
 
@@ -12,8 +12,7 @@ from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
 from mainstem.broker.transactions.read_committed import visible
 from mainstem.core.batch import batches, read_header
 from mainstem.core.errors import MainstemError
-from mainstem.core.event import Event
-from mainstem.core.records import build, events
+from mainstem.core.records import events
 
 PARTITIONS = 2
 TIMEOUT_MS = 60_000
@@ -71,14 +70,7 @@ class Transactor:
         self._sent += [Sent(place, value) for value in values]
         sequence = self._sequences.get(place, 0)
         self._sequences[place] = sequence + len(values)
-        batch = build(
-            [Event(value.encode()) for value in values],
-            now_ms=0,
-            producer_id=who.producer_id,
-            producer_epoch=who.epoch,
-            base_sequence=sequence,
-            transactional=True,
-        )
+        batch = transactional_batch(who, *map(str.encode, values), sequence=sequence)
 
         def send(broker: Broker) -> AppendedBatch:
             return append(broker, *place, bytearray(batch), adds_partition=self._newer)

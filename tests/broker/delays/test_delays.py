@@ -146,11 +146,16 @@ def test_an_event_that_its_topic_does_not_take_is_refused_at_once(
     assert broker.delays.waiting().events == 0
 
 
-@pytest.mark.timeout(0 if LONG else 300)
-def test_many_delayed_events_are_in_nobodys_way(clock: Clock) -> None:
+def counted_broker(clock: Clock) -> tuple[Broker, CountedLog]:
     log = CountedLog()
     broker = new_broker(log, clock)
     broker.create_topic("t")
+    return broker, log
+
+
+@pytest.mark.timeout(0 if LONG else 300)
+def test_many_delayed_events_are_in_nobodys_way(clock: Clock) -> None:
+    broker, log = counted_broker(clock)
     for first in range(0, MANY, 1_000):
         delay(broker, clock, HOUR_MS + first, *[b"late"] * 1_000)
     log.reads = 0
@@ -169,9 +174,7 @@ def test_many_delayed_events_are_in_nobodys_way(clock: Clock) -> None:
 
 @pytest.mark.timeout(0 if LONG else 300)
 def test_many_that_are_due_at_once_come_in_slices(clock: Clock) -> None:
-    log = CountedLog()
-    broker = new_broker(log, clock)
-    broker.create_topic("t")
+    broker, log = counted_broker(clock)
     for first in range(0, MANY, 1_000):
         delay(broker, clock, 5, *[b"%d" % at for at in range(first, first + 1_000)])
     clock.now_ms += 5

@@ -1,7 +1,7 @@
 """Topics with ``delete_acked`` delete events that every queue and live group is done with."""
 
 import pytest
-from tests.broker.brokers import append
+from tests.broker.brokers import append, transactional_batch
 from tests.broker.queues.queue_consumers import Desk
 from tests.faults.disk.disk_steps import opened
 from tests.faults.disk.simulated_disk import SimFiles
@@ -10,8 +10,6 @@ from tests.laws.log_implementations import all_events
 from mainstem.broker.queues.acked_events import INTERVAL_MS, LIVE_MS
 from mainstem.broker.queues.records import Settlement
 from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
-from mainstem.core.event import Event
-from mainstem.core.records import build
 from mainstem.log.disk import DiskLog
 
 COUNT = 40
@@ -63,15 +61,8 @@ def transact(desk: Desk, producer: ProducerIdAndEpoch, *, committed: bool) -> No
     """Write one event in a transaction, and end that."""
     broker = desk.broker
     broker.transactions.add_partitions("t", producer, [("orders", 0)])
-    event = Event(b"committed" if committed else b"aborted")
-    batch = build(
-        [event],
-        now_ms=0,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.epoch,
-        base_sequence=int(committed),
-        transactional=True,
-    )
+    value = b"committed" if committed else b"aborted"
+    batch = transactional_batch(producer, value, sequence=int(committed))
     append(broker, "orders", 0, batch)
     broker.transactions.end("t", producer, committed=committed)
     commit(desk)

@@ -3,7 +3,7 @@
 from itertools import count
 from random import Random
 
-from tests.broker.brokers import append
+from tests.broker.brokers import append, transactional_batch
 from tests.broker.queues.queue_consumers import Desk
 from tests.faults.disk.crash_states import crashes
 from tests.faults.disk.disk_steps import opened
@@ -13,7 +13,6 @@ from mainstem.broker.door import QueueSettlements
 from mainstem.broker.queues.records import Outcome, Settlement
 from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
 from mainstem.core.event import Event
-from mainstem.core.records import build
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.disk import DiskLog
 
@@ -81,15 +80,7 @@ def test_where_there_is_a_transaction_events_are_delivered_when_they_are_durable
     session = transactions.begin("tx", 60_000)
     who = ProducerIdAndEpoch(session.producer_id, session.epoch)
     transactions.add_partitions("tx", who, [("orders", 0)])
-    batch = build(
-        [Event(b"within")],
-        now_ms=0,
-        producer_id=who.producer_id,
-        producer_epoch=who.epoch,
-        base_sequence=0,
-        transactional=True,
-    )
-    append(desk.broker, "orders", 0, batch)
+    append(desk.broker, "orders", 0, transactional_batch(who, b"within"))
 
     assert [each.event.value for each in before] == [b"before"]
     assert desk.values() == []

@@ -1,7 +1,7 @@
 """Producer epochs of transactional ids: fencing, and which requests are accepted."""
 
 import pytest
-from tests.broker.brokers import append
+from tests.broker.brokers import append, transactional_batch
 from tests.broker.transactions.transactional_producers import IN_BOTH, TIMEOUT_MS, Bank
 
 from mainstem.broker.transactions.completion import TransactionLimits
@@ -19,8 +19,6 @@ from mainstem.core.errors import (
     UnknownProducer,
     UnknownTopic,
 )
-from mainstem.core.event import Event
-from mainstem.core.records import build
 
 # Who may speak
 
@@ -183,14 +181,7 @@ def test_under_the_newer_rules_what_comes_late_cannot_get_into_the_next_transact
     before = teller.who
     teller.write(b"a", adds_partition=True)
     teller.end(committed=False, bumps_epoch=True)
-    late = build(
-        [Event(b"late")],
-        now_ms=0,
-        producer_id=before.producer_id,
-        producer_epoch=before.epoch,
-        base_sequence=1,
-        transactional=True,
-    )
+    late = transactional_batch(before, b"late", sequence=1)
     teller.write(b"b", adds_partition=True)
 
     with pytest.raises(InvalidProducerEpoch):

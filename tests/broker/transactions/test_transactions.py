@@ -1,7 +1,7 @@
 """Transactions: events in several partitions become visible together, or not at all."""
 
 import pytest
-from tests.broker.brokers import NOW_MS, append, publish
+from tests.broker.brokers import NOW_MS, append, publish, transactional_batch
 from tests.broker.producers.idempotent_producers import Works
 from tests.broker.transactions.transactional_producers import TIMEOUT_MS, Bank, LaggingLog
 
@@ -15,8 +15,6 @@ from mainstem.core.errors import (
     StorageFull,
     UnknownTransaction,
 )
-from mainstem.core.event import Event
-from mainstem.core.records import build
 from mainstem.core.topic_settings import Durability, TopicSettings
 
 
@@ -326,15 +324,7 @@ def test_a_topic_deleted_in_the_middle_of_a_transaction_is_left_out_of_it() -> N
     teller = bank.begin().add(0)
     teller.write(b"a")
     bank.transactions.add_partitions("tx", teller.who, [("u", 0)])
-    batch = build(
-        [Event(b"x")],
-        now_ms=0,
-        producer_id=teller.who.producer_id,
-        producer_epoch=teller.who.epoch,
-        base_sequence=0,
-        transactional=True,
-    )
-    append(bank.broker, "u", 0, batch)
+    append(bank.broker, "u", 0, transactional_batch(teller.who, b"x"))
 
     bank.broker.delete_topic("u")
     teller.end(committed=True)

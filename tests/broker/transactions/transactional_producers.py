@@ -1,6 +1,6 @@
 """Simulated transactional producers and read_committed readers, for tests."""
 
-from tests.broker.brokers import Clock, LateLog, append
+from tests.broker.brokers import Clock, LateLog, append, transactional_batch
 from tests.broker.producers.idempotent_producers import Works
 
 from mainstem.broker.broker import Broker
@@ -8,8 +8,7 @@ from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
 from mainstem.broker.transactions.read_committed import visible
 from mainstem.broker.transactions.transactions import ProducerSession
 from mainstem.core.batch import batches, read_header
-from mainstem.core.event import Event
-from mainstem.core.records import build, events
+from mainstem.core.records import events
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.core.transaction_markers import is_commit
 from mainstem.log.port import Appended, Batches, Bounds, Log, PartitionId, Slice
@@ -79,14 +78,8 @@ class Teller:
 
     def write(self, *values: bytes, partition: int = 0, adds_partition: bool = False) -> int:
         """Write events in one batch; return the offset of the first."""
-        batch = build(
-            [Event(value) for value in values],
-            now_ms=self.bank.clock(),
-            producer_id=self.who.producer_id,
-            producer_epoch=self.who.epoch,
-            base_sequence=self.sequences[partition],
-            transactional=True,
-        )
+        sequence = self.sequences[partition]
+        batch = transactional_batch(self.who, *values, sequence=sequence, now_ms=self.bank.clock())
         appended = append(self.bank.broker, "t", partition, batch, adds_partition=adds_partition)
         self.sequences[partition] += len(values)
         return appended.offset

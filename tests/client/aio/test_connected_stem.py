@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.client.aio.closed import check_it_stays_closed
 
 import mainstem.aio
 from mainstem.client.aio.connected_stem import AsyncConnectedStem
@@ -46,12 +47,7 @@ async def test_an_event_goes_in_and_comes_out(stem: AsyncConnectedStem, topic: s
 
 
 async def test_connecting_can_be_awaited_and_what_is_closed_stays_so(kafka: str) -> None:
-    stem = await mainstem.aio.connect(kafka)
-    await stem.publish("awaited", "x")
-    await stem.close()
-
-    with pytest.raises(Closed):
-        await stem.publish("awaited", "x")
+    await check_it_stays_closed(await mainstem.aio.connect(kafka), "awaited")
 
 
 async def test_events_published_at_once_keep_the_order_of_the_calls(

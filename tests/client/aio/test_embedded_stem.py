@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.client.aio.closed import check_it_stays_closed
 
 import mainstem.aio
 from mainstem.aio import Opening
@@ -35,12 +36,7 @@ async def test_an_event_goes_in_and_comes_out(stem: AsyncEmbeddedStem) -> None:
 
 
 async def test_opening_can_be_awaited(tmp_path: Path) -> None:
-    stem = await mainstem.aio.open(tmp_path)
-    await stem.publish("n", "x")
-    await stem.close()
-
-    with pytest.raises(Closed):
-        await stem.publish("n", "x")
+    await check_it_stays_closed(await mainstem.aio.open(tmp_path), "n")
 
 
 @pytest.mark.parametrize("there", [False, True])

@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 
@@ -9,6 +10,7 @@ import mainstem
 from mainstem.client.embedded.ack_batching import SettlementWindow
 from mainstem.client.embedded.queue import EmbeddedQueue
 from mainstem.client.info import QueuedEvent
+from mainstem.client.queue_options import QueueArguments
 from mainstem.core.dead_letters import origin_of
 from mainstem.core.errors import (
     Closed,
@@ -61,6 +63,12 @@ def test_an_error_nacks_and_is_not_swallowed(stem: mainstem.EmbeddedStem) -> Non
     assert origin.reason == "ValueError: no such customer"
 
 
+def queue_of_one(stem: mainstem.EmbeddedStem, **options: Unpack[QueueArguments]) -> EmbeddedQueue:
+    """Publish an event; return a consumer of a queue that has it."""
+    stem.publish("orders", "1")
+    return stem.queue("orders", name="emails", **options)
+
+
 class Untold(Exception):
     """An error that cannot say what it is."""
 
@@ -71,8 +79,7 @@ class Untold(Exception):
 def test_an_error_that_cannot_be_told_nacks_and_stays_itself(
     memory: mainstem.EmbeddedStem,
 ) -> None:
-    memory.publish("orders", "1")
-    queue = memory.queue("orders", name="emails", max_deliveries=1)
+    queue = queue_of_one(memory, max_deliveries=1)
 
     with pytest.raises(Untold), next(queue):
         raise Untold
@@ -84,8 +91,7 @@ def test_an_error_that_cannot_be_told_nacks_and_stays_itself(
 
 
 def test_an_interruption_gives_back_without_counting(memory: mainstem.EmbeddedStem) -> None:
-    memory.publish("orders", "1")
-    queue = memory.queue("orders", name="emails", max_deliveries=1)
+    queue = queue_of_one(memory, max_deliveries=1)
 
     with pytest.raises(KeyboardInterrupt), next(queue):
         raise KeyboardInterrupt
@@ -114,8 +120,7 @@ def test_deliveries_are_settled_by_hand(memory: mainstem.EmbeddedStem) -> None:
 def test_what_was_settled_inside_the_block_is_not_settled_again(
     memory: mainstem.EmbeddedStem,
 ) -> None:
-    memory.publish("orders", "1")
-    queue = memory.queue("orders", name="emails")
+    queue = queue_of_one(memory)
 
     delivery = next(queue)
     with delivery:
@@ -139,8 +144,7 @@ def test_a_delivery_that_took_too_long_is_refused(memory: mainstem.EmbeddedStem)
 
 
 def test_a_renewed_delivery_can_be_acked(memory: mainstem.EmbeddedStem) -> None:
-    memory.publish("orders", "1")
-    delivery = next(memory.queue("orders", name="emails"))
+    delivery = next(queue_of_one(memory))
 
     delivery.renew()
     delivery.ack()
@@ -163,8 +167,7 @@ def ack_everything(queue: EmbeddedQueue) -> None:
 def test_an_ack_that_nobody_waits_for_and_that_fails_is_raised_by_the_next_poll(
     memory: mainstem.EmbeddedStem,
 ) -> None:
-    memory.publish("orders", "1")
-    queue = memory.queue("orders", name="emails")
+    queue = queue_of_one(memory)
     ack_late(memory, queue)
 
     with pytest.raises(StaleDelivery, match="orders\\[0\\]@0"):
@@ -174,8 +177,7 @@ def test_an_ack_that_nobody_waits_for_and_that_fails_is_raised_by_the_next_poll(
 def test_an_ack_that_nobody_waits_for_and_that_fails_is_raised_by_close(
     memory: mainstem.EmbeddedStem,
 ) -> None:
-    memory.publish("orders", "1")
-    queue = memory.queue("orders", name="emails")
+    queue = queue_of_one(memory)
     ack_late(memory, queue)
 
     with pytest.raises(StaleDelivery):
@@ -187,8 +189,7 @@ def test_an_ack_that_nobody_waits_for_and_that_fails_is_raised_by_close(
 def test_an_error_of_the_block_matters_more_than_an_ack_that_failed(
     memory: mainstem.EmbeddedStem,
 ) -> None:
-    memory.publish("orders", "1")
-    queue = memory.queue("orders", name="emails")
+    queue = queue_of_one(memory)
     ack_late(memory, queue)
 
     with pytest.raises(ValueError, match="of the block"), queue:
@@ -416,8 +417,7 @@ def test_what_means_nothing_is_refused(memory: mainstem.EmbeddedStem) -> None:
             memory.queue("orders", name=name)  # type: ignore[arg-type]
     with pytest.raises(InvalidSetting):
         memory.queue("orders", name="emails", start=-1)
-    memory.publish("orders", "1")
-    delivery = next(memory.queue("orders", name="emails"))
+    delivery = next(queue_of_one(memory))
     for seconds in (-1.0, float("nan"), float("inf")):
         with pytest.raises(InvalidSetting, match="delay_s"):
             delivery.nack(delay_s=seconds)
@@ -473,8 +473,7 @@ def test_many_are_acked_in_one_write(stem: mainstem.EmbeddedStem) -> None:
 def test_what_is_acked_together_in_its_block_is_not_settled_again(
     memory: mainstem.EmbeddedStem,
 ) -> None:
-    memory.publish("orders", "1")
-    queue = memory.queue("orders", name="emails")
+    queue = queue_of_one(memory)
 
     delivery = next(queue)
     with delivery:

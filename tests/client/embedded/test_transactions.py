@@ -1,23 +1,14 @@
 """What others write in transactions, as the Python API sees it."""
 
-from tests.broker.brokers import append
+from tests.broker.brokers import append, transactional_batch
 
 import mainstem
 from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
 from mainstem.client.embedded.stem import EmbeddedStem
-from mainstem.core.event import Event
-from mainstem.core.records import build
 
 
 def write(stem: EmbeddedStem, value: bytes, *, sequence: int, who: ProducerIdAndEpoch) -> None:
-    batch = build(
-        [Event(value)],
-        now_ms=1,
-        producer_id=who.producer_id,
-        producer_epoch=who.epoch,
-        base_sequence=sequence,
-        transactional=True,
-    )
+    batch = transactional_batch(who, value, sequence=sequence, now_ms=1)
     append(stem.node.broker, "orders", 0, batch, adds_partition=True)
 
 

@@ -1,5 +1,6 @@
 """pika, unmodified: messages published, confirmed, returned, consumed, settled, answered."""
 
+import contextlib
 from collections.abc import Iterator
 from decimal import Decimal
 from itertools import count
@@ -349,13 +350,20 @@ def test_purge_leaves_what_is_out(channel: BlockingChannel, queue: str) -> None:
 # Transactions
 
 
+@contextlib.contextmanager
+def transaction_of(running: Running) -> Iterator[BlockingChannel]:
+    """Open a channel with transactions."""
+    with channel_of(running) as channel:
+        channel.tx_select()
+        yield channel
+
+
 @pytest.mark.shows("transactions", "commit, rollback")
 def test_a_transaction_is_seen_when_it_commits(
     running: Running, channel: BlockingChannel, queue: str
 ) -> None:
     publish(channel, queue, b"before")
-    with channel_of(running) as other:
-        other.tx_select()
+    with transaction_of(running) as other:
         tag = other.basic_get(queue)[0].delivery_tag
         publish(other, queue, b"rolled back")
         other.basic_ack(tag)
@@ -377,8 +385,7 @@ def test_what_a_transaction_acknowledged_without_commit_comes_again(
     running: Running, channel: BlockingChannel, queue: str
 ) -> None:
     publish(channel, queue, b"1")
-    with channel_of(running) as other:
-        other.tx_select()
+    with transaction_of(running) as other:
         other.basic_ack(other.basic_get(queue)[0].delivery_tag)
 
     method, _, body = channel.basic_get(queue)

@@ -1,5 +1,7 @@
 """pika, unmodified: queues by their arguments: limits, dead letters, expiry, one consumer."""
 
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -63,6 +65,17 @@ def consumed(channel: BlockingChannel, queue: str) -> Message:
         )
         break
     channel.cancel()
+    return found
+
+
+def consumed_thrice(
+    channel: BlockingChannel, queue: str, refuse: Callable[[int], None]
+) -> list[Message]:
+    """Consume a message and refuse it, three times."""
+    found = []
+    for _ in range(3):
+        found.append(consumed(channel, queue))
+        refuse(found[-1].tag)
     return found
 
 
@@ -168,13 +181,9 @@ def test_what_is_rejected_is_tried_again_through_a_queue_that_waits(
         },
     )
     publish(channel, name, b"again")
-    rounds = []
-    for _ in range(3):
-        message = consumed(channel, name)
-        rounds.append(message.deaths)
-        channel.basic_reject(message.tag, requeue=False)
+    messages = consumed_thrice(channel, name, partial(channel.basic_reject, requeue=False))
 
-    assert rounds == [
+    assert [each.deaths for each in messages] == [
         [],
         [(f"{name}.retry", "expired", 1), (name, "rejected", 1)],
         [(f"{name}.retry", "expired", 2), (name, "rejected", 2)],
@@ -322,15 +331,11 @@ def test_what_comes_too_often_is_a_dead_letter(channel: BlockingChannel) -> None
         dead_letter_routing_key=dead,
     )
     publish(channel, queue, b"poison")
-    seen = []
-    for _ in range(3):
-        message = consumed(channel, queue)
-        seen.append(message.redelivered)
-        channel.basic_nack(message.tag, requeue=True)
+    messages = consumed_thrice(channel, queue, partial(channel.basic_nack, requeue=True))
     letter = consumed(channel, dead)
     channel.basic_ack(letter.tag)
 
-    assert seen == [False, True, True]
+    assert [each.redelivered for each in messages] == [False, True, True]
     assert letter.deaths == [(queue, "delivery_limit", 1)]
 
 

@@ -281,12 +281,18 @@ def test_an_idempotent_producer_is_served(kafka: str, made: str) -> None:
     source.close()
 
 
+def transactional_producer(kafka: str, name: str) -> Producer:
+    """Return a producer that fences earlier ones of its transactional id."""
+    found = producer(kafka, **{"transactional.id": name})
+    found.init_transactions(PATIENCE_S)
+    return found
+
+
 @pytest.mark.shows("transactions", "commit, abort, read_committed")
 def test_only_committed_transactions_are_seen_by_those_who_ask_for_that(
     kafka: str, made: str
 ) -> None:
-    sender = producer(kafka, **{"transactional.id": made})
-    sender.init_transactions(PATIENCE_S)
+    sender = transactional_producer(kafka, made)
     for outcome in ("committed", "aborted", "committed"):
         sender.begin_transaction()
         for partition in range(3):
@@ -312,8 +318,7 @@ def test_only_committed_transactions_are_seen_by_those_who_ask_for_that(
 def test_cursors_move_with_the_transaction(kafka: str, made: str) -> None:
     source = reader_of(kafka, made, 4)
     take(source, 4)
-    sender = producer(kafka, **{"transactional.id": f"{made}.mover"})
-    sender.init_transactions(PATIENCE_S)
+    sender = transactional_producer(kafka, f"{made}.mover")
 
     for offset, commits in ((2, False), (3, True)):
         sender.begin_transaction()
@@ -334,14 +339,12 @@ def test_cursors_move_with_the_transaction(kafka: str, made: str) -> None:
 def test_a_second_producer_with_the_same_transactional_id_fences_the_first(
     kafka: str, made: str
 ) -> None:
-    first = producer(kafka, **{"transactional.id": made})
-    first.init_transactions(PATIENCE_S)
+    first = transactional_producer(kafka, made)
     first.begin_transaction()
     first.produce(made, "from the first")
     first.flush(PATIENCE_S)
 
-    second = producer(kafka, **{"transactional.id": made})
-    second.init_transactions(PATIENCE_S)
+    transactional_producer(kafka, made)
 
     with pytest.raises(KafkaException) as fenced:
         first.commit_transaction(PATIENCE_S)

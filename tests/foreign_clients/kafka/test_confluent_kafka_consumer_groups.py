@@ -1,7 +1,5 @@
 """confluent-kafka (librdkafka), unmodified, with ``group.protocol=consumer`` [KIP-848]."""
 
-import time
-from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from itertools import count
 from pathlib import Path
@@ -23,10 +21,10 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewTopic,
 )
+from tests.foreign_clients.kafka.polling import PATIENCE_S, until
 from tests.in_process_server import serving
 
 pytestmark = pytest.mark.client("confluent-kafka", "2.16")
-PATIENCE_S = 60
 PARTITIONS = 4
 
 
@@ -72,20 +70,14 @@ class Reader:
         """What it may read now."""
         return {(each.topic, each.partition) for each in self.consumer.assignment()}
 
+    def __str__(self) -> str:
+        return f"{self.owned}, {len(self.values)} read"
+
     def close(self) -> None:
         """Leave the group, once."""
         if not self._is_closed:
             self._is_closed = True
             self.consumer.close()
-
-
-def until(condition: Callable[[], bool], *readers: Reader) -> None:
-    """Let consumers poll until something holds, or fail."""
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, [(each.owned, len(each.values)) for each in readers]
-        for reader in readers:
-            reader.poll()
 
 
 def publish(address: str, topic: str, *values: str) -> None:

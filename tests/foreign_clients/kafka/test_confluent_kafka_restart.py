@@ -1,8 +1,6 @@
 """confluent-kafka (librdkafka), unmodified, when the server is killed and comes back."""
 
 import re
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,12 +8,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.faults.killable_server import QUICK, Mortal
+from tests.foreign_clients.kafka.polling import PATIENCE_S, until
 from tests.heads.admin.web import get
 
 from mainstem.node.data_directory import holder_of
 
 pytestmark = pytest.mark.client("confluent-kafka", "2.16")
-PATIENCE_S = 60
 PARTITIONS = 4
 HEARTBEATS = re.compile(r'^mainstem_kafka_requests_total{api="Heartbeat"} (.*)$', re.MULTILINE)
 
@@ -45,18 +43,13 @@ class Reader:
             on_lost=lambda *_: self.changes.append("lost"),
         )
 
+    def __str__(self) -> str:
+        return f"{self.changes}, {len(self.values)} read"
+
     def poll(self) -> None:
         message = self.consumer.poll(0.05)
         if message is not None and message.error() is None:
             self.values.append(int(message.value() or b"-1"))
-
-
-def until(condition: Callable[[], bool], *readers: Reader) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, [(each.changes, len(each.values)) for each in readers]
-        for reader in readers:
-            reader.poll()
 
 
 def publish(address: str, values: range) -> None:

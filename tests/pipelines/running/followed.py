@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.connectors.database import database
+from tests.connectors.database import Database, database
 from tests.connectors.mariadb.databases import TABLE as MARIADB_TABLE
-from tests.connectors.mariadb.databases import mariadb
+from tests.connectors.mariadb.databases import MariaDb, mariadb
 from tests.connectors.sqlite.databases import TABLE as SQLITE_TABLE
 from tests.connectors.sqlite.databases import SqliteFile
 from tests.connectors.workload import TABLE as POSTGRES_TABLE
@@ -93,6 +93,16 @@ class Followed(NamedTuple):
         assert not other.errors
 
 
+def killing(db: Database | MariaDb) -> Callable[[], None]:
+    """Return what kills a database, and starts it again."""
+
+    def kill() -> None:
+        db.kill()
+        db.start()
+
+    return kill
+
+
 @contextmanager
 def postgres() -> Iterator[Followed]:
     """A PostgreSQL."""
@@ -126,18 +136,12 @@ def postgres() -> Iterator[Followed]:
             "ALTER TABLE {t} ADD COLUMN IF NOT EXISTS extra int",
             "ALTER TABLE {t} DROP COLUMN IF EXISTS extra",
         )
-        types = (
-            "ALTER TABLE {t} ALTER note TYPE varchar(100)",
-            "ALTER TABLE {t} ALTER note TYPE text",
-        )
+        types = [f"ALTER TABLE {{t}} ALTER note TYPE {kind}" for kind in ("varchar(100)", "text")]
         dialect = db.dialect(*columns, *types)
-
-        def kill() -> None:
-            db.kill()
-            db.start()
-
         options = ("--set", "partitions=2")
-        yield Followed(db.url, "public", options, db.execute, db.last, kill, dialect, columns)
+        yield Followed(
+            db.url, "public", options, db.execute, db.last, killing(db), dialect, columns
+        )
 
 
 _TRIGGERS = {
@@ -173,18 +177,10 @@ def maria_db() -> Iterator[Followed]:
             "ALTER TABLE {t} ADD COLUMN IF NOT EXISTS extra INT",
             "ALTER TABLE {t} DROP COLUMN IF EXISTS extra",
         )
-        types = (
-            "ALTER TABLE {t} MODIFY note VARCHAR(100)",
-            "ALTER TABLE {t} MODIFY note TEXT",
-        )
+        types = [f"ALTER TABLE {{t}} MODIFY note {kind}" for kind in ("VARCHAR(100)", "TEXT")]
         dialect = db.dialect(*columns, *types)
-
-        def kill() -> None:
-            db.kill()
-            db.start()
-
         options = ("--set", "partitions=2", "--password-env", SECRET)
-        yield Followed(db.url, "shop", options, db.execute, db.last, kill, dialect, columns)
+        yield Followed(db.url, "shop", options, db.execute, db.last, killing(db), dialect, columns)
 
 
 @contextmanager

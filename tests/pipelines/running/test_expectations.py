@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from textwrap import dedent
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.pipelines.running.written import column_of_first, written_pipeline
 from tests.pipelines.sample_events import bounded
 
 import mainstem
@@ -36,14 +37,11 @@ def publish(address: str) -> Publish:
 
 
 def shop(text: str = SHOP) -> p.Pipeline:
-    Path("shop.py").write_text(dedent(text))
-    return p.load(Path("shop.py"))
+    return written_pipeline(text)
 
 
-def ids(pipeline: p.Pipeline) -> list[str]:
-    rows = pipeline.tables[0].sink.read()
-    assert rows is not None
-    return sorted(row["id"] for row in rows.to_pylist())
+def ids(pipeline: p.Pipeline) -> list[Any]:
+    return sorted(column_of_first(pipeline, "id"))
 
 
 def reasons(address: str) -> list[bytes | None]:

@@ -3,10 +3,11 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from textwrap import dedent
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.pipelines.running.written import column_of_first, written_pipeline
 from tests.pipelines.sample_events import bounded, forget_last_commit, ignore
 
 import mainstem
@@ -46,14 +47,11 @@ def order(name: str, minute: int) -> str:
 
 
 def shop(text: str = SHOP) -> p.Pipeline:
-    Path("shop.py").write_text(dedent(text))
-    return p.load(Path("shop.py"))
+    return written_pipeline(text)
 
 
-def counts(pipeline: p.Pipeline) -> list[int]:
-    rows = pipeline.tables[0].sink.read()
-    assert rows is not None
-    return sorted(row["count"] for row in rows.to_pylist())
+def counts(pipeline: p.Pipeline) -> list[Any]:
+    return sorted(column_of_first(pipeline, "count"))
 
 
 def test_bad_events_are_buried_with_their_bytes_and_late_ones_counted(
