@@ -1,6 +1,5 @@
 """Journals: records are read back after a restart, and unknown ones are refused."""
 
-import msgspec
 import pytest
 
 from mainstem.broker.groups.cursors import Cursor, CursorChange, CursorKey
@@ -13,12 +12,7 @@ from mainstem.log.port import PartitionId
 
 
 def journal_on(log: MemoryLog) -> Journal[CursorKey, Cursor]:
-    return Journal(
-        log,
-        CURSORS,
-        msgspec.json.Decoder(CursorKey).decode,
-        msgspec.json.Decoder(Cursor).decode,
-    )
+    return Journal(log, CURSORS, CursorKey, Cursor)
 
 
 def written(log: MemoryLog) -> list[CursorChange]:

@@ -127,10 +127,7 @@ class Definitions:
         self._watches: dict[Name, dict[int, Changed]] = {}
         self._next_watch = 0
         self._journal = Journal[DefinitionKey, Definition](
-            state.log,
-            DEFINITIONS,
-            msgspec.json.Decoder(DefinitionKey).decode,
-            msgspec.json.Decoder(Definition).decode,
+            state.log, DEFINITIONS, DefinitionKey, Definition
         )
         self._replay_into(self.fold)
 

@@ -77,14 +77,13 @@ class Change(Protocol[Key_co, Value_co]):
 class Journal(Generic[Key, Value]):
     """The internal topic that stores one kind of state, as changes in order."""
 
-    def __init__(
-        self, log: Log, topic: str, key: Callable[[bytes], Key], value: Callable[[bytes], Value]
-    ) -> None:
+    def __init__(self, log: Log, topic: str, key: object, value: object) -> None:
+        """``key`` and ``value`` are the types of ``Key`` and ``Value``, for decoding."""
         self._log = log
         self._topic = topic
         self._partition = PartitionId(IDS[topic], 0)
-        self._key = key
-        self._value = value
+        self._key: Callable[[bytes], Key] = msgspec.json.Decoder(key).decode
+        self._value: Callable[[bytes], Value] = msgspec.json.Decoder(value).decode
         self._encoder = msgspec.json.Encoder()
         log.ensure(self._partition, topic, SETTINGS)
 

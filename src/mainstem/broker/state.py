@@ -17,8 +17,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-import msgspec
-
 from mainstem.broker.callbacks import Callback
 from mainstem.broker.clocks import Clocks
 from mainstem.broker.deadlines import Alarm
@@ -97,17 +95,9 @@ class State:
         self._strays: list[PartitionId] = []
         """Partitions that were created for a change that was then refused."""
         self._topic_journal = Journal[TopicKey, TopicValue](
-            log,
-            TOPICS,
-            msgspec.json.Decoder(TopicKey).decode,
-            msgspec.json.Decoder(TopicSet | TopicGone).decode,
+            log, TOPICS, TopicKey, TopicSet | TopicGone
         )
-        self._cursor_journal = Journal[CursorKey, Cursor](
-            log,
-            CURSORS,
-            msgspec.json.Decoder(CursorKey).decode,
-            msgspec.json.Decoder(Cursor).decode,
-        )
+        self._cursor_journal = Journal[CursorKey, Cursor](log, CURSORS, CursorKey, Cursor)
 
     def load(self, now_ms: int) -> None:
         """Replay the journals, and complete changes that a crash interrupted."""

@@ -47,6 +47,15 @@ def _damaged(codec: int, reason: object) -> CorruptBatch:
     return CorruptBatch(f"{NAMES[codec]} data is damaged: {reason}")
 
 
+def _extend(codec: int, plain: bytearray, part: bytes, max_bytes: int, *, is_end: bool) -> None:
+    """Add a decompressed part; raises CorruptBatch if nothing came, or too much."""
+    if not part and not is_end:
+        raise _damaged(codec, "the stream ends early")
+    plain += part
+    if len(plain) > max_bytes:
+        raise _too_large(codec, max_bytes)
+
+
 def _compress_none(data: Buffer) -> Buffer:
     return data
 
@@ -73,11 +82,7 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> Buffer:
             part = stream.decompress(source, min(_STEP, max_bytes + 1 - len(plain)))
         except zlib.error as error:
             raise _damaged(GZIP, error) from None
-        if not part and not stream.eof:
-            raise _damaged(GZIP, "the stream ends early")
-        plain += part
-        if len(plain) > max_bytes:
-            raise _too_large(GZIP, max_bytes)
+        _extend(GZIP, plain, part, max_bytes, is_end=stream.eof)
         source = stream.unconsumed_tail
     if stream.unused_data:
         raise _damaged(GZIP, f"{len(stream.unused_data)} bytes after the stream")
@@ -161,11 +166,7 @@ def _decompress_lz4(data: Buffer, max_bytes: int) -> Buffer:
             part = stream.decompress(source, max_length=min(room, max_bytes + 1 - len(plain)))
         except (RuntimeError, EOFError) as error:
             raise _damaged(LZ4, error) from None
-        if not part and not stream.eof:
-            raise _damaged(LZ4, "the stream ends early")
-        plain += part
-        if len(plain) > max_bytes:
-            raise _too_large(LZ4, max_bytes)
+        _extend(LZ4, plain, part, max_bytes, is_end=stream.eof)
         source = b""
     if stream.unused_data:
         raise _damaged(LZ4, f"{len(stream.unused_data)} bytes after the stream")

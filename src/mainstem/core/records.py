@@ -30,6 +30,7 @@ from mainstem.core.checksum import crc32c
 from mainstem.core.errors import CorruptBatch, InvalidEvent
 from mainstem.core.event import NO_TIMESTAMP, Event, Headers
 from mainstem.core.record_parser import MAX_HEADERS, unpack, walk
+from mainstem.core.varint import unsigned_varint
 
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
@@ -37,13 +38,7 @@ _MAX_INT64 = 2**63 - 1
 
 def _varint(number: int) -> bytes:
     """Encode a number as a zigzag varint."""
-    rest = number << 1 if number >= 0 else ~(number << 1)
-    encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
+    return unsigned_varint(number << 1 if number >= 0 else ~(number << 1))
 
 
 _CACHED = 2048

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import NoReturn
 
+from mainstem.core.varint import unsigned_varint
 from mainstem.core.wire import Piece
 
 MAX_ELEMENTS = 200_000
@@ -127,12 +128,7 @@ def write_uvarint(value: int) -> bytes:
     """Encode an unsigned varint."""
     if value < 0x80:
         return _ONE_BYTE[value]
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return unsigned_varint(value)
 
 
 write_int32 = Struct(">i").pack

@@ -1,5 +1,7 @@
 """Errors of pipelines: invalid definitions, refused or failed runs, damaged state."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mainstem.core.errors import Failure, MainstemError
@@ -7,6 +9,15 @@ from mainstem.core.errors import Failure, MainstemError
 
 class InvalidDefinition(MainstemError):
     """Raised if a pipeline file cannot be run; before any batch."""
+
+
+@contextmanager
+def importing(who: str, package: str, *, extra: str) -> Iterator[None]:
+    """Run an import; raises InvalidDefinition, which names the extra, if the package is missing."""
+    try:
+        yield
+    except ImportError:
+        raise InvalidDefinition(f"{who} needs {package}: pip install 'mainstem[{extra}]'") from None
 
 
 class UnknownPipeline(MainstemError):

@@ -245,10 +245,7 @@ class GroupConfigs:
         self._defaults = defaults
         self.fold = GroupConfigFold(defaults)
         self._journal = Journal[GroupConfigKey, GroupConfig](
-            state.log,
-            GROUP_CONFIGS,
-            msgspec.json.Decoder(GroupConfigKey).decode,
-            msgspec.json.Decoder(GroupConfig).decode,
+            state.log, GROUP_CONFIGS, GroupConfigKey, GroupConfig
         )
         self._replay_into(self.fold)
         self.changed: Callable[[str], None] = lambda _: None

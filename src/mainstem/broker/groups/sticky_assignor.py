@@ -10,6 +10,7 @@ class may allow another in the next; the result is as even as single moves can m
 
 import heapq
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from mainstem.log.port import PartitionId
 
@@ -30,6 +31,7 @@ def assign(
     rank = {member: number for number, member in enumerate(members)}
     loads = dict.fromkeys(members, 0)
     owners: dict[PartitionId, str] = {}
+    found = _Assignment(owners, loads, rank)
     for readers, partitions in classes.items():
         for partition in partitions:
             owner = current.get(partition)
@@ -37,14 +39,22 @@ def assign(
                 owners[partition] = owner
                 loads[owner] += 1
     for readers in sorted(classes, key=len):
-        _place(classes[readers], readers, owners, loads, rank)
+        _place(classes[readers], readers, found)
     is_level = False
     while not is_level:
         is_level = True
         for readers, partitions in classes.items():
-            if _level(partitions, readers, owners, loads, rank):
+            if _level(partitions, readers, found):
                 is_level = False
     return owners
+
+
+class _Assignment(NamedTuple):
+    """An assignment in the making, and the order of members with equally many partitions."""
+
+    owners: dict[PartitionId, str]
+    loads: dict[str, int]
+    rank: Mapping[str, int]
 
 
 def _classes(
@@ -63,14 +73,9 @@ def _classes(
     return classes
 
 
-def _place(
-    partitions: Sequence[PartitionId],
-    readers: Readers,
-    owners: dict[PartitionId, str],
-    loads: dict[str, int],
-    rank: Mapping[str, int],
-) -> None:
+def _place(partitions: Sequence[PartitionId], readers: Readers, found: _Assignment) -> None:
     """Give every partition without an owner to the member with the fewest partitions."""
+    owners, loads, rank = found
     free = [partition for partition in partitions if partition not in owners]
     if not free:
         return
@@ -83,13 +88,7 @@ def _place(
         heapq.heapreplace(heap, (load + 1, number, member))
 
 
-def _level(
-    partitions: Sequence[PartitionId],
-    readers: Readers,
-    owners: dict[PartitionId, str],
-    loads: dict[str, int],
-    rank: Mapping[str, int],
-) -> bool:
+def _level(partitions: Sequence[PartitionId], readers: Readers, found: _Assignment) -> bool:
     """Move partitions from the member with the most to the one with the fewest.
 
     Return whether any moved.
@@ -97,6 +96,7 @@ def _level(
     Heap entries with an outdated number of partitions stay in the heaps, and are skipped when they
     are popped.
     """
+    owners, loads, rank = found
     held: dict[str, list[PartitionId]] = {}
     for partition in partitions:
         held.setdefault(owners[partition], []).append(partition)

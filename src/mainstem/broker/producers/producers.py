@@ -130,10 +130,7 @@ class Producers:
         self._count = 0
         self._looked_ms = self._monotonic_ms()
         self._journal = Journal[SequencesKey | IdsKey, Snapshot | Reserved](
-            state.log,
-            PRODUCERS,
-            msgspec.json.Decoder(SequencesKey | IdsKey).decode,
-            msgspec.json.Decoder(Snapshot | Reserved).decode,
+            state.log, PRODUCERS, SequencesKey | IdsKey, Snapshot | Reserved
         )
         self._journal.replay(lambda key, value: self.apply(ProducersChange(key, value)))
         self._next_id = self.reserved

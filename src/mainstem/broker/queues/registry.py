@@ -12,8 +12,6 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-import msgspec
-
 from mainstem.broker.callbacks import Callback, make
 from mainstem.broker.journal import QUEUES, Journal
 from mainstem.broker.queues.dead_letters import CreateTopic, DeadLetters
@@ -127,8 +125,8 @@ class QueueRegistry:
         journal = Journal[Key, Value](
             state.log,
             QUEUES,
-            msgspec.json.Decoder(QueueKey | WindowKey | ChangeKey | RunKey).decode,
-            msgspec.json.Decoder(QueueSet | WindowSet | WindowChange | RunSet).decode,
+            QueueKey | WindowKey | ChangeKey | RunKey,
+            QueueSet | WindowSet | WindowChange | RunSet,
         )
         journal.replay(lambda key, value: self.fold.apply([QueueChange(key, value)]))
         self.dead_letters = DeadLetters(state, create_topic)

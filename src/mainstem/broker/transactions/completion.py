@@ -71,10 +71,7 @@ class Completion:
         self._deadlines = Deadlines[str](state.alarm)
         self._looked_ms = self._now_ms()
         self._journal = Journal[TransactionRecordKey, TransactionRecordValue](
-            state.log,
-            TRANSACTIONS,
-            msgspec.json.Decoder(TransactionRecordKey).decode,
-            msgspec.json.Decoder(TransactionRecordValue).decode,
+            state.log, TRANSACTIONS, TransactionRecordKey, TransactionRecordValue
         )
         self._journal.replay(lambda key, value: self.fold.apply(TransactionChange(key, value)))
 

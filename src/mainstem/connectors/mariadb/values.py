@@ -34,6 +34,10 @@ def _named(kind: str, name: str, version: int = 1, **more: object) -> Mapping[st
     return {"type": kind, "name": name, "version": version, **more}
 
 
+def _field(kind: str, name: str, *, optional: bool = False) -> Mapping[str, object]:
+    return {"type": kind, "optional": optional, "field": name}
+
+
 def schema_of(spec: Spec, decimals: Decimals) -> Mapping[str, object]:
     """Return the Kafka Connect schema of a column's values."""
     kind = spec.kind
@@ -69,20 +73,17 @@ _PLAIN_SCHEMAS: Mapping[str, Mapping[str, object]] = {
     "geometry": _named(
         "struct",
         "io.debezium.data.geometry.Geometry",
-        fields=[
-            {"type": "bytes", "optional": False, "field": "wkb"},
-            {"type": "int32", "optional": True, "field": "srid"},
-        ],
+        fields=[_field("bytes", "wkb"), _field("int32", "srid", optional=True)],
         doc="Geometry",
     ),
     "point": _named(
         "struct",
         "io.debezium.data.geometry.Point",
         fields=[
-            {"type": "double", "optional": False, "field": "x"},
-            {"type": "double", "optional": False, "field": "y"},
-            {"type": "bytes", "optional": True, "field": "wkb"},
-            {"type": "int32", "optional": True, "field": "srid"},
+            _field("double", "x"),
+            _field("double", "y"),
+            _field("bytes", "wkb", optional=True),
+            _field("int32", "srid", optional=True),
         ],
         doc="Geometry (POINT)",
     ),

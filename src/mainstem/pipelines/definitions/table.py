@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 import msgspec
 
@@ -56,6 +56,26 @@ class Source(msgspec.Struct, frozen=True):
 Sources = str | Source | Sequence[str | Source]
 
 
+class SourceOptions(TypedDict, total=False):
+    """How the events of a topic are read: the fields of ``Source`` of these names."""
+
+    schema: Schema | None
+    format: Format
+    watermark: tuple[str, str] | None
+    registry: str | None
+    with_event: bool
+    epoch: Epoch
+
+
+class TableOptions(SourceOptions, total=False):
+    """A table's source and sink; the options of the source, if it is one topic."""
+
+    source: Sources | None
+    sink: Sink | None
+    output: Literal["append", "update"] | None
+    bad: Literal["dead", "stop"]
+
+
 class Table(msgspec.Struct, frozen=True):
     """One table of a pipeline: its sources, its query and its sink."""
 
@@ -101,27 +121,13 @@ class Pipeline(msgspec.Struct, frozen=True):
 
 
 def events(
-    topic: str,
-    *,
-    schema: Schema | None = None,
-    format: Format = "json",  # noqa: A002 - Spark's word
-    watermark: tuple[str, str] | None = None,
-    registry: str | None = None,
-    with_event: bool = False,
-    epoch: Epoch = "seconds",
-    expect: Sequence[Expectation] = (),
+    topic: str, *, expect: Sequence[Expectation] = (), **options: Unpack[SourceOptions]
 ) -> Source:
-    """Define a topic as one of several sources of a table, with its schema and watermark."""
-    return Source(
-        topic,
-        schema,
-        format,
-        watermark,
-        registry,
-        with_event,
-        epoch,
-        expectations=tuple(expect),
-    )
+    """Define a topic as one of several sources of a table.
+
+    Options: schema, format, watermark, registry, with_event, epoch.
+    """
+    return Source(topic, expectations=tuple(expect), **options)
 
 
 def changes(
@@ -153,26 +159,16 @@ def changes(
 
 
 def table(
-    bare: Query | None = None,
-    /,
-    *,
-    source: Sources | None = None,
-    sink: Sink | None = None,
-    schema: Schema | None = None,
-    format: Format = "json",  # noqa: A002 - Spark's word
-    watermark: tuple[str, str] | None = None,
-    registry: str | None = None,
-    with_event: bool = False,
-    epoch: Epoch = "seconds",
-    output: Literal["append", "update"] | None = None,
-    bad: Literal["dead", "stop"] = "dead",
-    name: str | None = None,
+    bare: Query | None = None, /, *, name: str | None = None, **options: Unpack[TableOptions]
 ) -> Callable[[Query], Table]:
-    """Define a table by a function that gets a DataFrame for each source and returns one."""
+    """Define a table by a function that gets a DataFrame for each source and returns one.
+
+    Options: source and sink; output ("append" or "update"); bad ("dead" or "stop"); and of a
+    source that is a topic: schema, format, watermark, registry, with_event, epoch.
+    """
     if bare is not None:
         raise InvalidDefinition("write @p.table(source=..., sink=...): it needs both")
-    plain = Source("", schema, format, watermark, registry, with_event, epoch)
-    place, line = call_site()
+    site = call_site()
 
     def made(query: Query) -> Table:
         if not callable(query):
@@ -180,51 +176,46 @@ def table(
                 f"@p.table makes a table of a function, not of {type(query).__name__}"
             )
         called = name or str(getattr(query, "__name__", type(query).__name__))
-        kept = _checked_sink(called, sink)
-        result = Table(
-            name=called,
-            sources=_expecting(called, _sources(called, source, plain), expectations_of(query)),
-            query=query,
-            sink=kept,
-            output=output or _usual_output(kept),
-            bad=bad,
-            line=line,
-            file=place,
-        )
-        record_definition(result)
-        return result
+        return _defined(called, query, site, **options)
 
     return made
 
 
-def sql(
-    query: str,
+def sql(query: str, *, name: str = "", **options: Unpack[TableOptions]) -> Table:
+    """Define a table by an SQL query; its default name is that of the variable assigned to.
+
+    The options are those of ``table``.
+    """
+    return _defined(name, query, call_site(), **options)
+
+
+def _defined(
+    name: str,
+    query: Query | str,
+    site: tuple[str, int],
     *,
     source: Sources | None = None,
     sink: Sink | None = None,
-    schema: Schema | None = None,
-    format: Format = "json",  # noqa: A002 - Spark's word
-    watermark: tuple[str, str] | None = None,
-    registry: str | None = None,
-    with_event: bool = False,
-    epoch: Epoch = "seconds",
     output: Literal["append", "update"] | None = None,
     bad: Literal["dead", "stop"] = "dead",
-    name: str = "",
+    **options: Unpack[SourceOptions],
 ) -> Table:
-    """Define a table by an SQL query; its default name is that of the variable assigned to."""
-    plain = Source("", schema, format, watermark, registry, with_event, epoch)
-    place, line = call_site()
-    kept = _checked_sink(name or "sql", sink)
+    """Make a table, and record that it was defined."""
+    called = name or "sql"
+    sources = _sources(called, source, Source("", **options))
+    if not isinstance(query, str):
+        sources = _expecting(called, sources, expectations_of(query))
+    kept = _checked_sink(called, sink)
+    file, line = site
     result = Table(
         name=name,
-        sources=_sources(name or "sql", source, plain),
+        sources=sources,
         query=query,
         sink=kept,
         output=output or _usual_output(kept),
         bad=bad,
         line=line,
-        file=place,
+        file=file,
     )
     record_definition(result)
     return result

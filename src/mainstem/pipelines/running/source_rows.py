@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote, unquote, urlsplit
 
-from mainstem.pipelines.errors import InvalidDefinition, RunRefused
+from mainstem.pipelines.errors import RunRefused, importing
 from mainstem.pipelines.sinks.statements import quoted
 
 Row = Mapping[str, object]
@@ -90,12 +90,8 @@ def _check_columns(where: str, types: Mapping[str, str], names: Sequence[str]) -
 
 
 def _postgres_rows(schema: str, name: str, names: Sequence[str], database: str) -> Found:
-    try:
+    with importing("comparing with PostgreSQL", "psycopg", extra="postgres"):
         import psycopg  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise InvalidDefinition(
-            "comparing with PostgreSQL needs psycopg: pip install 'mainstem[postgres]'"
-        ) from None
     where = f"{quoted(schema)}.{quoted(name)}"
     try:
         with psycopg.connect(
@@ -130,12 +126,8 @@ def _is_native(kind: str) -> bool:
 
 
 def _mariadb_rows(schema: str, name: str, names: Sequence[str], database: str) -> Found:
-    try:
+    with importing("comparing with MariaDB", "PyMySQL", extra="mysql"):
         import pymysql  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise InvalidDefinition(
-            "comparing with MariaDB needs PyMySQL: pip install 'mainstem[mysql]'"
-        ) from None
     url = urlsplit(database)
     # MYSQL_PWD, as for MariaDB's own programs: other users see a password in a command's arguments.
     password = unquote(url.password or "") or os.environ.get("MYSQL_PWD", "")

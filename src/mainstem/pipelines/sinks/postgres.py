@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainstem.pipelines.errors import InvalidDefinition, StoreUnavailable
+from mainstem.pipelines.errors import InvalidDefinition, StoreUnavailable, importing
 from mainstem.pipelines.sinks.port import Mark, Sink
 from mainstem.pipelines.sinks.statements import MARKS, Statements, quoted, text_of
 
@@ -159,12 +159,8 @@ class PostgresSink(msgspec.Struct, frozen=True):
     @contextmanager
     def _opened(self) -> "Iterator[psycopg.Connection]":
         """Open a connection; a server that is away, then or later, raises StoreUnavailable."""
-        try:
+        with importing("p.postgres", "psycopg", extra="postgres"):
             import psycopg  # noqa: PLC0415 - an extra
-        except ImportError:
-            raise InvalidDefinition(
-                "p.postgres needs psycopg: pip install 'mainstem[postgres]'"
-            ) from None
         try:
             with psycopg.connect(self.dsn, connect_timeout=10) as base:
                 yield base

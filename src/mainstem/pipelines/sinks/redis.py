@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from mainstem.pipelines.errors import InvalidDefinition, StoreUnavailable
+from mainstem.pipelines.errors import InvalidDefinition, StoreUnavailable, importing
 from mainstem.pipelines.sinks.port import Mark, Sink
 from mainstem.pipelines.sinks.statements import text_of
 
@@ -184,12 +184,8 @@ class RedisSink(msgspec.Struct, frozen=True):
     @contextmanager
     def _opened(self) -> "Iterator[Redis]":
         """Open a connection; a server that is away, then or later, raises StoreUnavailable."""
-        try:
+        with importing("p.redis", "the package redis", extra="redis"):
             import redis  # noqa: PLC0415 - an extra
-        except ImportError:
-            raise InvalidDefinition(
-                "p.redis needs the package redis: pip install 'mainstem[redis]'"
-            ) from None
         try:
             base = redis.Redis.from_url(self.url, socket_connect_timeout=10, protocol=2)
         except ValueError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainstem.pipelines.errors import InvalidDefinition, RunRefused
+from mainstem.pipelines.errors import InvalidDefinition, RunRefused, importing
 from mainstem.pipelines.sinks.directories import adopt, remove_links
 from mainstem.pipelines.sinks.port import Mark, Sink
 from mainstem.pipelines.sinks.statements import text_of
@@ -225,10 +225,6 @@ def _written(index: "Index", mark: Mark) -> int:
 
 
 def _imported() -> ModuleType:
-    try:
+    with importing("p.search", "the package tantivy", extra="search"):
         import tantivy  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise InvalidDefinition(
-            "p.search needs the package tantivy: pip install 'mainstem[search]'"
-        ) from None
     return tantivy

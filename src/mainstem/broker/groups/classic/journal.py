@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterable
 
-import msgspec
-
 from mainstem.broker.groups.classic.generations import (
     Generation,
     GenerationChange,
@@ -30,16 +28,10 @@ class ClassicJournal:
         self.generations = Generations()
         self.members = ClassicGroupFold()
         self._numbers = Journal[GenerationKey, Generation](
-            log,
-            GENERATIONS,
-            msgspec.json.Decoder(GenerationKey).decode,
-            msgspec.json.Decoder(Generation).decode,
+            log, GENERATIONS, GenerationKey, Generation
         )
         self._members = Journal[ClassicGroupKey, Value](
-            log,
-            CLASSIC_GROUPS,
-            msgspec.json.Decoder(ClassicGroupKey).decode,
-            msgspec.json.Decoder(Agreement | WrittenMember).decode,
+            log, CLASSIC_GROUPS, ClassicGroupKey, Agreement | WrittenMember
         )
         number, member = self.generations.apply, self.members.apply
         self._numbers.replay(lambda key, value: number(GenerationChange(key, value)))

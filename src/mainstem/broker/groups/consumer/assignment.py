@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Literal, Protocol
 
-import msgspec
 from msgspec.structs import replace
 
 from mainstem.broker.deadlines import Deadlines
@@ -91,10 +90,7 @@ class Assignments:
         self.before: Before | None = None
         """The classic groups, which can become consumer groups and back."""
         self._journal = Journal[ConsumerGroupKey, Value](
-            state.log,
-            CONSUMER_GROUPS,
-            msgspec.json.Decoder(ConsumerGroupKey).decode,
-            msgspec.json.Decoder(Epochs | WrittenMember).decode,
+            state.log, CONSUMER_GROUPS, ConsumerGroupKey, Epochs | WrittenMember
         )
         self._load()
 
