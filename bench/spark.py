@@ -168,20 +168,9 @@ class Bench:
     def _delay(self, measured: Delay, topic: str, seconds: float) -> None:
         """Publish an event every now and then and see when it arrives."""
         fill(self.address, topic, 1, 1)
-        ours = measured.source == OURS
-        options = {"subscribe": topic, "startingOffsets": "latest"}
-        options["address" if ours else "kafka.bootstrap.servers"] = self.address
-        frame = self.spark.readStream.format("mainstem" if ours else "kafka").options(**options)
         found: list[float] = []
-
-        def take(rows: DataFrame, _: int) -> None:
-            sent = [float(row.value) for row in rows.selectExpr("cast(value as string)").collect()]
-            now = time.time()
-            found.extend((now - each) * 1000 for each in sent)
-
         with self._checkpoint() as checkpoint:
-            writer = frame.load().writeStream.foreachBatch(take)
-            query = writer.option("checkpointLocation", checkpoint).start()
+            query = follow(self.spark, measured.source, self.address, topic, checkpoint, found)
             publish(self.address, topic, seconds)
             query.processAllAvailable()
             batches = _batches(query)
@@ -192,6 +181,24 @@ class Bench:
             measured.batch_ms.append(float(each.batchDuration))
             for name, taken in each.durationMs.items():
                 measured.parts_ms.setdefault(name, []).append(float(taken))
+
+
+def follow(
+    spark: SparkSession, source: str, address: str, topic: str, checkpoint: str, found: list[float]
+) -> StreamingQuery:
+    """Stream a topic from its end on; add to ``found`` how old events are, in milliseconds."""
+    ours = source == OURS
+    options = {"subscribe": topic, "startingOffsets": "latest"}
+    options["address" if ours else "kafka.bootstrap.servers"] = address
+    frame = spark.readStream.format("mainstem" if ours else "kafka").options(**options)
+
+    def take(rows: DataFrame, _: int) -> None:
+        sent = [float(row.value) for row in rows.selectExpr("cast(value as string)").collect()]
+        now = time.time()
+        found.extend((now - each) * 1000 for each in sent)
+
+    writer = frame.load().writeStream.foreachBatch(take)
+    return writer.option("checkpointLocation", checkpoint).start()
 
 
 def hashed(frame: DataFrame) -> DataFrame:

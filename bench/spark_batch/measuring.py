@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 from bench.kafka.systems import Mainstem
-from bench.spark import JARS, fill, publish
+from bench.spark import JARS, fill, follow, publish
 from bench.spark_batch import events, spans
 from bench.spark_batch.source import TimedSource
 from bench.spark_page import OURS, THEIRS
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from mainstem.pipelines.format.registration import register_source
 from mainstem.pipelines.session import spark_session
@@ -63,19 +63,9 @@ class Bench:
     def turn(self, measured: Stream, topic: str, seconds: float) -> None:
         """Publish events for some seconds, and see how they arrive."""
         fill(self._address, topic, 1, 1)
-        ours = measured.source == OURS
-        options = {"subscribe": topic, "startingOffsets": "latest"}
-        options["address" if ours else "kafka.bootstrap.servers"] = self._address
-        frame = self._spark.readStream.format("mainstem" if ours else "kafka").options(**options)
         found: list[float] = []
-
-        def take(rows: DataFrame, _: int) -> None:
-            sent = [float(row.value) for row in rows.selectExpr("cast(value as string)").collect()]
-            now = time.time()
-            found.extend((now - each) * 1000 for each in sent)
-
-        writer = frame.load().writeStream.foreachBatch(take)
-        query = writer.option("checkpointLocation", str(self._scratch / topic)).start()
+        checkpoint = str(self._scratch / topic)
+        query = follow(self._spark, measured.source, self._address, topic, checkpoint, found)
         began = time.time()
         publish(self._address, topic, seconds)
         query.processAllAvailable()

@@ -57,6 +57,15 @@ class Cluster:
             **self._settings,
         }
 
+    def reader_config(self, **settings: Setting) -> dict[str, Setting]:
+        """Return the configuration of a consumer that reads given partitions, without a group."""
+        return self.config(
+            group_id="mainstem-reader",
+            enable_auto_commit=False,
+            enable_partition_eof=True,
+            **settings,
+        )
+
     @property
     def settings(self) -> Mapping[str, Setting]:
         """The librdkafka settings that the caller gave."""

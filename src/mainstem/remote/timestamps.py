@@ -21,10 +21,7 @@ def times_at(cluster: Cluster, offsets: Mapping[Place, int]) -> dict[Place, int]
     found: dict[Place, int] = {}
     waiting = dict(offsets)
     consumer = Consumer(
-        cluster.config(
-            group_id="mainstem-reader",
-            enable_auto_commit=False,
-            enable_partition_eof=True,
+        cluster.reader_config(
             auto_offset_reset="earliest",
             # One event of each partition is wanted, however many there are, without delay.
             queued_min_messages=1,

@@ -137,12 +137,9 @@ class Consumer:
         pause_s: float = 0,
         crash: Callable[[], None] | None = None,
     ) -> None:
-        self._pause_s = pause_s
-        self._crash = crash
-        self._port = port
-        self._queue = queue
-        self._commits = commits
-        self._moves_to = moves_to
+        self._port, self._queue = port, queue
+        self._commits, self._moves_to = commits, moves_to
+        self._pause_s, self._crash = pause_s, crash
         self._stop = threading.Event()
         self._held: list[tuple[int, int]] = []
         """Tags and numbers that are not acknowledged."""

@@ -69,12 +69,9 @@ class AtomicPublish:
         definitions: Definitions,
         open_topic: Open,
     ) -> None:
-        self._state = state
-        self._definitions = definitions
-        self._delays = delays
-        self._queues = queues
+        self._state, self._now_ms = state, state.clocks.now_ms
+        self._queues, self._delays, self._definitions = queues, delays, definitions
         self._open_topic = open_topic
-        self._now_ms = state.clocks.now_ms
 
     def publish_all(
         self,

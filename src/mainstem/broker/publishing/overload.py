@@ -52,11 +52,8 @@ class Gate:
         is_live: Callable[[str], bool],
         before_cut: Callable[[PartitionId, int], None],
     ) -> None:
-        self.topic = topic
-        self._log = log
-        self._cursors = cursors
-        self._is_live = is_live
-        self._before_cut = before_cut
+        self.topic, self._log, self._cursors = topic, log, cursors
+        self._is_live, self._before_cut = is_live, before_cut
         self._waiting: set[Commit] = set()
         self._queues: dict[PartitionId, dict[str, Cursor]] = {}
         self._caught_up: dict[PartitionId, dict[str, int]] = {}

@@ -48,10 +48,7 @@ class ConnectedQueues:
     """Implements ``Queues`` through the Kafka protocol and the admin port of a mainstem server."""
 
     def __init__(
-        self,
-        administration: Admin,
-        reaper: Reaper,
-        check_open: Callable[[], None],
+        self, administration: Admin, reaper: Reaper, check_open: Callable[[], None]
     ) -> None:
         self._administration = administration
         self._reaper = reaper

@@ -34,10 +34,8 @@ class EmbeddedQueues:
         *,
         after_crash: bool,
     ) -> None:
-        self._broker = broker
-        self._now_ms = now_ms
-        self._check_open = check_open
-        self._after_crash = after_crash
+        self._broker, self._now_ms = broker, now_ms
+        self._check_open, self._after_crash = check_open, after_crash
 
     def open(self, options: QueueOptions) -> QueueConsumer:
         """Join a queue, creating it if necessary; sets the settings that ``options`` gives."""

@@ -115,12 +115,8 @@ class Runner:
         report: Report,
         now_ns: Callable[[], int],
     ) -> None:
-        self._settings = settings
-        self._source = source
-        self._stop = stop
-        self._report = report
-        self._now_ns = now_ns
-        self._target = target
+        self._target, self._settings, self._source = target, settings, source
+        self._stop, self._report, self._now_ns = stop, report, now_ns
         self._selection = Selection(settings)
         topic = TopicSettings(
             partitions=settings.partitions, max_batch_bytes=settings.max_event_bytes

@@ -20,10 +20,7 @@ _TURN_S = 0.5
 def consume(cluster: Cluster, wanted: Range, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Read the committed events of an offset range, up to a position at or past its end."""
     consumer = Consumer(
-        cluster.config(
-            group_id="mainstem-reader",
-            enable_auto_commit=False,
-            enable_partition_eof=True,
+        cluster.reader_config(
             auto_offset_reset="error",
             isolation_level="read_committed",
             fetch_message_max_bytes=8 << 20,
