@@ -3,39 +3,28 @@
 from mainstem.core.errors import Failure, MainstemError
 
 
-class SourceFailed(MainstemError):
+class SourceFailed(MainstemError, failure=Failure.UNAVAILABLE, retriable=True):
     """Raised if the database fails or cannot be reached; the connector then tries again."""
 
-    failure = Failure.UNAVAILABLE
-    retriable = True
 
-
-class SourceRefused(MainstemError):
+class SourceRefused(MainstemError, failure=Failure.CONFLICT):
     """Raised if the connector must stop until somebody acts; the message says what to do."""
 
-    failure = Failure.CONFLICT
 
-
-class MissingExtra(MainstemError):
+class MissingExtra(MainstemError, failure=Failure.UNSUPPORTED):
     """Raised if the Python package for a kind of database is not installed."""
 
-    failure = Failure.UNSUPPORTED
 
-
-class UnknownConnector(MainstemError):
+class UnknownConnector(MainstemError, failure=Failure.NOT_FOUND):
     """Raised if there is no connector of this name."""
-
-    failure = Failure.NOT_FOUND
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no connector {name!r:.300}; see mainstem connector ls")
         self.name = name
 
 
-class ConnectorExists(MainstemError):
+class ConnectorExists(MainstemError, failure=Failure.EXISTS):
     """Raised if there is a connector of this name already."""
-
-    failure = Failure.EXISTS
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -45,17 +34,12 @@ class ConnectorExists(MainstemError):
         self.name = name
 
 
-class ConnectorTaken(MainstemError):
+class ConnectorTaken(MainstemError, failure=Failure.CONFLICT, retriable=True):
     """Raised if another process runs the connector; the message says which."""
 
-    failure = Failure.CONFLICT
-    retriable = True
 
-
-class LeaseEnded(MainstemError):
+class LeaseEnded(MainstemError, failure=Failure.FENCED):
     """Raised if the lease with which a process publishes has ended; it must take a new one."""
-
-    failure = Failure.FENCED
 
     def __init__(self) -> None:
         super().__init__(

@@ -39,13 +39,21 @@ class MainstemError(Exception):
     """Base class of every error raised on purpose; any other exception that escapes is a bug."""
 
     failure: ClassVar[Failure] = Failure.UNAVAILABLE
-    retriable = False
+    retriable: ClassVar[bool] = False
+
+    def __init_subclass__(
+        cls, *, failure: Failure | None = None, retriable: bool | None = None
+    ) -> None:
+        """Say what kind of failure the errors of a class are; otherwise as those of its base."""
+        super().__init_subclass__()
+        if failure is not None:
+            cls.failure = failure
+        if retriable is not None:
+            cls.retriable = retriable
 
 
-class UnknownTopic(MainstemError):
+class UnknownTopic(MainstemError, failure=Failure.NOT_FOUND):
     """The topic does not exist, and auto-creation does not apply."""
-
-    failure = Failure.NOT_FOUND
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -55,10 +63,8 @@ class UnknownTopic(MainstemError):
         self.topic = topic
 
 
-class Denied(MainstemError):
+class Denied(MainstemError, failure=Failure.DENIED):
     """The principal is not authorized."""
-
-    failure = Failure.DENIED
 
     def __init__(self, principal: str, action: str, kind: str, name: str) -> None:
         super().__init__(
@@ -68,20 +74,16 @@ class Denied(MainstemError):
         self.principal, self.action, self.kind, self.name = principal, action, kind, name
 
 
-class Unauthenticated(MainstemError):
+class Unauthenticated(MainstemError, failure=Failure.UNAUTHENTICATED):
     """The peer is not authenticated."""
-
-    failure = Failure.UNAUTHENTICATED
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"{address} is not authenticated: {reason}; log in, and try again")
         self.address, self.reason = address, reason
 
 
-class UnknownPartition(MainstemError):
+class UnknownPartition(MainstemError, failure=Failure.NOT_FOUND):
     """The topic exists, but has no such partition."""
-
-    failure = Failure.NOT_FOUND
 
     def __init__(self, topic: str, partition: int, partitions: int = 0) -> None:
         count = f"; it has {partitions} (0 to {partitions - 1})" if partitions else ""
@@ -89,30 +91,24 @@ class UnknownPartition(MainstemError):
         self.topic, self.partition = topic, partition
 
 
-class TopicExists(MainstemError):
+class TopicExists(MainstemError, failure=Failure.EXISTS):
     """A topic of that name exists already."""
-
-    failure = Failure.EXISTS
 
     def __init__(self, topic: str) -> None:
         super().__init__(f"topic {topic!r} exists already; alter it, or choose another name")
         self.topic = topic
 
 
-class UnknownGroup(MainstemError):
+class UnknownGroup(MainstemError, failure=Failure.NOT_FOUND):
     """The group has neither members nor committed offsets."""
-
-    failure = Failure.NOT_FOUND
 
     def __init__(self, group: str) -> None:
         super().__init__(f"there is no group {group!r}; list what exists (mainstem group ls)")
         self.group = group
 
 
-class GroupIsLive(MainstemError):
+class GroupIsLive(MainstemError, failure=Failure.CONFLICT):
     """The operation needs a group without members."""
-
-    failure = Failure.CONFLICT
 
     def __init__(self, group: str, holders: str, deed: str) -> None:
         super().__init__(
@@ -122,10 +118,8 @@ class GroupIsLive(MainstemError):
         self.group = group
 
 
-class UnknownQueue(MainstemError):
+class UnknownQueue(MainstemError, failure=Failure.NOT_FOUND):
     """The topic has no queue of that name."""
-
-    failure = Failure.NOT_FOUND
 
     def __init__(self, topic: str, name: str) -> None:
         super().__init__(
@@ -134,10 +128,8 @@ class UnknownQueue(MainstemError):
         self.topic, self.name = topic, name
 
 
-class StaleDelivery(MainstemError):
+class StaleDelivery(MainstemError, failure=Failure.STALE):
     """The delivery can no longer be settled by its consumer: its lock has expired, for example."""
-
-    failure = Failure.STALE
 
     def __init__(self, place: str, owner: str, reason: str) -> None:
         super().__init__(
@@ -147,32 +139,24 @@ class StaleDelivery(MainstemError):
         self.place, self.owner = place, owner
 
 
-class Unsupported(MainstemError):
+class Unsupported(MainstemError, failure=Failure.UNSUPPORTED):
     """The operation is not supported."""
 
-    failure = Failure.UNSUPPORTED
 
-
-class InvalidName(MainstemError):
+class InvalidName(MainstemError, failure=Failure.INVALID):
     """A topic or group name that is not allowed."""
-
-    failure = Failure.INVALID
 
     def __init__(self, kind: str, name: str, reason: str) -> None:
         super().__init__(f"{name!r:.300} cannot name a {kind}: {reason}")
         self.kind, self.name = kind, name
 
 
-class InvalidSetting(MainstemError):
+class InvalidSetting(MainstemError, failure=Failure.INVALID):
     """An invalid setting, or an invalid combination of settings."""
 
-    failure = Failure.INVALID
 
-
-class OffsetOutOfRange(MainstemError):
+class OffsetOutOfRange(MainstemError, failure=Failure.INVALID):
     """The offset is before the first event kept, or after the end."""
-
-    failure = Failure.INVALID
 
     def __init__(self, place: str, offset: int, start: int, tail: int) -> None:
         super().__init__(
@@ -182,10 +166,8 @@ class OffsetOutOfRange(MainstemError):
         self.offset, self.start, self.tail = offset, start, tail
 
 
-class MessagesLost(MainstemError):
+class MessagesLost(MainstemError, failure=Failure.NOT_FOUND):
     """Messages of a feed (multicast, ZeroMQ, nng) are lost: requests for them were not answered."""
-
-    failure = Failure.NOT_FOUND
 
     def __init__(self, session: str, first: int, last: int, requests: int) -> None:
         super().__init__(
@@ -196,28 +178,20 @@ class MessagesLost(MainstemError):
         self.session, self.first, self.last = session, first, last
 
 
-class CorruptBatch(MainstemError):
+class CorruptBatch(MainstemError, failure=Failure.CORRUPT):
     """Bytes that are not a record batch, or one that was damaged."""
 
-    failure = Failure.CORRUPT
 
-
-class InvalidBatch(CorruptBatch):
+class InvalidBatch(CorruptBatch, failure=Failure.INVALID):
     """A record batch that is invalid as its producer made it: retrying does not help."""
 
-    failure = Failure.INVALID
 
-
-class DamagedLog(MainstemError):
+class DamagedLog(MainstemError, failure=Failure.CORRUPT):
     """Files of the log are damaged; damaged data is reported and kept, but not served."""
 
-    failure = Failure.CORRUPT
 
-
-class EventTooLarge(MainstemError):
+class EventTooLarge(MainstemError, failure=Failure.TOO_LARGE):
     """The event or batch is larger than the topic's ``max_batch_bytes``."""
-
-    failure = Failure.TOO_LARGE
 
     def __init__(self, topic: str, size: int, limit: int) -> None:
         super().__init__(
@@ -227,10 +201,8 @@ class EventTooLarge(MainstemError):
         self.topic, self.size, self.limit = topic, size, limit
 
 
-class InvalidEvent(MainstemError):
+class InvalidEvent(MainstemError, failure=Failure.INVALID):
     """The event cannot be stored in this topic, such as one without a key in a compacted topic."""
-
-    failure = Failure.INVALID
 
     def __init__(self, text: str, which: Sequence[int] = ()) -> None:
         super().__init__(text)
@@ -252,10 +224,8 @@ class UntimelyEvent(InvalidEvent):
         )
 
 
-class UnreadableValue(MainstemError):
+class UnreadableValue(MainstemError, failure=Failure.INVALID):
     """The event's value cannot be decoded as text or JSON."""
-
-    failure = Failure.INVALID
 
     def __init__(self, kind: str, place: str, reason: str) -> None:
         super().__init__(
@@ -264,23 +234,16 @@ class UnreadableValue(MainstemError):
         self.kind, self.place = kind, place
 
 
-class Overloaded(MainstemError):
+class Overloaded(MainstemError, failure=Failure.OVERLOADED, retriable=True):
     """The topic's backlog is full, and its overload policy refuses the event."""
 
-    failure = Failure.OVERLOADED
-    retriable = True
 
-
-class Fenced(MainstemError):
+class Fenced(MainstemError, failure=Failure.FENCED):
     """The request comes from a member, generation or epoch that a newer one has replaced."""
 
-    failure = Failure.FENCED
 
-
-class UnknownMember(MainstemError):
+class UnknownMember(MainstemError, failure=Failure.STALE):
     """The group has no such member: it never joined, left, or was silent for too long."""
-
-    failure = Failure.STALE
 
     def __init__(self, group: str, member: str) -> None:
         super().__init__(
@@ -302,10 +265,8 @@ class FencedInstance(Fenced):
         self.group, self.instance = group, instance
 
 
-class IllegalGeneration(MainstemError):
+class IllegalGeneration(MainstemError, failure=Failure.STALE):
     """The request names a generation that is not the group's current one."""
-
-    failure = Failure.STALE
 
     def __init__(self, group: str, generation: int, current: int) -> None:
         super().__init__(
@@ -314,21 +275,16 @@ class IllegalGeneration(MainstemError):
         self.group, self.generation, self.current = group, generation, current
 
 
-class RebalanceInProgress(MainstemError):
+class RebalanceInProgress(MainstemError, failure=Failure.STALE, retriable=True):
     """The group is rebalancing."""
-
-    failure = Failure.STALE
-    retriable = True
 
     def __init__(self, group: str) -> None:
         super().__init__(f"group {group!r} is rebalancing; join again")
         self.group = group
 
 
-class InconsistentProtocol(MainstemError):
+class InconsistentProtocol(MainstemError, failure=Failure.INVALID):
     """The member has no assignment protocol in common with the group."""
-
-    failure = Failure.INVALID
 
     def __init__(self, group: str, offered: str, known: str) -> None:
         super().__init__(
@@ -338,10 +294,8 @@ class InconsistentProtocol(MainstemError):
         self.group = group
 
 
-class MemberIdRequired(MainstemError):
+class MemberIdRequired(MainstemError, failure=Failure.STALE):
     """The member must join again, with the member id that this error carries."""
-
-    failure = Failure.STALE
 
     def __init__(self, group: str, member: str) -> None:
         super().__init__(f"join group {group!r} again as {member!r:.300}")
@@ -359,11 +313,8 @@ class FencedMemberEpoch(Fenced):
         self.group, self.member, self.epoch, self.current = group, member, epoch, current
 
 
-class StaleMemberEpoch(MainstemError):
+class StaleMemberEpoch(MainstemError, failure=Failure.STALE, retriable=True):
     """The member's epoch has advanced, and the member does not know it yet."""
-
-    failure = Failure.STALE
-    retriable = True
 
     def __init__(self, group: str, member: str, epoch: int, current: int) -> None:
         super().__init__(
@@ -373,10 +324,8 @@ class StaleMemberEpoch(MainstemError):
         self.group, self.member, self.epoch, self.current = group, member, epoch, current
 
 
-class UnreleasedInstance(MainstemError):
+class UnreleasedInstance(MainstemError, failure=Failure.EXISTS):
     """The instance id is in use by another member that has not left."""
-
-    failure = Failure.EXISTS
 
     def __init__(self, group: str, instance: str) -> None:
         super().__init__(
@@ -387,30 +336,24 @@ class UnreleasedInstance(MainstemError):
         self.group, self.instance = group, instance
 
 
-class UnsupportedAssignor(MainstemError):
+class UnsupportedAssignor(MainstemError, failure=Failure.UNSUPPORTED):
     """The member asks for an unknown assignor."""
-
-    failure = Failure.UNSUPPORTED
 
     def __init__(self, assignor: str, known: tuple[str, ...]) -> None:
         super().__init__(f"there is no assignor {assignor!r:.100}; choose {' or '.join(known)}")
         self.assignor = assignor
 
 
-class InvalidExpression(MainstemError):
+class InvalidExpression(MainstemError, failure=Failure.INVALID):
     """A regular expression that is invalid, or uses unsupported syntax."""
-
-    failure = Failure.INVALID
 
     def __init__(self, expression: str, reason: str) -> None:
         super().__init__(f"the regular expression {expression!r:.100} is refused: {reason}")
         self.expression, self.reason = expression, reason
 
 
-class GroupFull(MainstemError):
+class GroupFull(MainstemError, failure=Failure.OVERLOADED):
     """The group has reached its limit of members, or of memory used by them."""
-
-    failure = Failure.OVERLOADED
 
     def __init__(self, group: str, limit: str) -> None:
         super().__init__(
@@ -438,10 +381,8 @@ class InvalidProducerEpoch(Fenced):
         self.producer_id, self.epoch, self.current = producer_id, epoch, current
 
 
-class OutOfOrderSequence(MainstemError):
+class OutOfOrderSequence(MainstemError, failure=Failure.STALE):
     """A sequence number of an idempotent producer is not the next one: a batch is missing."""
-
-    failure = Failure.STALE
 
     def __init__(self, producer_id: int, place: str, sequence: int, expected: int) -> None:
         super().__init__(
@@ -474,10 +415,8 @@ class WriterFenced(Fenced):
         self.topic, self.partition, self.name = topic, partition, name
 
 
-class UnknownProducer(MainstemError):
+class UnknownProducer(MainstemError, failure=Failure.NOT_FOUND):
     """The producer id is unknown, or belongs to another transactional id."""
-
-    failure = Failure.NOT_FOUND
 
     def __init__(self, transactional_id: str, producer_id: int) -> None:
         whom = f"transactional id {transactional_id!r:.300}" if transactional_id else "transactions"
@@ -485,20 +424,16 @@ class UnknownProducer(MainstemError):
         self.transactional_id, self.producer_id = transactional_id, producer_id
 
 
-class UnknownTransaction(MainstemError):
+class UnknownTransaction(MainstemError, failure=Failure.NOT_FOUND):
     """The transactional id is unknown."""
-
-    failure = Failure.NOT_FOUND
 
     def __init__(self, transactional_id: str) -> None:
         super().__init__(f"there is no transactional id {transactional_id!r:.300}")
         self.transactional_id = transactional_id
 
 
-class InvalidTransactionState(MainstemError):
+class InvalidTransactionState(MainstemError, failure=Failure.CONFLICT):
     """The transaction's state does not allow the operation."""
-
-    failure = Failure.CONFLICT
 
     def __init__(self, transactional_id: str, phase: str, deed: str) -> None:
         super().__init__(
@@ -519,29 +454,20 @@ class InvalidTransactionTimeout(InvalidSetting):
         self.timeout_ms = timeout_ms
 
 
-class StorageFull(MainstemError):
+class StorageFull(MainstemError, failure=Failure.UNAVAILABLE, retriable=True):
     """The disk is full; nothing of the request was stored, and it may be retried."""
 
-    failure = Failure.UNAVAILABLE
-    retriable = True
 
-
-class StorageFailed(MainstemError):
+class StorageFailed(MainstemError, failure=Failure.UNAVAILABLE):
     """A write or sync failed; nothing more is acknowledged until the log is reopened."""
 
-    failure = Failure.UNAVAILABLE
 
-
-class DirectoryInUse(MainstemError):
+class DirectoryInUse(MainstemError, failure=Failure.UNAVAILABLE):
     """Another process holds the data directory."""
 
-    failure = Failure.UNAVAILABLE
 
-
-class LinkedFile(MainstemError):
+class LinkedFile(MainstemError, failure=Failure.INVALID):
     """A file of the data directory is a symlink or not a regular file; it was not opened."""
-
-    failure = Failure.INVALID
 
     def __init__(self, path: str, what: str = "a symbolic link") -> None:
         super().__init__(
@@ -551,23 +477,16 @@ class LinkedFile(MainstemError):
         self.path = path
 
 
-class FormatTooNew(MainstemError):
+class FormatTooNew(MainstemError, failure=Failure.UNSUPPORTED):
     """The data directory was written by a newer version."""
 
-    failure = Failure.UNSUPPORTED
 
-
-class Closed(MainstemError):
+class Closed(MainstemError, failure=Failure.UNAVAILABLE):
     """The log, stem or subscription has been closed."""
 
-    failure = Failure.UNAVAILABLE
 
-
-class Unreachable(MainstemError):
+class Unreachable(MainstemError, failure=Failure.UNAVAILABLE, retriable=True):
     """The server cannot be reached."""
-
-    failure = Failure.UNAVAILABLE
-    retriable = True
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(

@@ -33,10 +33,8 @@ from mainstem.node.node import Node, open_node, time_of_day_ms
 MEMORY = ":memory:"
 
 
-class AddressTaken(MainstemError):
+class AddressTaken(MainstemError, failure=Failure.UNAVAILABLE):
     """Raised if another process listens on the address."""
-
-    failure = Failure.UNAVAILABLE
 
 
 class Running(msgspec.Struct, frozen=True):

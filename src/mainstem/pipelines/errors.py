@@ -20,16 +20,12 @@ def importing(who: str, package: str, *, extra: str) -> Iterator[None]:
         raise InvalidDefinition(f"{who} needs {package}: pip install 'mainstem[{extra}]'") from None
 
 
-class UnknownPipeline(MainstemError):
+class UnknownPipeline(MainstemError, failure=Failure.NOT_FOUND):
     """Raised if there is no pipeline of that name, or it has never run."""
 
-    failure = Failure.NOT_FOUND
 
-
-class UnreadableTable(MainstemError):
+class UnreadableTable(MainstemError, failure=Failure.INVALID):
     """Raised if a table cannot be queried: several have that name, or its sink cannot be read."""
-
-    failure = Failure.INVALID
 
 
 class PipelineFailed(MainstemError):

@@ -65,11 +65,8 @@ class Server(Protocol):
         """End the lease, after the connector was stopped."""
 
 
-class TargetBusy(MainstemError):
+class TargetBusy(MainstemError, failure=Failure.OVERLOADED, retriable=True):
     """Raised if a topic with backpressure is full; the connector tries again."""
-
-    failure = Failure.OVERLOADED
-    retriable = True
 
 
 class LeasedTarget:

@@ -93,10 +93,8 @@ class Api:
         return HttpAnswer(200, msgspec.json.encode(found), JSON_TYPE)
 
 
-class NotOffered(MainstemError):
+class NotOffered(MainstemError, failure=Failure.NOT_FOUND):
     """No operation has this path."""
-
-    failure = Failure.NOT_FOUND
 
 
 def _segments(path: str) -> tuple[str, ...]:

@@ -36,10 +36,8 @@ _NUL = b"\xc0\x80"
 _MAX_NUMBER = 2**63 - 1
 
 
-class BadMessage(MainstemError):
+class BadMessage(MainstemError, failure=Failure.INVALID):
     """A message does not have the format of this protocol."""
-
-    failure = Failure.INVALID
 
 
 class Replay(msgspec.Struct, frozen=True):

@@ -25,10 +25,8 @@ MAX_MESSAGE_BYTES = MAX_DATAGRAM_BYTES - HEADER_BYTES - LENGTH_BYTES
 """The largest message that fits into a UDP packet."""
 
 
-class BadPacket(MainstemError):
+class BadPacket(MainstemError, failure=Failure.INVALID):
     """The bytes are not a MoldUDP64 packet; the text of the error says why."""
-
-    failure = Failure.INVALID
 
 
 class Packet(msgspec.Struct, frozen=True):

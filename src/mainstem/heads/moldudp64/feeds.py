@@ -19,10 +19,8 @@ _MARK = struct.Struct(">QQ")
 _DECLARED = re.compile(r"(\w+)=([\w.-]+)/(\d{1,6})@([\d.]+:\d+)(?:\+([\d.]+:\d+))?", re.ASCII)
 
 
-class UnknownFeed(MainstemError):
+class UnknownFeed(MainstemError, failure=Failure.NOT_FOUND):
     """No feed has this session."""
-
-    failure = Failure.NOT_FOUND
 
     def __init__(self, session: str) -> None:
         super().__init__(
@@ -31,10 +29,8 @@ class UnknownFeed(MainstemError):
         self.session = session
 
 
-class FeedExists(MainstemError):
+class FeedExists(MainstemError, failure=Failure.EXISTS):
     """Another feed has this session name."""
-
-    failure = Failure.EXISTS
 
     def __init__(self, session: str, topic: str, partition: int) -> None:
         super().__init__(

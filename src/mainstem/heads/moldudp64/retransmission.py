@@ -23,19 +23,15 @@ for what follows.
 REMOVED = blocked(b"")
 
 
-class NotSent(MainstemError):
+class NotSent(MainstemError, failure=Failure.NOT_FOUND):
     """The session has not sent a message with this number yet."""
-
-    failure = Failure.NOT_FOUND
 
     def __init__(self, session: str, sequence: int) -> None:
         super().__init__(f"session {session} has no message {sequence} yet")
 
 
-class Deleted(MainstemError):
+class Deleted(MainstemError, failure=Failure.NOT_FOUND):
     """Retention has deleted the message."""
-
-    failure = Failure.NOT_FOUND
 
     def __init__(self, session: str, sequence: int) -> None:
         super().__init__(f"message {sequence} of session {session} is older than the retention")

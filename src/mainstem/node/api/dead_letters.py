@@ -241,10 +241,8 @@ def _target(door: Door, letter: Event, to: str | None) -> str:
     return _entry(door, letter, to).topic
 
 
-class NoOrigin(MainstemError):
+class NoOrigin(MainstemError, failure=Failure.INVALID):
     """Raised for a dead letter whose headers do not name the topic it came from."""
-
-    failure = Failure.INVALID
 
 
 def _name(topic: str) -> str:

@@ -15,10 +15,8 @@ STOPPING = errors.Closed("the server is stopping; retry when it is back")
 """The error that group members get while the server stops."""
 
 
-class InvalidRequest(MainstemError):
+class InvalidRequest(MainstemError, failure=Failure.INVALID):
     """A request is invalid, whatever the state of what it names."""
-
-    failure = Failure.INVALID
 
 
 FAILURES: dict[Failure, Code] = {
