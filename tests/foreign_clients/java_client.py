@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from tests.processes import output_of
@@ -23,6 +24,11 @@ NEEDED = [
 ]
 
 Java = Callable[..., list[str]]
+
+
+def lines(text: str) -> list[str]:
+    """Return the lines of an indented text."""
+    return dedent(text).strip().splitlines()
 
 
 def command(program: str, classes: Path, jars: Sequence[Path] = JARS) -> list[str]:

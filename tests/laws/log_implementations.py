@@ -29,6 +29,10 @@ class QuietLog(NamedTuple):
     keep_up: Callable[[], None]
 
 
+OpenQuiet = Callable[[Callable[[], int]], QuietLog]
+"""Opens a log whose clock is given; a fixture closes it in the end."""
+
+
 def open_quiet_log(kind: str, path: Path, now_ms: Callable[[], int]) -> QuietLog:
     """Open a log in memory or on disk."""
     if kind == "memory":

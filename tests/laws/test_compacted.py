@@ -1,10 +1,7 @@
 """What compaction keeps, on disk as in memory."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from tests.laws.log_implementations import FIRST, all_events, open_partitions, open_quiet_log
+from tests.laws.log_implementations import FIRST, OpenQuiet, all_events, open_partitions
 
 from mainstem.core.batch import batches, place, read_header, seal
 from mainstem.core.event import Event
@@ -19,10 +16,9 @@ SETTINGS = TopicSettings(compact=True, segment_bytes=1_024, tombstone_ms=TOMBSTO
 class Compacted:
     """A compacted partition of a log, and a clock."""
 
-    def __init__(self, kind: str, path: Path) -> None:
+    def __init__(self, open_quiet: OpenQuiet) -> None:
         self.now_ms = 1_000_000
-        opened = open_quiet_log(kind, path, lambda: self.now_ms)
-        self.log, self._commit, self._keep_up = opened
+        self.log, self._commit, self._keep_up = open_quiet(lambda: self.now_ms)
         open_partitions(self.log, FIRST, settings=SETTINGS)
 
     def write(self, key: bytes, value: bytes | None, *, transactional: bool = False) -> None:
@@ -54,11 +50,9 @@ class Compacted:
         return [each for each in all_events(self.log, FIRST) if each[1][:6] != b"filler"]
 
 
-@pytest.fixture(params=["memory", "disk"])
-def compacted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Compacted]:
-    compacted = Compacted(request.param, tmp_path)
-    yield compacted
-    compacted.log.close()
+@pytest.fixture
+def compacted(open_quiet: OpenQuiet) -> Compacted:
+    return Compacted(open_quiet)
 
 
 def test_an_event_of_a_transaction_outdates_nothing_as_it_may_be_aborted(

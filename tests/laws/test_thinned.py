@@ -1,15 +1,12 @@
 """What thinning keeps, on disk as in memory."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from tests.laws.log_implementations import (
     FIRST,
+    OpenQuiet,
     all_events,
     batch_of,
     open_partitions,
-    open_quiet_log,
 )
 
 from mainstem.core.batch import place, seal
@@ -26,8 +23,8 @@ VALUES = [b"%03d" % number * 20 for number in range(COUNT)]
 class Thinned:
     """A partition of a log, and the upkeep that thins it."""
 
-    def __init__(self, kind: str, path: Path) -> None:
-        self.log, self.commit, self.keep_up = open_quiet_log(kind, path, lambda: 0)
+    def __init__(self, open_quiet: OpenQuiet) -> None:
+        self.log, self.commit, self.keep_up = open_quiet(lambda: 0)
         open_partitions(self.log, FIRST, settings=SETTINGS)
 
     def fill(self) -> None:
@@ -44,11 +41,9 @@ class Thinned:
         return [offset for offset, _ in all_events(self.log, FIRST)]
 
 
-@pytest.fixture(params=["memory", "disk"])
-def thinned(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Thinned]:
-    thinned = Thinned(request.param, tmp_path)
-    yield thinned
-    thinned.log.close()
+@pytest.fixture
+def thinned(open_quiet: OpenQuiet) -> Thinned:
+    return Thinned(open_quiet)
 
 
 def test_needed_events_stay_where_they_are_and_the_space_of_the_others_is_freed(

@@ -1,6 +1,7 @@
 """Debezium and a connector of ours on one PostgreSQL: their events, compared field by field."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,20 @@ def after_it(db: Database) -> None:
     )
 
 
+@contextmanager
+def both(
+    settings: dict[str, str], db: Database, directory: Path
+) -> Iterator[tuple[PostgresDesk, Engine]]:
+    """Run a server without connectors, and Debezium's engine."""
+    with server(None) as running, Engine(settings, directory, JARS) as engine:
+        desk = PostgresDesk(running.node.broker, db, Secrets(directory, {}))
+        try:
+            yield desk, engine
+        finally:
+            desk.connectors.remove("shop")
+            desk.connectors.close()
+
+
 def test_events_are_those_of_debezium_in_every_field(db: Database, tmp_path: Path) -> None:
     before_the_snapshot(db)
     tables = tuple(f"public.{each}" for each in TABLES)
@@ -109,27 +124,22 @@ def test_events_are_those_of_debezium_in_every_field(db: Database, tmp_path: Pat
         # The test writes such messages to know how far the connectors are.
         "message.prefix.exclude.list": ".*",
     }
-    with server(None) as running, Engine(settings, tmp_path, JARS) as engine:
-        desk = PostgresDesk(running.node.broker, db, Secrets(tmp_path, {}))
-        try:
-            desk.add(*tables, format=Format.JSON_SCHEMA, transactions=True, heartbeat_ms=100)
-            wait_until(lambda: len(engine.records) >= 2, engine.said, 60)
-            slot = "SELECT 1 FROM pg_replication_slots WHERE slot_name = 'debezium' AND active"
-            wait_until(lambda: db.execute(slot) != [], engine.said, 60)
-            after_it(db)
-            desk.catch_up()
-            ours = {
-                f"shop.{each}": [told(it.key, it.value) for it in desk.events(f"shop.{each}")]
-                for each in (*tables, "transaction")
-            }
-            count = sum(map(len, ours.values()))
-            wait_until(lambda: len(engine.records) >= count, engine.said, 60)
-            theirs = {topic: by_topic(engine.records, topic) for topic in ours}
-            # The message that ``catch_up`` writes is a transaction to Debezium.
-            del theirs["shop.transaction"][len(ours["shop.transaction"]) :]
-        finally:
-            desk.connectors.remove("shop")
-            desk.connectors.close()
+    with both(settings, db, tmp_path) as (desk, engine):
+        desk.add(*tables, format=Format.JSON_SCHEMA, transactions=True, heartbeat_ms=100)
+        wait_until(lambda: len(engine.records) >= 2, engine.said, 60)
+        slot = "SELECT 1 FROM pg_replication_slots WHERE slot_name = 'debezium' AND active"
+        wait_until(lambda: db.execute(slot) != [], engine.said, 60)
+        after_it(db)
+        desk.catch_up()
+        ours = {
+            f"shop.{each}": [told(it.key, it.value) for it in desk.events(f"shop.{each}")]
+            for each in (*tables, "transaction")
+        }
+        count = sum(map(len, ours.values()))
+        wait_until(lambda: len(engine.records) >= count, engine.said, 60)
+        theirs = {topic: by_topic(engine.records, topic) for topic in ours}
+        # The message that ``catch_up`` writes is a transaction to Debezium.
+        del theirs["shop.transaction"][len(ours["shop.transaction"]) :]
 
     found, known = compare(ours, theirs, KNOWN)
     assert found == {}
@@ -149,27 +159,22 @@ def test_events_of_an_outbox_are_those_of_its_event_router(db: Database, tmp_pat
         "slot.name": "debezium_outbox",
         "publication.name": "debezium_outbox",
     }
-    with server(None) as running, Engine(settings, tmp_path, JARS) as engine:
-        desk = PostgresDesk(running.node.broker, db, Secrets(tmp_path, {}))
-        try:
-            desk.add("public.box", outbox=("public.box",), heartbeat_ms=100)
-            slot = "SELECT 1 FROM pg_replication_slots WHERE slot_name ~ '_outbox' AND active"
-            wait_until(lambda: db.execute(slot) != [], engine.said, 60)
-            row = "INSERT INTO box VALUES (gen_random_uuid()"
-            db.execute(
-                f"""{row}, 'order', '7', 'Made', '{{"a": 1}}'); DELETE FROM box""",
-                f"{row}, 'order', '8', 'Made', NULL)",
-                f"{row}, 'payment', NULL, 'Paid', '[1]')",
-            )
-            desk.catch_up()
-            wait_until(lambda: len(engine.records) >= 3, engine.said, 60)
-            ours = {
-                topic: [(it.key, it.value) for it in desk.events(topic)]
-                for topic in ("outbox.event.order", "outbox.event.payment")
-            }
-        finally:
-            desk.connectors.remove("shop")
-            desk.connectors.close()
+    with both(settings, db, tmp_path) as (desk, engine):
+        desk.add("public.box", outbox=("public.box",), heartbeat_ms=100)
+        slot = "SELECT 1 FROM pg_replication_slots WHERE slot_name ~ '_outbox' AND active"
+        wait_until(lambda: db.execute(slot) != [], engine.said, 60)
+        row = "INSERT INTO box VALUES (gen_random_uuid()"
+        db.execute(
+            f"""{row}, 'order', '7', 'Made', '{{"a": 1}}'); DELETE FROM box""",
+            f"{row}, 'order', '8', 'Made', NULL)",
+            f"{row}, 'payment', NULL, 'Paid', '[1]')",
+        )
+        desk.catch_up()
+        wait_until(lambda: len(engine.records) >= 3, engine.said, 60)
+        ours = {
+            topic: [(it.key, it.value) for it in desk.events(topic)]
+            for topic in ("outbox.event.order", "outbox.event.payment")
+        }
 
     theirs: dict[str, list[tuple[bytes | None, bytes | None]]] = {topic: [] for topic in ours}
     for each in engine.records:

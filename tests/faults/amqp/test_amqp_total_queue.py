@@ -77,6 +77,11 @@ def test_without_faults_every_message_is_taken_once_and_in_order(
     assert work_without_faults(tmp_path, consumers) == (Verdict(), True)
 
 
+def some_more(count: int, rng: random.Random) -> int:
+    """Return after how many messages the next fault comes."""
+    return min(count + rng.randint(1, EVENTS // FAULTS // 2), CONFIRMED)
+
+
 @pytest.mark.timeout(0 if LONG else 240)
 def test_kills_of_the_server_lose_nothing_and_one_consumer_sees_it_in_order(
     tmp_path: Path,
@@ -85,8 +90,7 @@ def test_kills_of_the_server_lose_nothing_and_one_consumer_sees_it_in_order(
     with Mortal(tmp_path, amqp=True) as server, Consumer(server.amqp[1], queue) as consumer:
         publisher = Publisher(server.amqp[1], queue, range(EVENTS))
         for _ in range(FAULTS):
-            more = rng.randint(1, EVENTS // FAULTS // 2)
-            enough = min(len(queue.done) + more, CONFIRMED)
+            enough = some_more(len(queue.done), rng)
             assert queue.wait_until_done(enough, PATIENCE_S), "nothing is done any more"
             server.kill()
             server.start()
@@ -180,8 +184,7 @@ def test_a_message_is_in_all_its_queues_or_in_none_of_them(tmp_path: Path) -> No
         declare(port, "left", "right", exchange="amq.fanout")
         publisher = Publisher(port, queue, range(EVENTS), exchange="amq.fanout")
         for _ in range(FAULTS):
-            more = rng.randint(1, EVENTS // FAULTS // 2)
-            enough = min(len(queue.acknowledged) + more, CONFIRMED)
+            enough = some_more(len(queue.acknowledged), rng)
             assert queue.wait_until_acknowledged(enough, PATIENCE_S), "nothing is taken any more"
             server.kill()
             server.start()

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from tests.foreign_clients.java_client import NEEDED, Java, compiled
+from tests.foreign_clients.java_client import NEEDED, Java, compiled, lines
 
 pytestmark = [*NEEDED, pytest.mark.client("Java client", "4.3")]
 
@@ -19,26 +19,26 @@ def java(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Java:
     "transactions", "commit, abort, read_committed", "the newer transaction protocol (KIP-890)"
 )
 def test_only_what_is_committed_is_seen_and_every_end_gives_another_epoch(java: Java) -> None:
-    assert java("cycle", "java.cycle") == [
-        "CompleteCommit 1",
-        "CompleteAbort 1",
-        "CompleteCommit 1",
-        "CompleteAbort 1",
-        "CompleteCommit 1",
-        "committed 12",
-        "values [commit]",
-        "everything 20",
-    ]
+    assert java("cycle", "java.cycle") == lines("""
+        CompleteCommit 1
+        CompleteAbort 1
+        CompleteCommit 1
+        CompleteAbort 1
+        CompleteCommit 1
+        committed 12
+        values [commit]
+        everything 20
+    """)
 
 
 @pytest.mark.shows("transactions", "offsets committed in a transaction")
 def test_events_and_the_cursors_behind_them_move_together(java: Java) -> None:
-    assert java("transform", "java.transform") == [
-        # 100 events, and a marker in each of the four partitions that no cursor has passed.
-        "cursors 100",
-        "out 100 different 100",
-        "aborted true",
-    ]
+    # 100 events, and a marker in each of the four partitions that no cursor has passed.
+    assert java("transform", "java.transform") == lines("""
+        cursors 100
+        out 100 different 100
+        aborted true
+    """)
 
 
 @pytest.mark.shows("transactions", "fencing")
@@ -50,24 +50,24 @@ def test_a_second_producer_fences_the_first(java: Java) -> None:
 
 @pytest.mark.shows("transactions", "timeout")
 def test_a_transaction_that_takes_too_long_is_aborted(java: Java) -> None:
-    assert java("timeout", "java.timeout") == [
-        "ProducerFencedException",
-        "[next, next, next, next]",
-    ]
+    assert java("timeout", "java.timeout") == lines("""
+        ProducerFencedException
+        [next, next, next, next]
+    """)
 
 
 @pytest.mark.shows("administration", "description of transactions and producers")
 def test_producers_and_transactions_are_described(java: Java) -> None:
-    assert java("describe", "java.describe") == [
-        "Ongoing 60000 4 true",
-        "true Ongoing",
-        "others false",
-        "old 0",
-        "true 0 0",
-        "open false",
-        "CompleteCommit",
-        "TransactionalIdNotFoundException",
-    ]
+    assert java("describe", "java.describe") == lines("""
+        Ongoing 60000 4 true
+        true Ongoing
+        others false
+        old 0
+        true 0 0
+        open false
+        CompleteCommit
+        TransactionalIdNotFoundException
+    """)
 
 
 PARTITIONS = range(4)

@@ -23,6 +23,11 @@ SECRET = "MAINSTEM_SECRET_A"
 ROWS = {"a": 5_000, "b": 500}
 """How many rows there are before a connector comes; changes begin below these ids."""
 Row = tuple[Any, ...]
+COLUMNS = (
+    "ALTER TABLE {t} ADD COLUMN IF NOT EXISTS extra INT",
+    "ALTER TABLE {t} DROP COLUMN IF EXISTS extra",
+)
+"""How a column comes and goes in servers."""
 
 
 _PAUSE_S = 0.02
@@ -132,15 +137,11 @@ def postgres() -> Iterator[Followed]:
                 for name, count in ROWS.items()
             ),
         )
-        columns = (
-            "ALTER TABLE {t} ADD COLUMN IF NOT EXISTS extra int",
-            "ALTER TABLE {t} DROP COLUMN IF EXISTS extra",
-        )
         types = [f"ALTER TABLE {{t}} ALTER note TYPE {kind}" for kind in ("varchar(100)", "text")]
-        dialect = db.dialect(*columns, *types)
+        dialect = db.dialect(*COLUMNS, *types)
         options = ("--set", "partitions=2")
         yield Followed(
-            db.url, "public", options, db.execute, db.last, killing(db), dialect, columns
+            db.url, "public", options, db.execute, db.last, killing(db), dialect, COLUMNS
         )
 
 
@@ -173,14 +174,10 @@ def maria_db() -> Iterator[Followed]:
                 for name, count in ROWS.items()
             ),
         )
-        columns = (
-            "ALTER TABLE {t} ADD COLUMN IF NOT EXISTS extra INT",
-            "ALTER TABLE {t} DROP COLUMN IF EXISTS extra",
-        )
         types = [f"ALTER TABLE {{t}} MODIFY note {kind}" for kind in ("VARCHAR(100)", "TEXT")]
-        dialect = db.dialect(*columns, *types)
+        dialect = db.dialect(*COLUMNS, *types)
         options = ("--set", "partitions=2", "--password-env", SECRET)
-        yield Followed(db.url, "shop", options, db.execute, db.last, killing(db), dialect, columns)
+        yield Followed(db.url, "shop", options, db.execute, db.last, killing(db), dialect, COLUMNS)
 
 
 @contextmanager

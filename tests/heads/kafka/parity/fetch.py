@@ -1,6 +1,7 @@
 """Scenarios of fetching: what is read, sessions, and what cannot be read."""
 
 from collections.abc import Iterator, Sequence
+from typing import TypedDict, Unpack
 
 from tests.heads.kafka.parity.batches import NOBODY, batch, put
 from tests.heads.kafka.parity.compared_server import Said, Side, Topic, alike, unlike, word
@@ -22,6 +23,15 @@ _EVERYTHING = 1 << 20
 _BEGIN, _FULL = 0, -1
 
 
+class _Limits(TypedDict, total=False):
+    """What a whole Fetch may have; otherwise everything at once."""
+
+    min_bytes: int
+    max_bytes: int
+    wait_ms: int
+    isolation: int
+
+
 def _fetched(
     peer: Peer,
     topics: Sequence[tuple[Topic, Sequence[FetchPartition]]],
@@ -29,16 +39,13 @@ def _fetched(
     version: int = FETCH.last,
     session: tuple[int, int] = (0, _FULL),
     forgotten: Sequence[tuple[Topic, Sequence[int]]] = (),
-    min_bytes: int = 1,
-    max_bytes: int = _EVERYTHING,
-    wait_ms: int = 0,
-    isolation: int = 0,
+    **limits: Unpack[_Limits],
 ) -> FetchResponse:
     body = FetchRequest(
-        max_wait_ms=wait_ms,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        isolation_level=isolation,
+        max_wait_ms=limits.get("wait_ms", 0),
+        min_bytes=limits.get("min_bytes", 1),
+        max_bytes=limits.get("max_bytes", _EVERYTHING),
+        isolation_level=limits.get("isolation", 0),
         session_id=session[0],
         session_epoch=session[1],
         topics=[FetchTopic(topic.id, topic.name, wanted) for topic, wanted in topics],
@@ -86,25 +93,14 @@ def _one(
     last_epoch: int = -1,
     part_bytes: int = _EVERYTHING,
     version: int = FETCH.last,
-    min_bytes: int = 1,
-    max_bytes: int = _EVERYTHING,
-    isolation: int = 0,
-    wait_ms: int = 0,
+    **limits: Unpack[_Limits],
 ) -> Said:
     asked = FetchPartition(
         partition, epoch, offset, last_fetched_epoch=last_epoch, partition_max_bytes=part_bytes
     )
     with side.another() as peer:
         try:
-            answer = _fetched(
-                peer,
-                [(topic, [asked])],
-                version=version,
-                min_bytes=min_bytes,
-                max_bytes=max_bytes,
-                isolation=isolation,
-                wait_ms=wait_ms,
-            )
+            answer = _fetched(peer, [(topic, [asked])], version=version, **limits)
         except (EOFError, ConnectionResetError):
             return "closed"
     return _shown(answer)
