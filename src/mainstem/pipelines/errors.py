@@ -32,11 +32,8 @@ class PipelineFailed(MainstemError):
     """Raised when an error stopped the run of a table; its uncommitted rows are not visible."""
 
 
-class StoreUnavailable(MainstemError):
+class StoreUnavailable(MainstemError, failure=Failure.UNAVAILABLE, retriable=True):
     """Raised if the store that a sink writes to does not answer; a later attempt may succeed."""
-
-    failure = Failure.UNAVAILABLE
-    retriable = True
 
     def __init__(self, place: str, reason: object) -> None:
         super().__init__(f"no answer from {place}: {reason}")

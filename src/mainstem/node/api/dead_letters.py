@@ -30,6 +30,7 @@ from mainstem.core.errors import Failure, MainstemError
 from mainstem.core.event import Event, Position
 from mainstem.heads.admin_operations import NoArguments, operation
 from mainstem.heads.context import HeadContext
+from mainstem.node.api.door_operations import DoorOperations
 from mainstem.node.api.queues import MAX_PEEKED, After, Limit
 from mainstem.node.queue_peek import PeekedEvent, peeked
 
@@ -99,22 +100,19 @@ class Dropped(msgspec.Struct, frozen=True):
     dropped: int
 
 
-class DeadLetterOperations:
-    """Operations on dead letters, with the permissions of the peer that asks."""
-
-    def __init__(self, context: HeadContext) -> None:
-        self._context = context
+class DeadLetterOperations(DoorOperations):
+    """Operations on dead letters."""
 
     @operation("dead-letters/list", "GET dead-letters")
     def every(self, peer: Peer, _: NoArguments) -> list[DeadLetterTopic]:
         """List the topics of dead letters."""
-        door = self._context.door(peer)
+        door = self._door(peer)
         return [DeadLetterTopic(it.name, _left(door, it.name)) for it in door.topics(f"*{SUFFIX}")]
 
     @operation("dead-letters/peek", "GET dead-letters/{topic}")
     def peek(self, peer: Peer, asked: PeekLetters) -> list[DeadLetter]:
         """Show the first dead letters of a topic, with their reasons."""
-        door, name = self._context.door(peer), _name(asked.topic)
+        door, name = self._door(peer), _name(asked.topic)
         partition, _, offset = asked.after.partition(":")
         after = Position(int(partition), int(offset)) if asked.after else None
         found = _peeked(door, name, asked.limit, after)
@@ -126,7 +124,7 @@ class DeadLetterOperations:
     @operation("dead-letters/redrive", "POST dead-letters/{topic}/redrive")
     def redrive(self, peer: Peer, asked: RedriveLetters) -> Redriven:
         """Publish dead letters again: to their topics of origin, or to another topic."""
-        door, name = self._context.door(peer), _name(asked.topic)
+        door, name = self._door(peer), _name(asked.topic)
         door.topic(name)
         if asked.dry_run:
             tally = _Tally()
@@ -139,7 +137,7 @@ class DeadLetterOperations:
     @operation("dead-letters/drop", "DELETE dead-letters/{topic}")
     def drop(self, peer: Peer, asked: NameTopic) -> Dropped:
         """Delete the dead letters of a topic, including redriven ones."""
-        door, name = self._context.door(peer), _name(asked.topic)
+        door, name = self._door(peer), _name(asked.topic)
         numbers = [each.number for each in door.topic(name).partitions]
         tails = {each: door.bounds(name, each).tail for each in numbers}
         _ensure_queue(door, name)

@@ -10,7 +10,7 @@ from mainstem.broker.door import DelayedEvent, Door, HeldPublish
 from mainstem.core.errors import InvalidSetting, UnknownTopic
 from mainstem.core.event import NO_TIMESTAMP, Event
 from mainstem.heads.admin_operations import operation
-from mainstem.heads.context import HeadContext
+from mainstem.node.api.door_operations import DoorOperations
 
 SCHEDULE = "events/schedule"
 MAX_MS = 2**53
@@ -37,11 +37,8 @@ class ScheduleEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     due_ms: Annotated[Milliseconds | None, Meta(description="In ms since 1970.")] = None
 
 
-class DelayedEventOperations:
-    """Operations on delayed events, with the permissions of the peer that asks."""
-
-    def __init__(self, context: HeadContext) -> None:
-        self._context = context
+class DelayedEventOperations(DoorOperations):
+    """Operations on delayed events."""
 
     @operation(SCHEDULE, "POST topics/{topic}/scheduled")
     def schedule(self, peer: Peer, asked: ScheduleEvent) -> None:
@@ -54,7 +51,7 @@ class DelayedEventOperations:
         timestamp_ms = NO_TIMESTAMP if asked.timestamp_ms is None else asked.timestamp_ms
         event = Event(asked.value, asked.key, asked.headers, timestamp_ms)
         delayed = DelayedEvent(event, due_ms, asked.topic, asked.partition)
-        door = self._context.door(peer)
+        door = self._door(peer)
         try:
             self._store(door, delayed)
         except UnknownTopic:

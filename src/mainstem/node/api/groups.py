@@ -10,7 +10,7 @@ from mainstem.broker.door import Door, GroupState
 from mainstem.core.errors import GroupIsLive, UnknownGroup
 from mainstem.core.names import check_group
 from mainstem.heads.admin_operations import NoArguments, operation
-from mainstem.heads.context import HeadContext
+from mainstem.node.api.door_operations import DoorOperations
 from mainstem.node.api.positions import SENTENCE, Place, numbers_of, offset_at
 
 
@@ -44,26 +44,23 @@ class SeekResult(msgspec.Struct, frozen=True):
     lag: int
 
 
-class GroupOperations:
-    """Operations on groups, with the permissions of the peer that asks."""
-
-    def __init__(self, context: HeadContext) -> None:
-        self._context = context
+class GroupOperations(DoorOperations):
+    """Operations on groups."""
 
     @operation("groups/list", "GET groups")
     def every(self, peer: Peer, _: NoArguments) -> list[GroupState]:
         """List groups with their members and lag."""
-        return list(self._context.door(peer).groups())
+        return list(self._door(peer).groups())
 
     @operation("groups/show", "GET groups/{group}")
     def show(self, peer: Peer, asked: NameGroup) -> GroupState:
         """Show the members and the lag of a group."""
-        return self._context.door(peer).group(asked.group)
+        return self._door(peer).group(asked.group)
 
     @operation("groups/seek", "POST groups/{group}/seek")
     def seek(self, peer: Peer, asked: SeekGroup) -> list[SeekResult]:
         """Set the committed offsets of a group without members, or preview that."""
-        door = self._context.door(peer)
+        door = self._door(peer)
         check_group(asked.group)
         _check_not_live(door, asked.group)
         numbers = numbers_of(door, asked.topic, asked.partition)
@@ -82,7 +79,7 @@ class GroupOperations:
     @operation("groups/delete", "DELETE groups/{group}")
     def delete(self, peer: Peer, asked: NameGroup) -> None:
         """Delete the committed offsets of a group without members."""
-        self._context.door(peer).delete_group(asked.group).wait()
+        self._door(peer).delete_group(asked.group).wait()
 
 
 def _check_not_live(door: Door, name: str) -> None:

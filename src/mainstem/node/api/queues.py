@@ -10,7 +10,7 @@ from mainstem.broker.door import QueueSettings, QueueState, Unsettled
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.event import Position
 from mainstem.heads.admin_operations import NoArguments, operation
-from mainstem.heads.context import HeadContext
+from mainstem.node.api.door_operations import DoorOperations
 from mainstem.node.api.positions import SENTENCE, Place, numbers_of, offset_at
 from mainstem.node.queue_move import MAX_EVENTS, move_events
 from mainstem.node.queue_peek import PeekedEvent, peeked
@@ -92,26 +92,23 @@ class Moved(msgspec.Struct, frozen=True):
     moved: int
 
 
-class QueueOperations:
-    """Operations on queues, with the permissions of the peer that asks."""
-
-    def __init__(self, context: HeadContext) -> None:
-        self._context = context
+class QueueOperations(DoorOperations):
+    """Operations on queues."""
 
     @operation("queues/list", "GET queues")
     def every(self, peer: Peer, _: NoArguments) -> list[QueueState]:
         """List queues and share groups with their state."""
-        return list(self._context.door(peer).queues.every())
+        return list(self._door(peer).queues.every())
 
     @operation("queues/show", "GET queues/{topic}/{queue}")
     def show(self, peer: Peer, asked: NameQueue) -> QueueState:
         """Show the settings and the state of a queue."""
-        return self._context.door(peer).queues.show(asked.topic, asked.queue)
+        return self._door(peer).queues.show(asked.topic, asked.queue)
 
     @operation("queues/put", "PUT queues/{topic}/{queue}")
     def put(self, peer: Peer, asked: PutQueue) -> QueueState:
         """Create a queue, or change settings of an existing one."""
-        door = self._context.door(peer)
+        door = self._door(peer)
         was = door.queues.created_with(asked.topic, asked.queue)
         settings = _altered(was or QueueSettings(), asked.settings)
         starts = {}
@@ -125,12 +122,12 @@ class QueueOperations:
     @operation("queues/delete", "DELETE queues/{topic}/{queue}")
     def delete(self, peer: Peer, asked: NameQueue) -> None:
         """Delete a queue; its events stay in the topic."""
-        self._context.door(peer).queues.delete(asked.topic, asked.queue).wait()
+        self._door(peer).queues.delete(asked.topic, asked.queue).wait()
 
     @operation("queues/peek", "GET queues/{topic}/{queue}/events")
     def peek(self, peer: Peer, asked: PeekQueue) -> list[PeekedEvent]:
         """Show the first unsettled events of a queue, without delivering them."""
-        door = self._context.door(peer)
+        door = self._door(peer)
         partition, _, offset = asked.after.partition(":")
         after = Position(int(partition), int(offset)) if asked.after else None
         found: list[Unsettled] = door.queues.peek(asked.topic, asked.queue, asked.limit, after)
@@ -139,7 +136,7 @@ class QueueOperations:
     @operation("queues/seek", "POST queues/{topic}/{queue}/seek")
     def seek(self, peer: Peer, asked: SeekQueue) -> QueueState:
         """Set the position of a queue; its unsettled deliveries can no longer be settled."""
-        door = self._context.door(peer)
+        door = self._door(peer)
         numbers = numbers_of(door, asked.topic, asked.partition)
         offsets = {each: offset_at(door, asked.topic, each, asked.to) for each in numbers}
         door.queues.seek(asked.topic, asked.queue, offsets).wait()
@@ -148,14 +145,14 @@ class QueueOperations:
     @operation(PURGE, "POST queues/{topic}/{queue}/purge")
     def purge(self, peer: Peer, asked: PurgeQueue) -> Purged:
         """Settle all waiting events of a queue."""
-        count, durable = self._context.door(peer).queues.purge(asked.topic, asked.queue)
+        count, durable = self._door(peer).queues.purge(asked.topic, asked.queue)
         durable.wait()
         return Purged(count)
 
     @operation(MOVE, "POST queues/{topic}/{queue}/move")
     def move(self, peer: Peer, asked: MoveEvents) -> Moved:
         """Move the first waiting events of a queue to another topic, in one append."""
-        door, now_ms = self._context.door(peer), self._context.now_ms
+        door, now_ms = self._door(peer), self._context.now_ms
         return Moved(move_events(door, asked.topic, asked.queue, asked.to, asked.limit, now_ms))
 
 

@@ -9,7 +9,7 @@ from mainstem.auth import Peer
 from mainstem.broker.door import Door, Topic
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.admin_operations import operation
-from mainstem.heads.context import HeadContext
+from mainstem.node.api.door_operations import DoorOperations
 from mainstem.node.api.positions import SENTENCE, Place, numbers_of, offset_at
 
 Settings = Annotated[
@@ -75,28 +75,25 @@ class TrimTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partition: Annotated[int | None, Meta(description="One partition; otherwise all.")] = None
 
 
-class TopicOperations:
-    """Operations on topics, with the permissions of the peer that asks."""
-
-    def __init__(self, context: HeadContext) -> None:
-        self._context = context
+class TopicOperations(DoorOperations):
+    """Operations on topics."""
 
     @operation("topics/list", "GET topics")
     def every(self, peer: Peer, asked: ListTopics) -> list[TopicState]:
         """List topics."""
-        door = self._context.door(peer)
+        door = self._door(peer)
         return [_state(door, each) for each in door.topics(asked.pattern, internal=asked.internal)]
 
     @operation("topics/show", "GET topics/{topic}")
     def show(self, peer: Peer, asked: NameTopic) -> TopicState:
         """Show the settings and partitions of a topic."""
-        door = self._context.door(peer)
+        door = self._door(peer)
         return _state(door, door.topic(asked.topic))
 
     @operation("topics/create", "POST topics")
     def create(self, peer: Peer, asked: CreateTopic) -> TopicState:
         """Create a topic; settings that are not given have the server's defaults."""
-        door = self._context.door(peer)
+        door = self._door(peer)
         settings = self._context.defaults.altered(**asked.settings)
         done = door.create_topic(asked.topic, settings)
         done.durable.wait()
@@ -105,7 +102,7 @@ class TopicOperations:
     @operation("topics/alter", "PATCH topics/{topic}")
     def alter(self, peer: Peer, asked: AlterTopic) -> TopicState:
         """Change settings of a topic; its number of partitions can only grow."""
-        door = self._context.door(peer)
+        door = self._door(peer)
         done = door.alter_topic(asked.topic, **asked.settings)
         done.durable.wait()
         return _state(door, done.topic)
@@ -113,12 +110,12 @@ class TopicOperations:
     @operation("topics/delete", "DELETE topics/{topic}")
     def delete(self, peer: Peer, asked: NameTopic) -> None:
         """Delete a topic and all its events."""
-        self._context.door(peer).delete_topic(asked.topic).wait()
+        self._door(peer).delete_topic(asked.topic).wait()
 
     @operation("topics/trim", "POST topics/{topic}/trim")
     def trim(self, peer: Peer, asked: TrimTopic) -> TopicState:
         """Delete the events of a topic before an offset or a time."""
-        door = self._context.door(peer)
+        door = self._door(peer)
         numbers = numbers_of(door, asked.topic, asked.partition)
         offsets = {each: offset_at(door, asked.topic, each, asked.before) for each in numbers}
         for number, offset in offsets.items():

@@ -202,10 +202,10 @@ def _defined(
 ) -> Table:
     """Make a table, and record that it was defined."""
     called = name or "sql"
+    kept = _checked_sink(called, sink)
     sources = _sources(called, source, Source("", **options))
     if not isinstance(query, str):
         sources = _expecting(called, sources, expectations_of(query))
-    kept = _checked_sink(called, sink)
     file, line = site
     result = Table(
         name=name,

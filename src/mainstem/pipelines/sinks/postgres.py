@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainstem.pipelines.errors import InvalidDefinition, StoreUnavailable, importing
+from mainstem.pipelines.errors import StoreUnavailable, importing
 from mainstem.pipelines.sinks.port import Mark, Sink
-from mainstem.pipelines.sinks.statements import MARKS, Statements, quoted, text_of
+from mainstem.pipelines.sinks.statements import (
+    MARKS,
+    Statements,
+    check_types,
+    mark_with,
+    quoted,
+    table_of,
+    text_of,
+)
 
 if TYPE_CHECKING:
     import psycopg
@@ -68,11 +76,7 @@ class PostgresSink(msgspec.Struct, frozen=True):
                     (quoted(self.table),),
                 ).fetchall()
             )
-        if found != wanted:
-            raise InvalidDefinition(
-                f"{self.place} has the columns {found}, but the definition gives {wanted}; "
-                "replay into a new table (--replay --into NAME) and swap"
-            )
+        check_types(self.place, found, wanted)
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Commit the rows and the mark in one transaction."""
@@ -102,17 +106,11 @@ class PostgresSink(msgspec.Struct, frozen=True):
                     cursor.executemany(
                         statements.delete("%s").encode(), _values(found.deleted.select(self.key))
                     )
-            base.execute(
-                "INSERT INTO _mainstem_batches VALUES (%s, %s) "
-                "ON CONFLICT (pipeline) DO UPDATE SET batch = excluded.batch",
-                (mark.pipeline, mark.batch),
-            )
+            base.execute(mark_with("%s"), (mark.pipeline, mark.batch))
         return True
 
     def read(self) -> "pa.Table | None":
         """Return all rows; nested values as JSON text."""
-        import pyarrow as pa  # noqa: PLC0415 - slow to load
-
         with self._opened() as base:
             known = base.execute("SELECT to_regclass(%s)", (quoted(self.table),)).fetchone()
             if known is None or known[0] is None:
@@ -120,10 +118,7 @@ class PostgresSink(msgspec.Struct, frozen=True):
             cursor = base.execute(f"SELECT * FROM {quoted(self.table)}".encode())
             names = [column.name for column in cursor.description or ()]
             rows = [[_value(value) for value in row] for row in cursor.fetchall()]
-        columns = list(zip(*rows, strict=True)) or [() for _ in names]
-        return pa.table(
-            {name: pa.array(column) for name, column in zip(names, columns, strict=True)}
-        )
+        return table_of(names, rows)
 
     def beside(self, name: str) -> Sink:
         """Return a sink for a copy of this table: ``TABLE__NAME`` in the same database."""

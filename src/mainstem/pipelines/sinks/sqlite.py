@@ -10,7 +10,15 @@ import msgspec
 
 from mainstem.pipelines.errors import InvalidDefinition
 from mainstem.pipelines.sinks.port import Mark, Sink
-from mainstem.pipelines.sinks.statements import MARKS, Statements, quoted, text_of
+from mainstem.pipelines.sinks.statements import (
+    MARKS,
+    Statements,
+    check_types,
+    mark_with,
+    quoted,
+    table_of,
+    text_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,11 +70,7 @@ class SqliteSink(msgspec.Struct, frozen=True):
             base.execute(MARKS)
             base.execute(Statements(self.table, tuple(wanted), self.key).create(wanted))
             found = {row[1]: row[2] for row in base.execute(self._about_columns())}
-        if found != wanted:
-            raise InvalidDefinition(
-                f"{self.place} has the columns {found}, but the definition gives {wanted}; "
-                "replay into a new table (--replay --into NAME) and swap"
-            )
+        check_types(self.place, found, wanted)
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Commit the rows and the mark in one transaction."""
@@ -92,17 +96,11 @@ class SqliteSink(msgspec.Struct, frozen=True):
             base.executemany(statements.insert("?"), _values(found.stored))
             if found.deleted.num_rows:
                 base.executemany(statements.delete("?"), _values(found.deleted.select(self.key)))
-            base.execute(
-                "INSERT INTO _mainstem_batches VALUES (?, ?) "
-                "ON CONFLICT (pipeline) DO UPDATE SET batch = excluded.batch",
-                (mark.pipeline, mark.batch),
-            )
+            base.execute(mark_with("?"), (mark.pipeline, mark.batch))
         return True
 
     def read(self) -> "pa.Table | None":
         """Return all rows, with values as SQLite stores them."""
-        import pyarrow as pa  # noqa: PLC0415 - slow to load
-
         if not Path(self.path).exists():
             return None
         with closing(self._opened()) as base:
@@ -110,10 +108,7 @@ class SqliteSink(msgspec.Struct, frozen=True):
             if not names:
                 return None
             rows = base.execute(f"SELECT * FROM {quoted(self.table)}").fetchall()
-        columns = list(zip(*rows, strict=True)) or [() for _ in names]
-        return pa.table(
-            {name: pa.array(column) for name, column in zip(names, columns, strict=True)}
-        )
+        return table_of(names, rows)
 
     def beside(self, name: str) -> Sink:
         """Return the sink of a copy, another table in the same database."""

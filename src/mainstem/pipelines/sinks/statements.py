@@ -1,16 +1,47 @@
 """SQL statements common to SQLite and PostgreSQL, and values as text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import msgspec
+
+from mainstem.pipelines.errors import InvalidDefinition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MARKS = (
     "CREATE TABLE IF NOT EXISTS _mainstem_batches "
     "(pipeline TEXT PRIMARY KEY, batch BIGINT NOT NULL)"
 )
 """Statement that creates the table of marks: last committed batch of each pipeline."""
+
+
+def mark_with(placeholder: str) -> str:
+    """Return the statement that stores the mark of a batch."""
+    return (
+        f"INSERT INTO _mainstem_batches VALUES ({placeholder}, {placeholder}) "
+        "ON CONFLICT (pipeline) DO UPDATE SET batch = excluded.batch"
+    )
+
+
+def check_types(place: str, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Raise InvalidDefinition if a table's columns are not those of the definition."""
+    if found != wanted:
+        raise InvalidDefinition(
+            f"{place} has the columns {found}, but the definition gives {wanted}; "
+            "replay into a new table (--replay --into NAME) and swap"
+        )
+
+
+def table_of(names: Sequence[str], rows: Sequence[Sequence[object]]) -> "pa.Table":
+    """Return rows as an Arrow table."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to load
+
+    columns = list(zip(*rows, strict=True)) or [() for _ in names]
+    return pa.table({name: pa.array(column) for name, column in zip(names, columns, strict=True)})
 
 
 class Statements(msgspec.Struct, frozen=True):
