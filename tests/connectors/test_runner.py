@@ -143,6 +143,59 @@ def test_what_was_published_of_a_transaction_is_skipped_also_if_the_position_mov
     assert stored(broker) == Stored(at(9))
 
 
+OTHER = Table("s", "u", TABLE.columns, ("id",))
+
+
+class PairSource(ListSource):
+    """Two tables, of which the settings choose some; the transaction may break off."""
+
+    def __init__(self, settings: ConnectorSettings, *, breaks: bool) -> None:
+        changes = [
+            Change(table, Op.CREATE, None, {"id": number, "v": "x" * 1_000_000}, {})
+            for number in range(12)
+            for table in (TABLE, OTHER)
+            if table.id in settings.tables
+        ]
+        whole = transaction("x", 9, *changes)
+        broken = whole[: 2 + len(changes) // 2]
+        later = transaction("y", 12, *(Change(each, *changes[0][1:]) for each in (TABLE, OTHER)))
+        chosen = [
+            each
+            for each in later
+            if not isinstance(each, Change) or each.table.id in settings.tables
+        ]
+        super().__init__(broken if breaks else [*whole, *chosen, None])
+        self._tables = [each for each in (TABLE, OTHER) if each.id in settings.tables]
+
+    def tables(self) -> Sequence[Table]:
+        return self._tables
+
+    def read(self, table: str, after: Key | None, limit: int) -> Chunk | None:
+        return Chunk([], [], at(20), is_last=True)
+
+
+@pytest.mark.parametrize("second", [("s.t",), ("s.u",), ("s.t", "s.u")])
+@pytest.mark.parametrize("first", [("s.t",), ("s.t", "s.u")])
+def test_a_transaction_published_in_part_is_continued_though_other_tables_are_captured_then(
+    first: tuple[str, ...], second: tuple[str, ...]
+) -> None:
+    broker = new_broker()
+    store(broker, Stored(at(1)))
+    broker.definitions.open("connectors").set("schema", "shop/s.u", b"old")
+    before, after = (msgspec.structs.replace(SETTINGS, tables=each) for each in (first, second))
+    with pytest.raises(Stopped):
+        runner(broker, PairSource(before, breaks=True), before).run()
+    assert stored(broker).done_in.keys() == set(first)
+
+    with pytest.raises(Stopped):
+        runner(broker, PairSource(after, breaks=False), after).run()
+
+    for table in second:
+        ids = [json.loads(each.key or b"")["id"] for each in read_all(broker, f"shop.{table}")]
+        assert ids == [*range(12), 0]
+    assert stored(broker).done_in == {}
+
+
 def test_another_transaction_than_the_one_that_was_published_in_part_is_refused() -> None:
     broker = new_broker()
     store(broker, Stored(at(1), transaction="x", done=2))

@@ -77,7 +77,7 @@ Output.flush = earlier
 NOT_SKIPPED = """
 from mainstem.connectors.running import runner
 begin = runner._Transaction.__init__
-runner._Transaction.__init__ = lambda self, skip, settings: begin(self, 0, settings)
+runner._Transaction.__init__ = lambda self, _, settings: begin(self, runner.Progress(), settings)
 """
 """What was published of a transaction is published again."""
 CONFIRMED_EARLY = """

@@ -27,6 +27,8 @@ class Progress(msgspec.Struct, frozen=True, tag_field="kind", tag="progress/1"):
     """The transaction after the position that is published in part."""
     done: int = 0
     """How many of its changes are published."""
+    done_in: dict[str, int] = {}
+    """The same for each table, as other tables may be captured when it is read again."""
     pending: tuple[PendingTable, ...] = ()
     """The tables that are still to be read, in this order."""
     epoch: int = 0

@@ -20,7 +20,7 @@ epoch: the time of this snapshot.
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -79,27 +79,44 @@ class _Known(NamedTuple):
 class _Transaction:
     """The state of the transaction that is being followed."""
 
-    def __init__(self, skip: int, settings: ConnectorSettings) -> None:
+    def __init__(self, progress: Progress, settings: ConnectorSettings) -> None:
         self._settings = settings
         self.name = ""
         """Empty between two transactions."""
         self.changes = 0
-        self.skip = skip
+        self.skip = progress.done
         """How many of its changes are published already."""
+        self._published = progress.done_in
+        """The same for each table; empty if an earlier version has stored the progress."""
+        self._seen: dict[str, int] = {}
         self.origin = Origin(0, "false")
 
     def begin(self, item: Begin) -> None:
         """Reset the state for a transaction that begins."""
-        self.name, self.changes = item.transaction, 0
+        self.name, self.changes, self._seen = item.transaction, 0, {}
         order = None
         if self._settings.transactions:
             with_schema = self._settings.format is Format.JSON_SCHEMA
             order = TransactionOrder(item.transaction, item.committed_us, with_schema=with_schema)
         self.origin = Origin(item.committed_us, "false", order)
 
+    def is_published(self, table: str) -> bool:
+        """Count a change, and return whether it is published already."""
+        self.changes += 1
+        seen = self._seen[table] = self._seen.get(table, 0) + 1
+        if self._published:
+            return seen <= self._published.get(table, 0)
+        return self.changes <= self.skip
+
+    @property
+    def published(self) -> dict[str, int]:
+        """How many changes of each table are published, with all that were seen."""
+        tables = self._seen.keys() | self._published.keys()
+        return {each: max(self._seen.get(each, 0), self._published.get(each, 0)) for each in tables}
+
     def end(self) -> None:
         """Reset the state after the transaction's commit."""
-        self.name, self.skip = "", 0
+        self.name, self.skip, self._published = "", 0, {}
 
 
 class Runner:
@@ -257,18 +274,17 @@ class Runner:
         position = self._progress.position
         assert position is not None
         self._report.phase = "following"
-        at = _Transaction(self._progress.done, self._settings)
+        at = _Transaction(self._progress, self._settings)
         output = self._output
         for item in self._source.follow(position):
             if isinstance(item, Change):
-                at.changes += 1
-                if at.changes <= at.skip:
+                if at.is_published(item.table.id):
                     self._count(item, at.origin)
                 else:
                     self._mark(at, is_end=False)
                     self._publish(item, at.origin, self._now_ns())
                     if output.bytes >= _MOST_BYTES:
-                        self._set(transaction=at.name, done=at.changes)
+                        self._set(transaction=at.name, done=at.changes, done_in=at.published)
                         self._flush()
             elif isinstance(item, Begin):
                 at.begin(item)
@@ -286,7 +302,7 @@ class Runner:
         """
         if isinstance(item, Commit):
             self._mark(at, is_end=True)
-            self._set(position=item.position, transaction="", done=0)
+            self._set(position=item.position, transaction="", done=0, done_in={})
             at.end()
         elif item is not None:
             # A transaction published in part keeps its progress, as it comes after this position.
@@ -415,8 +431,19 @@ class Runner:
         if pending[:1] != self._progress.pending[:1]:
             self._chunk = None
         self._set(pending=pending)
+        self._forget_changes(have)
         # In an append before any later position: what is published from here on has gaps.
         self._flush({(SCHEMA, each): None for each in left})
+
+    def _forget_changes(self, captured: Collection[str]) -> None:
+        """Forget the changes of other tables in a transaction that is published in part."""
+        progress = self._progress
+        left = {each: count for each, count in progress.done_in.items() if each in captured}
+        if left:
+            self._set(done_in=left)
+        elif progress.done_in:
+            # Nothing more of the transaction may be seen.
+            self._set(transaction="", done=0, done_in={})
 
     def _add_new_tables(self, tables: Sequence[Table]) -> None:
         pending = {each.table for each in self._progress.pending}
