@@ -12,6 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psycopg
@@ -20,12 +21,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
+from redis.commands.core import Script
 
 from mainstem import pipelines as p
 from mainstem.pipelines.format.options import sink_options
 from mainstem.pipelines.format.sink import BatchSink
 from mainstem.pipelines.format.source import MainstemSource
-from mainstem.pipelines.sinks import parquet, sqlite
+from mainstem.pipelines.sinks import parquet, redis, search, sqlite
 from mainstem.pipelines.sinks.port import Mark, Sink
 from mainstem.pipelines.sinks.topic import TopicSink
 from mainstem.remote.transactions import Outgoing, TransactionalProducer
@@ -166,12 +168,38 @@ def in_postgres(die: Death, *_: object) -> None:
     setattr(psycopg.Cursor, "executemany", insert_and_die)  # noqa: B010
 
 
+def in_redis(die: Death, *_: object) -> None:
+    """Die when the first rows are written, in one of several calls, and the mark is not."""
+    call = Script.__call__
+
+    def call_and_die(self: Script, *arguments: Any) -> None:
+        call(self, *arguments)
+        die()
+
+    setattr(redis, "_ROWS_PER_CALL", 7)  # noqa: B010
+    setattr(Script, "__call__", call_and_die)  # noqa: B010
+
+
+def in_search(die: Death, *_: object) -> None:
+    """Die when some rows are added to the index, and nothing is committed."""
+    made, left = search.SearchSink._document, iter(range(7))
+
+    def document(self: search.SearchSink, *row: Any) -> object:
+        if next(left, None) is None:
+            die()
+        return made(self, *row)
+
+    setattr(search.SearchSink, "_document", document)  # noqa: B010
+
+
 MIDDLES: dict[str, Callable[[Death, DataFrame, tuple[int, int]], None]] = {
     "sqlite": in_sqlite,
     "delta": in_delta,
     "parquet": in_parquet,
     "topic": in_topic,
     "postgres": in_postgres,
+    "redis": in_redis,
+    "search": in_search,
 }
 SINKS: dict[str, Sink] = {
     "sqlite": p.sqlite("base.db", "numbers"),
@@ -179,6 +207,8 @@ SINKS: dict[str, Sink] = {
     "parquet": p.parquet("parquet"),
     "topic": TopicSink("squares", address=os.environ["MAINSTEM_AT"]),
     "postgres": p.postgres(os.environ["DATABASE"], "numbers"),
+    "redis": p.redis(os.environ["REDIS"], "numbers", key="n"),
+    "search": p.search("index", key="n", text="square"),
     "unguarded": p.sqlite("base.db", "unguarded"),
 }
 NUMBERS = p.events("numbers", schema="n bigint")
@@ -194,7 +224,16 @@ def sums(numbers: DataFrame) -> DataFrame:
     return numbers.groupBy((F.col("n") % 10).alias("digit")).agg(F.sum("n").alias("sum"))
 
 
-sqlite_table, delta_table, parquet_table, topic_table, postgres_table, unguarded_table = (
-    p.table(source=NUMBERS, sink=Dying(name, sink), name=name)(sums if sink.key else squares)
+(
+    sqlite_table,
+    delta_table,
+    parquet_table,
+    topic_table,
+    postgres_table,
+    redis_table,
+    search_table,
+    unguarded_table,
+) = (
+    p.table(source=NUMBERS, sink=Dying(name, sink), name=name)(sums if name == "delta" else squares)
     for name, sink in SINKS.items()
 )

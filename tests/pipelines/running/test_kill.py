@@ -15,6 +15,7 @@ import pytest
 from tests.in_process_server import serving
 from tests.long_runs import LONG
 from tests.pipelines.postgresql import postgresql
+from tests.pipelines.redis_server import redis_server
 
 import mainstem
 from mainstem import pipelines as p
@@ -27,11 +28,11 @@ pytestmark = [
 ]
 
 DYING = Path(__file__).with_name("killed_at_step.py")
-SINKS = ("sqlite", "delta", "parquet", "topic", "postgres")
+SINKS = ("sqlite", "delta", "parquet", "topic", "postgres", "redis", "search")
 STEPS = ("before", "middle", "after", "offset")
 ROUND = 100
 """How many events there are for each run."""
-FEW = ["topic:middle", "delta:after", "postgres:offset"]
+FEW = ["topic:middle", "delta:after", "postgres:offset", "redis:middle", "search:middle"]
 """Each starts a JVM. A kill ends the runs of all tables, at whatever step the others are; every
 sink is killed at every step with ``--long``."""
 GRID = [f"{sink}:{step}" for _ in range(2) for step in STEPS for sink in SINKS]
@@ -53,11 +54,12 @@ class World(NamedTuple):
 
     address: str
     database: str
+    redis: str
     directory: Path
 
     def environment(self, die: str = "nobody:never") -> dict[str, str]:
-        mine = {"MAINSTEM_AT": self.address, "DATABASE": self.database, "DIE": die}
-        return os.environ | mine
+        places = {"MAINSTEM_AT": self.address, "DATABASE": self.database, "REDIS": self.redis}
+        return os.environ | places | {"DIE": die}
 
     def run_until_killed(self, die: str) -> None:
         """Run until the process is killed at a step."""
@@ -87,6 +89,8 @@ class World(NamedTuple):
             "delta": p.delta(str(self.directory / "delta")),
             "parquet": p.parquet(str(self.directory / "parquet")),
             "postgres": p.postgres(self.database, "numbers"),
+            "redis": p.redis(self.redis, "numbers", key="n"),
+            "search": p.search(str(self.directory / "index"), key="n"),
         }
         found = {}
         for name, sink in kept.items():
@@ -108,8 +112,8 @@ def whole(count: int) -> dict[str, list[tuple[int, int]]]:
 
 
 def test_runs_that_are_killed_at_every_step_give_whole_tables(tmp_path: Path) -> None:
-    with serving(None) as address, postgresql() as database:
-        world = World(address, database, tmp_path)
+    with serving(None) as address, stores(tmp_path) as (database, redis):
+        world = World(address, database, redis, tmp_path)
         steps = GRID if LONG else FEW
         for number, step in enumerate(["unguarded:after", *steps]):
             publish(address, range(number * ROUND, (number + 1) * ROUND))
@@ -132,8 +136,11 @@ def test_runs_that_are_killed_at_every_step_give_whole_tables(tmp_path: Path) ->
 
 def test_a_stream_goes_on_when_its_server_was_killed(tmp_path: Path) -> None:
     port = free_port()
-    with postgresql() as database, server(tmp_path / "data", port) as (address, process):
-        world = World(address, database, tmp_path)
+    with (
+        stores(tmp_path) as (database, redis),
+        server(tmp_path / "data", port) as (address, process),
+    ):
+        world = World(address, database, redis, tmp_path)
         publish(address, range(200))
         with subprocess.Popen(
             command("--stream"),
@@ -156,6 +163,14 @@ def test_a_stream_goes_on_when_its_server_was_killed(tmp_path: Path) -> None:
                     assert world.tables() == whole(400)
             finally:
                 stream.kill()
+
+
+@contextmanager
+def stores(directory: Path) -> Iterator[tuple[str, str]]:
+    """Start a PostgreSQL and a Redis; gives their addresses."""
+    (directory / "redis").mkdir()
+    with postgresql() as database, redis_server(directory / "redis") as redis:
+        yield database, redis
 
 
 def read_up_to(lines: Iterator[str], events: int) -> None:
