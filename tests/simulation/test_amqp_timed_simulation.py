@@ -165,6 +165,12 @@ FAULTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
         lambda self, now_ms, most: TAKE(self, now_ms + 300, most),
         "before it was due",
     ),
+    "delayed messages are lost when they are due": (
+        delays._Slice,
+        "batches",
+        lambda _: iter(()),
+        "was confirmed, and is lost",
+    ),
     "delayed messages are published again": (
         delays,
         "apply",
