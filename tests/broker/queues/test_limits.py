@@ -64,6 +64,15 @@ def test_nor_is_it_delivered_if_time_has_passed_and_nothing_ticked() -> None:
     assert dead(desk) == [b"1"]
 
 
+def test_who_watches_without_a_look_does_not_wait_for_what_is_there() -> None:
+    desk = Desk(ttl_ms=1_000)
+    desk.publish(b"1")
+    desk.queues.watch("orders", "emails", lambda: None)()
+    desk.clock.now_ms += 1_500
+
+    assert desk.values() == []
+
+
 def test_what_is_out_does_not_expire_and_what_is_given_back_does() -> None:
     desk = Desk(ttl_ms=1_000, lock_ms=60_000)
     desk.publish(b"1")

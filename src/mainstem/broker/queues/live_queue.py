@@ -373,12 +373,12 @@ class LiveQueue:
         self._watches += 1
         token = self._watches
         self._waiting[token] = wake
-        takes_back = []
-        watched = [number for number in self.windows if number in partitions]
-        for number in watched:
+        takes_back, awaited = [], list[int]()
+        for number in [each for each in self.windows if each in partitions]:
             window = self.windows[number]
             if window.seen is not None:
                 window.awaited = range(window.seen, sys.maxsize)
+                awaited.append(number)
                 at = PartitionId(self.key.topic_id, number)
                 seen_by = self._source.seen_by(at, self.settings.unsynced)
                 takes_back.append(seen_by.watch(at, window.seen, wake))
@@ -387,7 +387,7 @@ class LiveQueue:
             self._waiting.pop(token, None)
             # The topic may be deleted.
             with suppress(MainstemError):
-                for number in watched:
+                for number in awaited:
                     window = self.windows[number]
                     window.awaited = range(window.awaited.start, self.bounds(number).tail)
             for take_back in takes_back:
