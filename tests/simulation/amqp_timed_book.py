@@ -212,8 +212,8 @@ class AmqpTimedBook:
             self._did("delayed")
         self._is_there(copy.body)
         if ttl_ms is not None:
-            # It expires later if a consumer waited for it.
-            most_ms = ttl_ms + (0 if held.redelivered else AWAITED_MS)
+            # It expires later if a consumer waited for it, and nobody has got it yet.
+            most_ms = ttl_ms + (0 if copy in self._sent else AWAITED_MS)
             late_ms = now_ms - self._latest_ms[copy.body] - most_ms
             if late_ms >= 0:
                 raise Wrong(f"{copy} was delivered {late_ms} ms after its time to live")
@@ -251,15 +251,24 @@ class AmqpTimedBook:
         if message.queue == DUE:
             return
         place = (message.queue, message.channel, message.rank)
-        if message.number < self._last.get(place, -1):
-            raise Wrong(f"{message} comes after number {self._last[place]}")
-        self._last[place] = message.number
+        last = self._last.get(place, -1)
+        if message.number < last and not self._may_have_expired(message):
+            raise Wrong(f"{message} comes after number {last}")
+        self._last[place] = max(last, message.number)
         if message.queue == ORDERS:
             for each in self._waiting.values():
                 if each.rank > message.rank:
                     raise Wrong(f"{message} comes before one of higher priority: {each}")
                 if each.rank < message.rank and each.number < message.number:
                     self._did("overtook")
+
+    def _may_have_expired(self, message: Posted) -> bool:
+        """Tell whether a message may have been passed over, as it had expired for a while.
+
+        It stays if the disk is full, and comes again if the clock is set back.
+        """
+        rise_ms = self._world.wall_clock.rise_since(message.at)
+        return message.ttl_ms is not None and rise_ms >= message.ttl_ms
 
     def after_crash(self) -> None:
         """Take note that the server has begun anew."""
