@@ -21,7 +21,7 @@ from mainstem.heads.amqp_management.answers.overview import PRODUCT, RABBITMQ_VE
 from mainstem.heads.amqp_management.answers.queues import queue_items
 from mainstem.heads.amqp_management.answers.users import PARAMETERS, POLICIES
 from mainstem.heads.amqp_management.answers.vhosts import names
-from mainstem.heads.amqp_management.call import Answer, Call, Item, Status
+from mainstem.heads.amqp_management.call import Answer, Call, Declaration, Item, Status
 
 _logger = logging.getLogger("mainstem.heads.amqp_management")
 _QUEUE = ("name", "vhost", "durable", "auto_delete", "arguments")
@@ -41,26 +41,22 @@ _LEFT_OUT = ("users", "permissions", "topic_permissions")
 """
 
 
-class Exchange(msgspec.Struct, frozen=True):
+class Exchange(Declaration, frozen=True, kw_only=True):
     """An exchange in definitions; has no ``vhost`` if the request's path has it."""
 
     name: str
     type: str
     vhost: str = ""
     durable: bool = True
-    auto_delete: bool = False
     internal: bool = False
-    arguments: dict[str, object] = {}
 
 
-class Queue(msgspec.Struct, frozen=True):
+class Queue(Declaration, frozen=True, kw_only=True):
     """A queue in definitions."""
 
     name: str
     vhost: str = ""
     durable: bool = True
-    auto_delete: bool = False
-    arguments: dict[str, object] = {}
 
 
 class Binding(msgspec.Struct, frozen=True):

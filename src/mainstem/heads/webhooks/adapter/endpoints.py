@@ -45,16 +45,6 @@ def queue_of(endpoint: str) -> str:
     return f"webhook.{endpoint}"
 
 
-class UnknownEndpoint(OperationFailed):
-    """No endpoint has this name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            Failure.NOT_FOUND,
-            f"there is no endpoint {name!r:.120}; list what exists (mainstem webhook ls)",
-        )
-
-
 class Endpoints:
     """The endpoints of a node; only the event loop may call it."""
 
@@ -111,9 +101,10 @@ class Endpoints:
         return iter(sorted(self._endpoints.values(), key=lambda each: each.name))
 
     def get(self, name: str) -> Endpoint:
-        """Return an endpoint; raises UnknownEndpoint."""
+        """Return an endpoint; raises OperationFailed."""
         if (found := self.find(name)) is None:
-            raise UnknownEndpoint(name)
+            why = f"there is no endpoint {name!r:.120}; list what exists (mainstem webhook ls)"
+            raise OperationFailed(Failure.NOT_FOUND, why)
         return found
 
     def find(self, name: str) -> Endpoint | None:
