@@ -233,7 +233,9 @@ async def test_idle_waits_for_answers_unless_it_is_in_a_hurry() -> None:
 async def test_without_its_packages_the_head_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # As if no other test had started the head.
     monkeypatch.delitem(sys.modules, "mainstem.heads.webhooks.client")
+    monkeypatch.delitem(sys.modules, "mainstem.heads.webhooks.head", raising=False)
     monkeypatch.setitem(sys.modules, "aiohttp", None)
 
     with pytest.raises(Unsupported, match=r"pip install 'mainstem\[webhooks\]'"):
