@@ -152,6 +152,9 @@ class Snapshot(Protocol):
     def position(self) -> Position:
         """The position from which to follow after the snapshot."""
 
+    def tables(self) -> Sequence[Table]:
+        """Return the tables to capture, with the columns that ``rows`` returns."""
+
     def source(self, table: Table) -> Mapping[str, object]:
         """Return ``Change.source`` for the rows of a table."""
 

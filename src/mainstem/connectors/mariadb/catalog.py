@@ -117,9 +117,9 @@ class Catalog:
 
     def captured(self, selection: Selection) -> list[Captured]:
         """Return the tables to capture; raises SourceRefused if one of them cannot be captured."""
-        rows = query(self._connection, _TABLES, _SYSTEM)
         found = []
-        for schema, table, engine, has_transactions in [tuple(map(text_of, row)) for row in rows]:
+        for row in self._listed():
+            schema, table, engine, has_transactions = map(text_of, row)
             if selection.has(schema, table):
                 if has_transactions != "YES":
                     raise SourceRefused(
@@ -130,6 +130,17 @@ class Catalog:
                 found.append((schema, table))
         selection.check_found([f"{schema}.{table}" for schema, table in found])
         return [self.table(*each) for each in found]
+
+    def _listed(self) -> list[Row]:
+        """Return all tables.
+
+        A table that is just being altered may be missing from a list, so two lists in a row must
+        be the same.
+        """
+        found = query(self._connection, _TABLES, _SYSTEM)
+        while (again := query(self._connection, _TABLES, _SYSTEM)) != found:
+            found = again
+        return found
 
     def table(self, schema: str, table: str) -> Captured:
         """Return a table with the columns that it has now."""

@@ -13,12 +13,13 @@ the same file names.
 """
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
 import pymysql
 from pymysql.connections import Connection
+from pymysql.constants import ER
 from pymysql.cursors import SSCursor
 
 from mainstem.connectors.errors import SourceFailed, SourceRefused
@@ -28,6 +29,7 @@ from mainstem.connectors.mariadb.changes import Changes, Context, source_of
 from mainstem.connectors.mariadb.connections import (
     Connections,
     address_of,
+    name,
     query,
     translated,
 )
@@ -49,6 +51,9 @@ from mainstem.connectors.settings import ConnectorSettings
 _WAIT_S = 0.1
 _ANSWER_S = 5.0
 _ROWS_AT_ONCE = 2_000
+_ATTEMPTS = 20
+"""How often a snapshot is begun anew because a table was altered at that moment."""
+_CHANGED = {ER.NO_SUCH_TABLE, ER.TABLE_DEF_CHANGED}
 _PURGED = 1236
 """The server's error about a position that its binlog does not have."""
 
@@ -112,18 +117,41 @@ class MariaDbSource:
     def begin(self) -> Snapshot:
         """Return a consistent view of all tables, and the binlog position of that moment."""
         with translated():
-            server = self._described()
-            captured = self._catalog().captured(self._selection)
-            reader = self._connections.open()
-            file, at = self._consistent(reader, locks=not server.is_mariadb)
-            position = self._position(reader, file, at)
-            return _MariaDbSnapshot(reader, captured, position, server)
+            for _ in range(_ATTEMPTS):
+                reader = self._connections.open()
+                file, at = self._consistent(reader)
+                there = self._catalog().captured(self._selection)
+                captured = self._locked(reader, (each.table for each in there))
+                if captured is not None:
+                    position = self._position(reader, file, at)
+                    return _MariaDbSnapshot(reader, captured, position, self._described())
+                reader.close()
+        raise SourceFailed("a table to capture was altered every time a snapshot began")
 
-    def _consistent(self, reader: Connection, *, locks: bool) -> tuple[int, int]:
+    def _locked(self, reader: Connection, tables: Iterable[Table]) -> list[Captured] | None:
+        """Lock the definitions of tables until the reader's transaction ends, and return them.
+
+        Returns None if a table was altered after the transaction's consistent read began: then its
+        rows cannot be read any more.
+        """
+        found = []
+        for each in tables:
+            try:
+                # Nobody can alter a table that an open transaction has read.
+                query(reader, f"SELECT 1 FROM {name(each.schema)}.{name(each.name)} LIMIT 1")
+            except pymysql.err.Error as error:
+                if error.args and error.args[0] in _CHANGED:
+                    return None
+                raise
+            found.append(self._catalog().table(each.schema, each.name))
+        return found
+
+    def _consistent(self, reader: Connection) -> tuple[int, int]:
         """Begin a consistent read; return file number and place of its binlog position.
 
-        ``locks`` makes it lock all tables for a moment, as MySQL needs.
+        In MySQL, all tables are locked for a moment.
         """
+        locks = not self._described().is_mariadb
         query(reader, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         if locks:
             query(reader, "FLUSH TABLES WITH READ LOCK")
@@ -171,15 +199,20 @@ class MariaDbSource:
         """Return rows after a key; None if reads do not see a followed transaction yet."""
         with translated():
             server = self._described()
-            found = {each.table.id: each for each in self._catalog().captured(self._selection)}
-            captured = found.get(table)
-            if captured is None:
+            there = {
+                each.table.id: each.table for each in self._catalog().captured(self._selection)
+            }
+            if table not in there:
                 raise SourceRefused(f"there is no table {table} to read")
             connection = self._query()
-            file, at = self._consistent(connection, locks=not server.is_mariadb)
+            file, at = self._consistent(connection)
             try:
                 if self._followed is not None and self._followed.at[:2] > (file, at):
                     return None
+                found = self._locked(connection, [there[table]])
+                if found is None:
+                    return None
+                (captured,) = found
                 rows = query(connection, captured.query(after, limit))
             finally:
                 query(connection, "ROLLBACK")
@@ -324,6 +357,10 @@ class _MariaDbSnapshot:
         self._tables = {each.table.id: each for each in tables}
         self._server = server
         self.position = position
+
+    def tables(self) -> Sequence[Table]:
+        """Return the tables to capture, with the columns that ``rows`` returns."""
+        return [each.table for each in self._tables.values()]
 
     def source(self, table: Table) -> Mapping[str, object]:
         """Return ``Change.source`` for the rows of a table."""

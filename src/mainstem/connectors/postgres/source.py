@@ -17,14 +17,14 @@ rows of a snapshot have the position where the slot begins to decode, before all
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import psycopg
 from psycopg import sql
 
 from mainstem.connectors import port
-from mainstem.connectors.errors import SourceRefused
-from mainstem.connectors.postgres import publication
+from mainstem.connectors.errors import SourceFailed, SourceRefused
+from mainstem.connectors.postgres import publication, table_locks
 from mainstem.connectors.postgres.captured import Captured, CapturedColumn
 from mainstem.connectors.postgres.catalog import Catalog, CatalogTable, check_tables
 from mainstem.connectors.postgres.changes import Changes
@@ -44,6 +44,8 @@ SELECT system_identifier::text || '/' || current_database() FROM pg_control_syst
 _WAIT_S = 0.1
 _STATUS_S = 5.0
 _RECENT = 10_000
+_ATTEMPTS = 20
+"""How often a snapshot is begun anew because a table was changed at that moment."""
 _ROWS_AT_ONCE = 2_000
 """How many rows of a snapshot are passed on at a time."""
 
@@ -105,20 +107,38 @@ class PostgresSource:
     def begin(self) -> port.Snapshot:
         """Create the slot; return a view of the moment from which it keeps changes."""
         with translated():
-            publication.drop_slot(self._query(), self.slot)
-            stream = ReplicationConnection(self._connections.conninfo)
-            try:
-                lsn, name = stream.create_slot(self.slot)
-                reader = self._connections.open()
-                reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                reader.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name)))
-            finally:
-                # The snapshot remains valid in the transaction that imported it.
-                stream.close()
-            position = port.Position((lsn,), self.identity())
-            oldest = publication.oldest_change(self._query(), self.slot)
-            self._begun = position, oldest
-            return _PostgresSnapshot(reader, self._captured(reader), position, oldest)
+            for _ in range(_ATTEMPTS):
+                if (snapshot := self._begin()) is not None:
+                    return snapshot
+        raise SourceFailed(
+            "a table to capture was locked, altered or truncated every time a snapshot began"
+        )
+
+    def _begin(self) -> port.Snapshot | None:
+        """Begin a snapshot; return None if a table was changed before it could be locked."""
+        publication.drop_slot(self._query(), self.slot)
+        stream = ReplicationConnection(self._connections.conninfo)
+        try:
+            lsn, name = stream.create_slot(self.slot)
+            reader = self._connections.open()
+            reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            reader.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name)))
+        finally:
+            # The snapshot remains valid in the transaction that imported it.
+            stream.close()
+        captured = self._captured(reader)
+        tables = [each.table for each in captured]
+        if (
+            not table_locks.lock(reader, [(each.schema, each.name) for each in tables])
+            or table_locks.are_rewritten(reader, tables)
+            or _shapes(tables) != _shapes(each.table for each in self._captured(self._query()))
+        ):
+            reader.close()
+            return None
+        position = port.Position((lsn,), self.identity())
+        oldest = publication.oldest_change(self._query(), self.slot)
+        self._begun = position, oldest
+        return _PostgresSnapshot(reader, captured, position, oldest)
 
     def identity(self) -> str:
         """Return a text that identifies this database among all others."""
@@ -134,8 +154,12 @@ class PostgresSource:
         """Return rows after a key; None if reads do not see a followed transaction yet."""
         with translated():
             connection = self._query()
+            names = table_locks.names_of(connection, table)
             with connection.transaction():
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                # Before the first query, which takes the transaction's snapshot.
+                if not table_locks.lock(connection, names):
+                    return None
                 row = connection.execute("SELECT pg_current_snapshot()::text").fetchone()
                 assert row is not None
                 if not all(map(_visible_in(str(row[0])), self._recent)):
@@ -296,6 +320,10 @@ class _PostgresSnapshot:
         self.position = position
         self._lsn = lsn
 
+    def tables(self) -> Sequence[port.Table]:
+        """Return the tables to capture, with the columns that ``rows`` returns."""
+        return [each.table for each in self._tables.values()]
+
     def source(self, table: port.Table) -> Mapping[str, object]:
         """Return ``Change.source`` for the rows of a table."""
         return _source(table, self._lsn)
@@ -376,6 +404,11 @@ def _source(table: port.Table, lsn: int) -> dict[str, object]:
         "origin": None,
         "origin_lsn": None,
     }
+
+
+def _shapes(tables: Iterable[port.Table]) -> list[tuple[object, ...]]:
+    """Return what tables consist of, to compare them."""
+    return [(each.id, each.columns, each.key) for each in tables]
 
 
 def _visible_in(snapshot: str) -> Callable[[int], bool]:

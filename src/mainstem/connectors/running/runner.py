@@ -184,6 +184,9 @@ class Runner:
         # The rows' time: not later than the snapshot, and earlier than every change after it.
         origin = Origin(self._now_ns() // 1000, "true")
         snapshot = self._source.begin()
+        # A table may have been altered or dropped since the caller has asked for the tables.
+        seen = {each.id: each for each in snapshot.tables()}
+        tables = [seen[each.id] for each in tables if each.id in seen]
         try:
             used = self._used(tables)
             reads = self._settings.snapshot is SnapshotMode.INITIAL

@@ -285,6 +285,10 @@ class _SqliteSnapshot:
         self.position = recording.last()
         self._tables = recording.current()
 
+    def tables(self) -> Sequence[Table]:
+        """Return the tables to capture, with the columns that ``rows`` returns."""
+        return [each.table for each in self._tables.values()]
+
     def source(self, table: Table) -> Mapping[str, object]:
         """Return ``Change.source`` for the rows of a table."""
         return _source(table, self.position.at[0])
