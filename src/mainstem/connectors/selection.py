@@ -28,6 +28,11 @@ class Selection:
             return False
         return not any(matches(each, table) for each in self._exclude)
 
+    def named(self) -> list[tuple[str, str]]:
+        """Return schema and name of the tables that the settings name one by one."""
+        named = [each.partition(".") for each in self._tables if not is_pattern(each)]
+        return [(schema, table) for schema, _, table in named]
+
     def check_found(self, found: Sequence[str]) -> None:
         """Raise SourceRefused if a table named in the settings is missing, or none is captured.
 

@@ -107,6 +107,8 @@ def test_a_client_library_drives_a_connector(
     assert client.list_connectors(expand="status")["shop"]["status"]["name"] == "shop"
     assert client.get_connector_config("shop") == config | {"name": "shop"}
     assert client.list_connector_tasks("shop")[0]["id"] == {"connector": "shop", "task": 0}
+    # Another connector's, whose prefix begins in the same way.
+    running.node.broker.create_topic("dbserver12.public.orders")
     assert client.list_connector_topics("shop") == {"shop": {"topics": ["dbserver1", TOPIC]}}
 
     client.pause_connector("shop")

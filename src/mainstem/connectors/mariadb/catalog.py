@@ -1,17 +1,20 @@
 """Reads MariaDB's catalog: the server's settings and its tables; checks both."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+import pymysql
 from pymysql.connections import Connection
+from pymysql.constants import ER
 
 from mainstem.connectors.errors import SourceRefused
 from mainstem.connectors.mariadb.captured import Captured
 from mainstem.connectors.mariadb.columns import CatalogColumn, Charset, of_catalog
-from mainstem.connectors.mariadb.connections import Row, query, text_of
+from mainstem.connectors.mariadb.connections import Row, name, query, text_of
 from mainstem.connectors.selection import Selection
 from mainstem.connectors.settings import Decimals
 
+_ATTEMPTS = 20
 _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
 _TABLES = """
 SELECT t.table_schema, t.table_name, t.engine, ifnull(e.transactions, 'YES')
@@ -115,10 +118,15 @@ class Catalog:
         self._server = server
         self._decimals = decimals
 
-    def captured(self, selection: Selection) -> list[Captured]:
-        """Return the tables to capture; raises SourceRefused if one of them cannot be captured."""
+    def captured(
+        self, selection: Selection, expected: Iterable[tuple[str, str]] = ()
+    ) -> list[Captured]:
+        """Return the tables to capture; raises SourceRefused if one of them cannot be captured.
+
+        ``expected``: schema and name of tables that should be there.
+        """
         found = []
-        for row in self._listed():
+        for row in self._listed(expected):
             schema, table, engine, has_transactions = map(text_of, row)
             if selection.has(schema, table):
                 if has_transactions != "YES":
@@ -131,16 +139,28 @@ class Catalog:
         selection.check_found([f"{schema}.{table}" for schema, table in found])
         return [self.table(*each) for each in found]
 
-    def _listed(self) -> list[Row]:
+    def _listed(self, expected: Iterable[tuple[str, str]]) -> list[Row]:
         """Return all tables.
 
-        A table that is just being altered may be missing from a list, so two lists in a row must
-        be the same.
+        The list may lack a table that is just being altered. So the expected tables that it lacks
+        are asked for by name, which waits for that statement's end; then all are listed again.
         """
-        found = query(self._connection, _TABLES, _SYSTEM)
-        while (again := query(self._connection, _TABLES, _SYSTEM)) != found:
-            found = again
+        found: list[Row] = []
+        for _ in range(_ATTEMPTS):
+            found = query(self._connection, _TABLES, _SYSTEM)
+            there = {(text_of(schema), text_of(table)) for schema, table, *_ in found}
+            if not any(each not in there and self._exists(*each) for each in expected):
+                break
         return found
+
+    def _exists(self, schema: str, table: str) -> bool:
+        try:
+            query(self._connection, f"SELECT 1 FROM {name(schema)}.{name(table)} LIMIT 0")
+        except pymysql.err.Error as error:
+            if error.args and error.args[0] in {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR}:
+                return False
+            raise
+        return True
 
     def table(self, schema: str, table: str) -> Captured:
         """Return a table with the columns that it has now."""

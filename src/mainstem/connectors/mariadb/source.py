@@ -68,6 +68,8 @@ class MariaDbSource:
         if not settings.tables:
             everything = (f"{self.database}.*",)
             self._selection = Selection(msgspec.structs.replace(settings, tables=everything))
+        self._expected = self._selection.named()
+        """The tables that were there when they were last listed, by schema and name."""
         self._connection: Connection | None = None
         self._stream: BinlogStream | None = None
         self._server: Server | None = None
@@ -99,7 +101,7 @@ class MariaDbSource:
                     stream.receive(_ANSWER_S)
                 stream.close()
                 self._may_follow = True
-            return [each.table for each in self._catalog().captured(self._selection)]
+            return [each.table for each in self._captured()]
 
     def capture(self, tables: Sequence[Table]) -> None:
         """Do nothing: the binlog has the changes of all tables anyway."""
@@ -112,6 +114,11 @@ class MariaDbSource:
     def _catalog(self) -> Catalog:
         return Catalog(self._query(), self._described(), self._settings.decimals)
 
+    def _captured(self) -> list[Captured]:
+        found = self._catalog().captured(self._selection, self._expected)
+        self._expected = [(each.table.schema, each.table.name) for each in found]
+        return found
+
     # Snapshots
 
     def begin(self) -> Snapshot:
@@ -120,8 +127,7 @@ class MariaDbSource:
             for _ in range(_ATTEMPTS):
                 reader = self._connections.open()
                 file, at = self._consistent(reader)
-                there = self._catalog().captured(self._selection)
-                captured = self._locked(reader, (each.table for each in there))
+                captured = self._locked(reader, [each.table for each in self._captured()])
                 if captured is not None:
                     position = self._position(reader, file, at)
                     return _MariaDbSnapshot(reader, captured, position, self._described())
@@ -199,9 +205,7 @@ class MariaDbSource:
         """Return rows after a key; None if reads do not see a followed transaction yet."""
         with translated():
             server = self._described()
-            there = {
-                each.table.id: each.table for each in self._catalog().captured(self._selection)
-            }
+            there = {each.table.id: each.table for each in self._captured()}
             if table not in there:
                 raise SourceRefused(f"there is no table {table} to read")
             connection = self._query()

@@ -68,7 +68,7 @@ class Captured:
             where = f"{self.table.id}.{name}"
             raise SourceRefused(
                 f"a value of column {where} cannot be published: {error}; leave the column out "
-                f"(--exclude-column {where})"
+                f"(--exclude-columns {where})"
             ) from None
         except SourceRefused as error:
             raise SourceRefused(f"{self.table.id}.{name}: {error}") from None

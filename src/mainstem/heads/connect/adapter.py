@@ -155,11 +155,13 @@ class Connectors:
         self._run("connectors/restart", name=name, snapshot=True)
 
     def topics(self, name: str) -> list[str]:
-        """Return the topics whose names begin with a connector's prefix."""
+        """Return the topics of a connector: named by its prefix, alone or with a dot after it."""
         settings = self._settings(name)
         prefix = str(settings.get("prefix") or name)
         found = self._context.broker.topics(f"{prefix}*")
-        return [each.name for each in found if each.name.startswith((f"{prefix}.", prefix))]
+        return [
+            each.name for each in found if each.name == prefix or each.name.startswith(f"{prefix}.")
+        ]
 
     def connect_with(self, config: Config) -> str:
         """Connect to a configuration's database; return the error text, empty if it succeeds."""
