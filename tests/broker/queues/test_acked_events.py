@@ -43,6 +43,10 @@ def look(desk: Desk) -> int:
 
 def look_without_upkeep(desk: Desk) -> None:
     commit(desk)
+    tick(desk)
+
+
+def tick(desk: Desk) -> None:
     desk.clock.now_ms += INTERVAL_MS
     desk.broker.tick()
 
@@ -83,6 +87,36 @@ def test_what_every_queue_has_settled_is_deleted(desk: Desk) -> None:
     desk.publish(b"more")
     commit(desk)
     assert desk.values() == [b"more"]
+
+
+def test_nothing_is_deleted_before_its_settlement_is_durable(desk: Desk) -> None:
+    publish(desk)
+    desk.ack(*desk.acquire(COUNT))
+
+    tick(desk)
+    assert desk.broker.bounds("orders", 0).start == 0
+
+    assert look(desk) == COUNT
+
+
+def test_what_was_settled_before_is_deleted_though_more_is_settled_all_the_time(
+    desk: Desk,
+) -> None:
+    publish(desk)
+    first, *others = desk.acquire(COUNT)
+    desk.ack(*others[: COUNT // 2])
+    tick(desk)
+    commit(desk)
+    desk.ack(first)
+    tick(desk)
+    commit(desk)
+    assert desk.broker.bounds("orders", 0).start == 0
+    desk.ack(*others[COUNT // 2 : -1])
+
+    tick(desk)
+
+    # The first one, and those that were settled at the first check, are settled for good.
+    assert desk.broker.bounds("orders", 0).start == 1 + COUNT // 2
 
 
 def test_one_that_is_stuck_keeps_only_itself(desk: Desk) -> None:

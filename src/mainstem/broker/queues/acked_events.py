@@ -7,11 +7,17 @@ stays unsettled, the log gets the list of later events that are needed, and free
 others (``Log.thin``). The log gets that list a second late, so that segments are not rewritten for
 deliveries that are settled quickly. If a queue or group moves back to earlier events, this
 permission to drop events ends.
+
+Only settlements that are durable count: after a power cut the others would be gone, with the dead
+letters and messages that were written with them, and so must the events not be. While some
+settlements are not durable, those count that were there at the previous check, if these are.
 """
 
 from collections.abc import Callable
 from itertools import islice
+from typing import NamedTuple
 
+from mainstem.broker.journal import IDS, QUEUES
 from mainstem.broker.queues.registry import QueueRegistry, UnsettledOffsets
 from mainstem.broker.state import State
 from mainstem.broker.topics.catalog import Topic
@@ -22,10 +28,18 @@ from mainstem.log.port import Bounds, PartitionId
 INTERVAL_MS = 1_000
 LIVE_MS = 86_400_000
 """A group that has committed nothing for this long no longer keeps events from deletion."""
+_JOURNAL = PartitionId(IDS[QUEUES], 0)
 AT_ONCE = 500
 """Maximum number of topics checked per call."""
 
 Trim = Callable[[str, int, int], Bounds]
+
+
+class _Check(NamedTuple):
+    """What was unsettled at a check, and the end of the queues' journal then."""
+
+    unsettled: UnsettledOffsets
+    journal_end: int
 
 
 class AckedEvents:
@@ -42,6 +56,8 @@ class AckedEvents:
         """By partition: the first offset that, at the previous check, a queue or group still
         needed.
         """
+        self._checks: dict[PartitionId, _Check] = {}
+        """The last checks of partitions at which some settlement was not durable."""
         for topic in state.topics:
             if topic.settings.delete_acked:
                 registry.settler.note_settled(topic.id)
@@ -72,13 +88,14 @@ class AckedEvents:
                     # The topic was deleted meanwhile, or the disk is full: the next settlement
                     # marks it again.
                     self._taken.pop(at, None)
+                    self._checks.pop(at, None)
 
     def _look_at(self, topic: Topic, at: PartitionId) -> None:
         bounds = self._state.log.bounds(at)
         # Held until the log has the list of needed events: meanwhile no queue or group can move
         # back.
         with self._registry.lock, self._state.lock:
-            unsettled = self._registry.unsettled(at, bounds.tail)
+            unsettled = self._unsettled(at, bounds.tail)
             taken = min(unsettled.next, self._read_to(at, bounds.tail))
             settled = min(taken, unsettled.first)
             before = min(taken, self._taken.get(at, 0))
@@ -97,6 +114,25 @@ class AckedEvents:
         freed = bounds.size_bytes * (settled - bounds.start) // events
         if freed >= topic.settings.segment_bytes or settled == bounds.end:
             self._trim(topic.name, at.number, settled)
+
+    def _unsettled(self, at: PartitionId, tail: int) -> UnsettledOffsets:
+        """Return the events that some queue has not settled, or whose settlement is not durable.
+
+        The caller holds the lock of the queues.
+        """
+        found, journal = self._registry.unsettled(at, tail), self._state.log.bounds(_JOURNAL)
+        if journal.tail >= journal.end:
+            self._checks.pop(at, None)
+            return found
+        self._registry.settler.note_settled(at.topic_id)
+        last = self._checks.get(at)
+        if last is not None and journal.tail < last.journal_end:
+            return UnsettledOffsets(0, ())
+        self._checks[at] = _Check(found, journal.end)
+        if last is None:
+            return UnsettledOffsets(0, ())
+        offsets = {*found.offsets, *last.unsettled.offsets}
+        return UnsettledOffsets(min(found.next, last.unsettled.next), offsets)
 
     def _thin(self, at: PartitionId, before: int, unsettled: UnsettledOffsets) -> None:
         """Allow the log to drop settled events before an offset.
