@@ -5,7 +5,8 @@ import struct
 from collections.abc import Iterator
 from typing import Self
 
-from tests.heads.amqp091.talking import HANDSHAKE, content_header
+import msgspec
+from tests.heads.amqp091.talking import START_OK, TUNE_OK, connecting, content_header
 from tests.heads.server_process import connected
 
 from mainstem.heads.amqp091 import methods
@@ -99,9 +100,10 @@ class Peer:
     def __exit__(self, *_: object) -> None:
         self.socket.close()
 
-    def connect(self, *channels: int) -> Self:
-        """Log in, and open channels."""
-        self.send(HANDSHAKE)
+    def connect(self, *channels: int, heartbeat_s: int = 60) -> Self:
+        """Log in, and open channels; without heartbeats (0) the peer may stay silent for ever."""
+        tune_ok = msgspec.structs.replace(TUNE_OK, heartbeat=heartbeat_s)
+        self.send(connecting(START_OK, tune_ok, methods.ConnectionOpen()))
         for expected in (
             methods.ConnectionStart,
             methods.ConnectionTune,

@@ -7,7 +7,6 @@ import pytest
 from tests.heads.admin.web import get
 from tests.heads.amqp091.abuse.attacks import confirmed, eventually
 from tests.heads.amqp091.raw_peers import Peer, publish
-from tests.heads.amqp091.talking import START_OK, connecting
 from tests.heads.server_process import Process, until
 from tests.long_runs import LONG
 
@@ -31,11 +30,7 @@ def delayed(number: int, due: float) -> bytes:
 def patient(address: str) -> Iterator[Peer]:
     """A client without heartbeats, that waits for hours."""
     with Peer(address) as found:
-        tune_ok = methods.ConnectionTuneOk(2047, 131_072, 0)
-        found.send(connecting(START_OK, tune_ok, methods.ConnectionOpen()))
-        for _ in range(3):
-            found.next()
-        found.ask(methods.ChannelOpen())
+        found.connect(1, heartbeat_s=0)
         found.socket.settimeout(None)
         yield found
 

@@ -58,7 +58,8 @@ def test_what_is_never_acknowledged_is_not_kept_in_memory(address: str, peer: Pe
 def test_prefetch_0_on_many_messages_costs_little(address: str, peer: Peer) -> None:
     peer.declare("prefetch.0")
     messages = publish("prefetch.0", b"x") * 1000
-    with Peer(address).connect(1) as reader:
+    # It is busy reading for minutes, and sends nothing meanwhile.
+    with Peer(address).connect(1, heartbeat_s=0) as reader:
         reader.ask(methods.BasicQos())
         reader.ask(methods.BasicConsume(queue="prefetch.0"))
         for _ in range(10_000 if LONG else 30):
