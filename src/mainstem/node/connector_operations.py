@@ -93,37 +93,35 @@ class TakeConnector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     holder: str
 
 
-class RenewLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operation: extend the lease of a connector, and report its status."""
+class OfLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What names a lease: the connector, and the token that its process was given."""
 
     name: str
     token: str
+
+
+class RenewLease(OfLease, frozen=True):
+    """Operation: extend the lease of a connector, and report its status."""
+
     status: Status
 
 
-class EndLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EndLease(OfLease, frozen=True):
     """Operation: end the lease of a connector, which its process has stopped."""
 
-    name: str
-    token: str
 
-
-class PublishPiece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PublishPiece(OfLease, frozen=True):
     """Operation: send a piece of an append of events and progress; the last piece appends it."""
 
-    name: str
-    token: str
     piece: bytes
     at: int
     """How long the pieces before are."""
     is_last: bool
 
 
-class LeasedTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LeasedTopic(OfLease, frozen=True):
     """Operation: return a topic for a connector; if ``create`` is given, create it before."""
 
-    name: str
-    token: str
     topic: str
     create: TopicSettings | None = None
 

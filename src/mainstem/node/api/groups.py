@@ -20,10 +20,9 @@ class NameGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     group: str
 
 
-class SeekGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SeekGroup(NameGroup, frozen=True):
     """Set the committed offsets of a group without members, or preview that."""
 
-    group: str
     topic: str
     to: Annotated[Place, Meta(description=SENTENCE)]
     partition: Annotated[int | None, Meta(description="One partition; otherwise all.")] = None

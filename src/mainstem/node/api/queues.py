@@ -34,11 +34,9 @@ class NameQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue: str
 
 
-class PutQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PutQueue(NameQueue, frozen=True):
     """Create a queue, or change settings of an existing one."""
 
-    topic: str
-    queue: str
     settings: Annotated[
         dict[str, object],
         Meta(description="Settings by name; the others keep their values, or have the defaults."),
@@ -46,29 +44,22 @@ class PutQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start: Annotated[Place, Meta(description=f"Where a new queue starts: {SENTENCE}")] = "earliest"
 
 
-class SeekQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SeekQueue(NameQueue, frozen=True):
     """Set the position of a queue; its unsettled deliveries can no longer be settled."""
 
-    topic: str
-    queue: str
     to: Annotated[Place, Meta(description=SENTENCE)]
     partition: Annotated[int | None, Meta(description="One partition; otherwise all.")] = None
 
 
-class PeekQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PeekQueue(NameQueue, frozen=True):
     """Show the first unsettled events of a queue, without delivering them."""
 
-    topic: str
-    queue: str
     limit: Limit = 10
     after: After = ""
 
 
-class PurgeQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PurgeQueue(NameQueue, frozen=True):
     """Settle all waiting events of a queue."""
-
-    topic: str
-    queue: str
 
 
 class Purged(msgspec.Struct, frozen=True):
@@ -77,11 +68,9 @@ class Purged(msgspec.Struct, frozen=True):
     purged: int
 
 
-class MoveEvents(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MoveEvents(NameQueue, frozen=True):
     """Move the first waiting events of a queue to another topic, in one append."""
 
-    topic: str
-    queue: str
     to: Annotated[str, Meta(description="The destination topic.")]
     limit: Annotated[int, Meta(ge=1, description="Maximum number of events.")] = MAX_EVENTS
 

@@ -53,24 +53,21 @@ class NameTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic: str
 
 
-class CreateTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CreateTopic(NameTopic, frozen=True):
     """Create a topic; settings that are not given have the server's defaults."""
 
-    topic: str
     settings: Settings = {}
 
 
-class AlterTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AlterTopic(NameTopic, frozen=True):
     """Change settings of a topic; its number of partitions can only grow."""
 
-    topic: str
     settings: Settings
 
 
-class TrimTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TrimTopic(NameTopic, frozen=True):
     """Delete the events of a topic before an offset or a time."""
 
-    topic: str
     before: Annotated[Place, Meta(description=SENTENCE)]
     partition: Annotated[int | None, Meta(description="One partition; otherwise all.")] = None
 
