@@ -27,6 +27,13 @@ def limited(
     return broker, clock
 
 
+def full(overload: Overload) -> tuple[Broker, Clock]:
+    """Return a broker whose topic has as many events as it may have."""
+    broker, clock = limited(overload)
+    publish(broker, "orders", b"a", b"b", b"c")
+    return broker, clock
+
+
 def commit(broker: Broker, offset: int, group: str = "billing") -> None:
     broker.commit(group, {("orders", 0): offset})
 
@@ -54,8 +61,7 @@ def test_dropping_the_newest_refuses_and_counts_what_does_not_fit() -> None:
 
 
 def test_the_slowest_live_cursor_makes_room() -> None:
-    broker, _ = limited(Overload.DROP_NEWEST)
-    publish(broker, "orders", b"a", b"b", b"c")
+    broker, _ = full(Overload.DROP_NEWEST)
     commit(broker, 3, "quick")
     commit(broker, 1, "slow")
 
@@ -108,8 +114,7 @@ def test_partitions_are_full_each_for_itself_but_a_publish_is_all_or_nothing() -
 
 
 def test_a_cursor_that_was_silent_for_a_day_no_longer_counts() -> None:
-    broker, clock = limited(Overload.DROP_NEWEST)
-    publish(broker, "orders", b"a", b"b", b"c")
+    broker, clock = full(Overload.DROP_NEWEST)
     commit(broker, 1, "gone")
     commit(broker, 3, "here")
 
@@ -122,8 +127,7 @@ def test_a_cursor_that_was_silent_for_a_day_no_longer_counts() -> None:
 
 
 def test_a_reader_that_waits_at_the_tail_of_a_quiet_topic_is_not_silent() -> None:
-    broker, clock = limited(Overload.DROP_NEWEST)
-    publish(broker, "orders", b"a", b"b", b"c")
+    broker, clock = full(Overload.DROP_NEWEST)
     commit(broker, 3)
     clock.now_ms += LIVE_MS * 3
 

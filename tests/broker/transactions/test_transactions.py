@@ -3,10 +3,11 @@
 import pytest
 from tests.broker.brokers import NOW_MS, append, publish, transactional_batch
 from tests.broker.producers.idempotent_producers import Works
-from tests.broker.transactions.transactional_producers import TIMEOUT_MS, Bank, LaggingLog
+from tests.broker.transactions.transactional_producers import TIMEOUT_MS, Bank, LaggingLog, Teller
 
 from mainstem.broker.transactions.completion import LOOK_MS, TransactionLimits
 from mainstem.broker.transactions.records import TransactionPhase
+from mainstem.broker.transactions.transactions import ProducerSession
 from mainstem.core.errors import (
     InvalidProducerEpoch,
     InvalidSetting,
@@ -197,16 +198,23 @@ def test_ending_twice_the_same_way_is_no_harm_under_the_older_rules() -> None:
     assert len(bank.markers()) == 1
 
 
+def committed_twice(teller: Teller) -> ProducerSession:
+    """Commit under the newer rules, and once more as a client that had no answer."""
+    before = teller.who
+    teller.write(b"a", adds_partition=True)
+    ended = teller.end(committed=True, bumps_epoch=True)
+    again = teller.bank.transactions.end("tx", before, committed=True, bumps_epoch=True)
+    assert again[:2] == ended[:2]
+    return ended
+
+
 def test_ending_twice_the_same_way_is_no_harm_under_the_newer_rules() -> None:
     bank = Bank()
     teller = bank.begin()
     before = teller.who
-    teller.write(b"a", adds_partition=True)
-    ended = teller.end(committed=True, bumps_epoch=True)
 
-    again = bank.transactions.end("tx", before, committed=True, bumps_epoch=True)
+    committed_twice(teller)
 
-    assert again[:2] == ended[:2]
     with pytest.raises(InvalidTransactionState):
         bank.transactions.end("tx", before, committed=False, bumps_epoch=True)
     assert len(bank.markers()) == 1
@@ -235,12 +243,9 @@ def test_under_the_newer_rules_used_up_epochs_lead_to_another_id() -> None:
     bank.use_up_epochs()
     teller = bank.begin()
     before = teller.who
-    teller.write(b"a", adds_partition=True)
 
-    ended = teller.end(committed=True, bumps_epoch=True)
-    again = bank.transactions.end("tx", before, committed=True, bumps_epoch=True)
+    ended = committed_twice(teller)
 
-    assert ended[:2] == again[:2]
     assert ended.producer_id != before.producer_id
     assert ended.epoch == 0
     assert bank.markers() == [(before.producer_id, 2**15 - 1, True)]

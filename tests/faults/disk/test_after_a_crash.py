@@ -219,12 +219,17 @@ def test_what_was_cut_off_is_still_in_quarantine_after_a_power_cut_in_recovery(
             assert b"what might be somebody's event" in kept, (point, what)
 
 
+def checkpoint_with(log: DiskLog, first: bytes, second: bytes) -> None:
+    """Append an event to each of two partitions, and write a checkpoint."""
+    append(log, A0, first)
+    append(log, A1, second)
+    log.upkeep.checkpoint()
+
+
 def test_one_damaged_block_does_not_keep_the_log_from_opening(
     log: DiskLog, files: SimFiles
 ) -> None:
-    append(log, A0, b"damaged")
-    append(log, A1, b"whole")
-    log.upkeep.checkpoint()
+    checkpoint_with(log, b"damaged", b"whole")
     append(log, A0, b"after")
     node = next(node for path, node in files.names_of.items() if "a" * 32 + "-0/" in path)
     disk = killed(files)
@@ -245,9 +250,7 @@ def test_one_damaged_block_does_not_keep_the_log_from_opening(
 def test_one_missing_segment_does_not_keep_the_log_from_opening(
     log: DiskLog, files: SimFiles
 ) -> None:
-    append(log, A0, b"missing")
-    append(log, A1, b"whole")
-    log.upkeep.checkpoint()
+    checkpoint_with(log, b"missing", b"whole")
     log.append([(A0, batch(b"x" * 700))])
     log.committer.commit()
     path = next(path for path in files.names_of if "a" * 32 + "-0/" in path)

@@ -59,6 +59,13 @@ public final class Transact {
         }
     }
 
+    /** Begins a transaction, and writes an event to every partition. */
+    private static void begin(KafkaProducer<String, String> producer, String topic, String value) {
+        producer.beginTransaction();
+        write(producer, topic, value);
+        producer.flush();
+    }
+
     /** Returns what is read of a topic up to where it ends now. */
     private static List<String> read(String topic, String isolation) {
         List<String> found = new ArrayList<>();
@@ -86,9 +93,7 @@ public final class Transact {
         try (var producer = producer(id); var admin = Admin.create(settings())) {
             for (String end : List.of("commit", "abort", "commit", "abort", "commit")) {
                 int before = described(admin, id).producerEpoch();
-                producer.beginTransaction();
-                write(producer, id, end);
-                producer.flush();
+                begin(producer, id, end);
                 if (end.equals("commit")) {
                     producer.commitTransaction();
                 } else {
@@ -156,9 +161,7 @@ public final class Transact {
 
     private static void fence(String id) throws Exception {
         try (var first = producer(id)) {
-            first.beginTransaction();
-            write(first, id, "first");
-            first.flush();
+            begin(first, id, "first");
             try (var second = producer(id)) {
                 second.beginTransaction();
                 write(second, id, "second");
@@ -176,9 +179,7 @@ public final class Transact {
 
     private static void timeout(String id) throws Exception {
         try (var producer = producer(id, "transaction.timeout.ms", "500"); var admin = Admin.create(settings())) {
-            producer.beginTransaction();
-            write(producer, id, "late");
-            producer.flush();
+            begin(producer, id, "late");
             long until = System.nanoTime() + PATIENCE.toNanos();
             while (described(admin, id).state() != TransactionState.COMPLETE_ABORT && System.nanoTime() < until) {
                 Thread.onSpinWait();
@@ -200,9 +201,7 @@ public final class Transact {
 
     private static void describe(String id) throws Exception {
         try (var producer = producer(id, "transaction.timeout.ms", "60000"); var admin = Admin.create(settings())) {
-            producer.beginTransaction();
-            write(producer, id, "v");
-            producer.flush();
+            begin(producer, id, "v");
             var found = described(admin, id);
             System.out.println(found.state() + " " + found.transactionTimeoutMs() + " "
                     + found.topicPartitions().size() + " " + found.transactionStartTimeMs().isPresent());

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import gzip
+from typing import Any
 
 import httpx
 import pytest
@@ -124,15 +125,18 @@ def test_other_media_types_are_stored_as_bytes_with_their_type() -> None:
     serve(scenario)
 
 
+async def post_parts(client: Client, *parts: tuple[str, Any]) -> httpx.Response:
+    """Publish the parts of a multipart body: name, and file name, bytes, type and headers."""
+    return await client.post(EVENTS, files=parts)
+
+
 def test_each_part_of_a_multipart_body_is_an_event() -> None:
     async def scenario(server: Started, client: Client) -> None:
-        answer = await client.post(
-            EVENTS,
-            files=[
-                ("a", ("a.json", b'{"id":1}', "application/json", {"Mainstem-Key": "k"})),
-                ("b", ("b.bin", b"\r\n--\0", "application/octet-stream")),
-                ("c", ("c.txt", b"text", "text/plain", {"Mainstem-Header-Source": "test"})),
-            ],
+        answer = await post_parts(
+            client,
+            ("a", ("a.json", b'{"id":1}', "application/json", {"Mainstem-Key": "k"})),
+            ("b", ("b.bin", b"\r\n--\0", "application/octet-stream")),
+            ("c", ("c.txt", b"text", "text/plain", {"Mainstem-Header-Source": "test"})),
         )
 
         assert len(answer.json()["positions"]) == 3
@@ -147,13 +151,11 @@ def test_each_part_of_a_multipart_body_is_an_event() -> None:
 
 def test_a_part_may_hold_many_events() -> None:
     async def scenario(server: Started, client: Client) -> None:
-        answer = await client.post(
-            EVENTS,
-            files=[
-                ("a", ("a.ndjson", b'1\n{"id":2}\n', "application/x-ndjson")),
-                ("b", ("b.jsonl", b"3", "application/jsonl", {"Mainstem-Key": "k"})),
-                ("c", ("c", b'{"value": 4, "key": "own"}', "application/vnd.mainstem.events+json")),
-            ],
+        answer = await post_parts(
+            client,
+            ("a", ("a.ndjson", b'1\n{"id":2}\n', "application/x-ndjson")),
+            ("b", ("b.jsonl", b"3", "application/jsonl", {"Mainstem-Key": "k"})),
+            ("c", ("c", b'{"value": 4, "key": "own"}', "application/vnd.mainstem.events+json")),
         )
 
         assert len(answer.json()["positions"]) == 4

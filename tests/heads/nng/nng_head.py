@@ -5,11 +5,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pynng
-from tests.broker.brokers import Clock
-from tests.heads.contexts import context_on
-from tests.heads.started import running_head
 from tests.heads.transport.echo import until
-from tests.heads.zmq.zmq_head import broker_with_topic
+from tests.heads.zmq.zmq_head import broker_with_topic, head_on
 
 from mainstem.auth import Auth
 from mainstem.broker.broker import Broker
@@ -62,9 +59,7 @@ async def serving(
 ) -> AsyncIterator[ServedNng]:
     """Run a head until the block ends."""
     broker = broker or broker_with_topic()
-    wanted = msgspec.convert(settings, NngSettings)
-    context = context_on(broker, Clock(), auth=auth)
     with contextlib.ExitStack() as peers:
-        async with running_head(HEAD, wanted, context) as head:
+        async with head_on(broker, HEAD, NngSettings, auth, settings) as head:
             assert isinstance(head, NngHead)
             yield ServedNng(broker, head, peers)

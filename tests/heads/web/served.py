@@ -125,6 +125,12 @@ class Serving:
         """Connect, to say any bytes."""
         return Raw(*await asyncio.open_connection(*self.server.address.pair))
 
+    async def asked(self, sent: bytes) -> "Raw":
+        """Connect, and send bytes."""
+        peer = await self.connect()
+        await peer.say(sent)
+        return peer
+
     async def answer_to(self, sent: bytes) -> bytes:
         """Send bytes on a new connection; return everything until the server ends it."""
         peer = await self.connect()

@@ -343,8 +343,7 @@ def test_a_peer_that_does_not_read_is_cut_and_takes_no_memory() -> None:
 def test_an_endless_answer_ends_when_its_peer_goes() -> None:
     async def scenario() -> None:
         async with serving() as head:
-            peer = await head.connect()
-            await peer.say(asked("GET /lines"))
+            peer = await head.asked(asked("GET /lines"))
             await peer.until(b"xxx\n")
             await peer.close()
 
@@ -369,8 +368,7 @@ UPGRADE = asked(
 def test_a_hostile_frame_closes_the_websocket_with_its_code(sent: bytes, code: int) -> None:
     async def scenario() -> None:
         async with serving() as head:
-            peer = await head.connect()
-            await peer.say(UPGRADE)
+            peer = await head.asked(UPGRADE)
             assert b" 101 " in await peer.until(b"\r\n\r\n")
             await peer.say(frame(1, b"hi"))
             assert await peer.until(b"hi") == b"\x81\x02hi"

@@ -143,8 +143,7 @@ def test_an_offer_of_http_2_is_declined_and_the_request_answered() -> None:
 def test_who_asks_and_closes_its_side_is_answered() -> None:
     async def scenario() -> None:
         async with serving() as head:
-            peer = await head.connect()
-            await peer.say(asked("GET /wait") + asked("GET /livez"))
+            peer = await head.asked(asked("GET /wait") + asked("GET /livez"))
             await until(lambda: head.app.waiting == 1)
             peer.writer.write_eof()
             head.app.go_on.set()
@@ -161,8 +160,7 @@ def test_who_asks_and_closes_its_side_is_answered() -> None:
 def test_an_app_learns_that_its_peer_has_gone(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with serving() as head:
-            peer = await head.connect()
-            await peer.say(asked("GET /wait"))
+            peer = await head.asked(asked("GET /wait"))
             await until(lambda: head.app.waiting == 1)
             peer.writer.transport.abort()
 
@@ -227,8 +225,7 @@ def test_draining_answers_what_waits_and_refuses_the_rest() -> None:
 def test_closing_ends_requests_that_do_not_end_by_themselves() -> None:
     async def scenario() -> None:
         async with serving() as head:
-            peer = await head.connect()
-            await peer.say(asked("GET /wait"))
+            peer = await head.asked(asked("GET /wait"))
             await until(lambda: head.app.waiting == 1)
             hurry = asyncio.Event()
             hurry.set()

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 import zmq
@@ -16,6 +16,7 @@ from mainstem.broker.broker import Broker
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.brokerless.codec import Answer, Published, decode_answer, decode_event
+from mainstem.heads.head import Head, HeadSettings, RunningHead
 from mainstem.heads.metric import Metric
 from mainstem.heads.zmq import HEAD
 from mainstem.heads.zmq.adapter import ZmqHead
@@ -97,17 +98,29 @@ async def answer(peer: "zmq.Socket[bytes]", *frames: bytes) -> Answer:
 
 
 @contextlib.asynccontextmanager
+async def head_on(
+    broker: Broker,
+    head: Head,
+    kind: type[HeadSettings],
+    auth: Auth | None,
+    settings: Mapping[str, object],
+) -> AsyncIterator[RunningHead]:
+    """Run a head on a broker, with settings of its kind, until the block ends."""
+    wanted = msgspec.convert(settings, kind)
+    async with running_head(head, wanted, context_on(broker, Clock(), auth=auth)) as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
 async def serving(
     broker: Broker | None = None, auth: Auth | None = None, **settings: object
 ) -> AsyncIterator[ServedZmq]:
     """Run a head until the block ends."""
     broker = broker or broker_with_topic()
-    wanted = msgspec.convert(settings, ZmqSettings)
-    context = context_on(broker, Clock(), auth=auth)
     opened: list[zmq.Socket[bytes]] = []
     with zmq.Context[zmq.Socket[bytes]]() as peers:
         try:
-            async with running_head(HEAD, wanted, context) as head:
+            async with head_on(broker, HEAD, ZmqSettings, auth, settings) as head:
                 assert isinstance(head, ZmqHead)
                 yield ServedZmq(broker, head, peers, opened)
         finally:
