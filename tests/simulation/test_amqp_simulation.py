@@ -1,12 +1,11 @@
 """AMQP queues keep their guarantees in every simulated run; broken ones are detected."""
 
-import re
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 from tests.long_runs import LONG, seeds
-from tests.simulation.simulation import Simulated, simulate
+from tests.simulation.lives import Fault, check_it_is_noticed, happened
+from tests.simulation.simulation import simulate
 
 from mainstem.broker.door import AT_ONCE, Outcome
 from mainstem.broker.queues.live_queue import LiveQueue
@@ -45,11 +44,7 @@ HAPPENS = (
 
 
 def test_nothing_goes_wrong_in_any_life() -> None:
-    deeds: Counter[str] = Counter()
-    for seed in seeds(0, 20, 5_000):
-        life = simulate(seed, casts=CASTS, steps=STEPS)
-        assert not life.wrong, str(life)
-        deeds += life.deeds
+    deeds = happened(seeds(0, 20, 5_000), lambda seed: simulate(seed, casts=CASTS, steps=STEPS))
 
     assert [name for name in HAPPENS if not deeds[name]] == []
 
@@ -57,15 +52,6 @@ def test_nothing_goes_wrong_in_any_life() -> None:
 def test_a_seed_gives_the_same_life() -> None:
     assert simulate(5, casts=CASTS).digest == simulate(5, casts=CASTS).digest
     assert simulate(5, casts=CASTS).digest != simulate(6, casts=CASTS).digest
-
-
-def first_found() -> Simulated:
-    """Return the first life in which something is wrong."""
-    for seed in range(200):
-        life = simulate(seed, casts=CASTS, steps=1_000)
-        if life.wrong:
-            return life
-    raise AssertionError("it was not noticed")
 
 
 CONFIRM, SETTLE, GIVEN = (
@@ -85,7 +71,7 @@ def give_back_later(self: Deliveries) -> None:
     """Keep what a channel had when it closed."""
 
 
-FAULTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
+FAULTS: dict[str, Fault] = {
     "confirms before messages are durable": (
         Publisher,
         "_confirm",
@@ -139,7 +125,6 @@ FAULTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_it_would_be_noticed_if(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    owner, name, faulty, said = FAULTS[fault]
-    monkeypatch.setattr(owner, name, faulty)
-
-    assert re.search(said, first_found().wrong[0])
+    check_it_is_noticed(
+        monkeypatch, FAULTS[fault], lambda seed: simulate(seed, casts=CASTS, steps=1_000)
+    )

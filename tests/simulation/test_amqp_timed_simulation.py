@@ -3,13 +3,12 @@
 What would break these promises is noticed.
 """
 
-import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from tests.long_runs import LONG, seeds
-from tests.simulation.simulation import Simulated, simulate
+from tests.simulation.lives import Fault, check_it_is_noticed, happened
+from tests.simulation.simulation import simulate
 
 from mainstem.broker.delays import delays
 from mainstem.broker.delays.due_index import DueIndex
@@ -52,26 +51,13 @@ HAPPENS = (
 
 
 def test_nothing_goes_wrong_in_any_life() -> None:
-    deeds: Counter[str] = Counter()
-    for seed in seeds(0, 12, 3_000):
-        life = simulate(seed, casts=CASTS, steps=STEPS)
-        assert not life.wrong, str(life)
-        deeds += life.deeds
+    deeds = happened(seeds(0, 12, 3_000), lambda seed: simulate(seed, casts=CASTS, steps=STEPS))
 
     assert [name for name in HAPPENS if not deeds[name]] == []
 
 
 def test_a_seed_gives_the_same_life() -> None:
     assert simulate(5, casts=CASTS).digest == simulate(5, casts=CASTS).digest
-
-
-def first_found() -> Simulated:
-    """Return the first life in which something is wrong."""
-    for seed in range(200):
-        life = simulate(seed, casts=CASTS, steps=STEPS)
-        if life.wrong:
-            return life
-    raise AssertionError("it was not noticed")
 
 
 APPLY, CHOOSE, DEAD_LETTER, TAKE = (
@@ -114,7 +100,7 @@ def expire_early(settings: QueueSettings, event: Event, window: Window) -> int |
     return None if due_ms is None else due_ms - 300
 
 
-FAULTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
+FAULTS: dict[str, Fault] = {
     "what has expired is delivered": (
         queues,
         "expiry_ms",
@@ -182,7 +168,6 @@ FAULTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_it_would_be_noticed_if(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    owner, name, faulty, said = FAULTS[fault]
-    monkeypatch.setattr(owner, name, faulty)
-
-    assert re.search(said, first_found().wrong[0])
+    check_it_is_noticed(
+        monkeypatch, FAULTS[fault], lambda seed: simulate(seed, casts=CASTS, steps=STEPS)
+    )

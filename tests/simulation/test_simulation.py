@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from heapq import heappush
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 from tests.faults.disk.simulated_disk import Image, SimFiles
 from tests.long_runs import LONG, seeds
+from tests.simulation.lives import first_wrong, happened
 from tests.simulation.simulation import CASTS, STEPS, Simulated, simulate
 
 from mainstem.broker.deadlines import Alarm
@@ -75,11 +75,8 @@ HAPPENS = (
 
 @pytest.mark.parametrize("first", seeds(0, 3, 200))
 def test_nothing_goes_wrong_from_any_seed(first: int) -> None:
-    deeds: Counter[str] = Counter()
-    for seed in range(first * AT_ONCE_SEEDS, (first + 1) * AT_ONCE_SEEDS):
-        life = simulate(seed, steps=2_000 if LONG else STEPS)
-        assert not life.wrong, str(life)
-        deeds += life.deeds
+    numbers = range(first * AT_ONCE_SEEDS, (first + 1) * AT_ONCE_SEEDS)
+    deeds = happened(numbers, lambda seed: simulate(seed, steps=2_000 if LONG else STEPS))
 
     assert [name for name in HAPPENS if not deeds[name]] == []
 
@@ -121,11 +118,7 @@ def first_found(
     casts: Sequence[str] = CASTS, *, steps: int = STEPS, late: bool = False
 ) -> Simulated:
     """Return the first life in which something is wrong."""
-    for seed in range(300):
-        life = simulate(seed, casts=casts, steps=steps, late=late)
-        if life.wrong:
-            return life
-    raise AssertionError("it was not noticed")
+    return first_wrong(lambda seed: simulate(seed, casts=casts, steps=steps, late=late))
 
 
 def test_it_would_be_noticed_if_a_producer_were_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
