@@ -15,7 +15,7 @@ from typing import Literal, Protocol, TypedDict
 
 import msgspec
 
-from mainstem.client.contexts import Closing
+from mainstem.client.feeds.polled import PolledFeed
 from mainstem.core.errors import MainstemError, MessagesLost, Unreachable
 from mainstem.core.event import Event
 from mainstem.heads.brokerless.codec import (
@@ -113,7 +113,7 @@ class _Partition:
     held: deque[Published] = field(default_factory=deque)
 
 
-class TopicFeed(Closing):
+class TopicFeed(PolledFeed[Event]):
     """A receiver of a topic; for one thread at a time."""
 
     def __init__(
@@ -143,10 +143,6 @@ class TopicFeed(Closing):
         except BaseException:
             self.close()
             raise
-
-    def __iter__(self) -> Iterator[Event]:
-        while (event := self.poll()) is not None:
-            yield event
 
     @property
     def positions(self) -> dict[int, int]:

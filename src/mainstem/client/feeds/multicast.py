@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from mainstem.client.contexts import Closing
+from mainstem.client.feeds.polled import PolledFeed
 from mainstem.client.feeds.reassembly import Message, Patience, Reassembly
 from mainstem.core.errors import InvalidSetting
 from mainstem.heads.addresses import Address, multicast_group, parse_address
@@ -55,7 +55,7 @@ class FeedReport(msgspec.Struct, frozen=True, kw_only=True):
     """Packets of other sessions, which are ignored."""
 
 
-class MulticastFeed(Closing):
+class MulticastFeed(PolledFeed[Message]):
     """A receiver of a MoldUDP64 session; for one thread at a time."""
 
     def __init__(
@@ -94,10 +94,6 @@ class MulticastFeed(Closing):
         except BaseException:
             self.close()
             raise
-
-    def __iter__(self) -> Iterator[Message]:
-        while (message := self.poll()) is not None:
-            yield message
 
     @property
     def is_ended(self) -> bool:
