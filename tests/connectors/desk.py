@@ -23,8 +23,10 @@ from mainstem.node.node import time_of_day_ms
 class Desk:
     """A broker with connectors to one database."""
 
-    def __init__(self, broker: Broker, url: str, secrets: Secrets) -> None:
+    def __init__(self, broker: Broker, url: str, secrets: Secrets, kafka: str = "") -> None:
         self.broker = broker
+        self.kafka = kafka
+        """Where Kafka clients find it, if the test needs that."""
         self.url = url
         self.connectors = Connectors(broker, secrets, "test", lambda: time_of_day_ms() * 1_000_000)
 
@@ -119,7 +121,8 @@ class Desk:
 def desk(url: str, secrets: Path) -> Iterator[Desk]:
     """Serve in memory until the block ends, and remove all connectors then."""
     with server(None) as running:
-        found = Desk(running.node.broker, url, Secrets(secrets, {"MAINSTEM_SECRET_A": "hidden"}))
+        known = Secrets(secrets, {"MAINSTEM_SECRET_A": "hidden"})
+        found = Desk(running.node.broker, url, known, str(running.kafka))
         yield found
         for name in found.connectors.names():
             found.connectors.remove(name)
