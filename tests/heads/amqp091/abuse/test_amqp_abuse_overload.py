@@ -25,6 +25,7 @@ from tests.heads.server_process import Process
 from tests.long_runs import LONG
 
 from mainstem.heads.amqp091 import methods
+from mainstem.heads.amqp091.adapter.queues.queues import MAX_UNSETTLED
 from mainstem.heads.amqp091.codec import (
     BODY,
     HEAD,
@@ -58,14 +59,19 @@ def test_what_is_never_acknowledged_is_not_kept_in_memory(address: str, peer: Pe
 def test_prefetch_0_on_many_messages_costs_little(address: str, peer: Peer) -> None:
     peer.declare("prefetch.0")
     messages = publish("prefetch.0", b"x") * 1000
-    # It is busy reading for minutes, and sends nothing meanwhile.
+    for _ in range(10_000 if LONG else 120):
+        peer.send(messages)
+        seen(peer, "prefetch.0")
+    # It is busy reading for seconds, and sends nothing meanwhile.
     with Peer(address).connect(1, heartbeat_s=0) as reader:
         reader.ask(methods.BasicQos())
         reader.ask(methods.BasicConsume(queue="prefetch.0"))
-        for _ in range(10_000 if LONG else 30):
-            peer.send(messages)
-            for _ in range(1000):
-                reader.message()
+        for tag in range(1, MAX_UNSETTLED + 1):
+            assert reader.message()[0].delivery_tag == tag
+        # The next answer shows that nothing else was sent.
+        assert reader.ask(methods.BasicQos()) is Bare.BASIC_QOS_OK
+        reader.say(methods.BasicAck(delivery_tag=MAX_UNSETTLED, multiple=True))
+        assert reader.message()[0].delivery_tag == MAX_UNSETTLED + 1
 
 
 def test_who_reads_no_answers_is_read_no_more(address: str) -> None:
