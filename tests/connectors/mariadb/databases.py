@@ -25,17 +25,45 @@ _PATIENCE_S = 60
 PASSWORD = "hidden"
 
 
+class Truncates:
+    """How many TRUNCATEs run; they may wait for one another's transactions."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Count one more until the block ends."""
+        with self._changed:
+            self._count += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._count -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def none(self) -> Iterator[None]:
+        """Wait until none runs; none begins before the block ends."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._count == 0, _PATIENCE_S)
+            yield
+
+
 class Connection:
     """A connection of an application."""
 
-    def __init__(self, inner: Any, truncating: threading.Lock) -> None:
+    def __init__(self, inner: Any, truncates: "Truncates") -> None:
         self._inner = inner
-        self._truncating = truncating
+        self._truncates = truncates
 
     def execute(self, statement: str) -> Sequence[tuple[Any, ...]]:
         """Execute a statement; return its rows. The server is not killed during a TRUNCATE."""
         is_truncate = statement.startswith("TRUNCATE")
-        with self._truncating if is_truncate else nullcontext(), self._inner.cursor() as cursor:
+        running = self._truncates.running() if is_truncate else nullcontext()
+        with running, self._inner.cursor() as cursor:
             cursor.execute(statement)
             return list(cursor.fetchall())
 
@@ -48,7 +76,7 @@ class MariaDb:
         # TRUNCATE TABLE is not among MariaDB's atomic DDL statements. Of 83 that had emptied a
         # table when MariaDB 10.11 was killed, at a random moment up to 58 ms after they had begun,
         # 12 are not in the binlog. Nobody who follows the binlog can know of them.
-        self._truncating = threading.Lock()
+        self._truncates = Truncates()
         self.port = free_port()
         self.url = f"mariadb://app@127.0.0.1:{self.port}/shop"
         given = [f"--datadir={directory / 'data'}", "--auth-root-authentication-method=normal"]
@@ -121,7 +149,7 @@ class MariaDb:
     def kill(self) -> None:
         """End this life by kill -9, though not during a TRUNCATE."""
         assert self._process is not None
-        with self._truncating:
+        with self._truncates.none():
             self._process.send_signal(signal.SIGKILL)
         self._process.wait(_PATIENCE_S)
 
@@ -139,7 +167,7 @@ class MariaDb:
         """Open a connection of an application."""
         inner = self._connect(database)
         try:
-            yield Connection(inner, self._truncating)
+            yield Connection(inner, self._truncates)
         finally:
             inner.close()
 

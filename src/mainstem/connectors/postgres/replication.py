@@ -18,6 +18,9 @@ from mainstem.connectors.postgres.pgoutput import EPOCH_US
 _WAL = struct.Struct(">QQq").unpack_from
 _KEEPALIVE = struct.Struct(">QqB").unpack_from
 _STATUS = struct.Struct(">cQQQqB").pack
+_AGAIN = "; take a new snapshot: mainstem connector restart NAME --snapshot"
+_UNDECODABLE = "could not map filenumber"
+"""In PostgreSQL's error if it has lost track of a truncated table; trying again does not help."""
 
 
 class WalData(NamedTuple):
@@ -137,6 +140,8 @@ def _error(what: str, result: "pq.abc.PGresult") -> Exception:
     """Return the error for a failed command: SourceRefused, or SourceFailed to try again."""
     state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
     why = _clean(result.error_message)
+    if _UNDECODABLE in why:
+        return SourceRefused(f"{what}: {why}: PostgreSQL cannot decode its log any more{_AGAIN}")
     # 57: stopping or starting; 55006: the slot is still used by a connection that was cut; 08, 53:
     # connections and resources.
     if not state or state[:2] in ("08", "53", "57", "XX") or state == "55006":
@@ -148,7 +153,7 @@ def _advice(state: str) -> str:
     if state == "42501":
         return "; give the user the attribute REPLICATION"
     if state in ("55000", "58P01", "42704"):
-        return "; take a new snapshot: mainstem connector restart NAME --snapshot"
+        return _AGAIN
     if state == "53400":
         return "; raise max_replication_slots, or drop slots that nobody uses"
     return ""

@@ -46,6 +46,7 @@ _STATUS_S = 5.0
 _RECENT = 10_000
 _ATTEMPTS = 20
 """How often a snapshot is begun anew because a table was changed at that moment."""
+_PAUSE_S = 0.2
 _ROWS_AT_ONCE = 2_000
 """How many rows of a snapshot are passed on at a time."""
 
@@ -110,6 +111,9 @@ class PostgresSource:
             for _ in range(_ATTEMPTS):
                 if (snapshot := self._begin()) is not None:
                     return snapshot
+                # Lets statements end that have waited for the locks: PostgreSQL may not be able to
+                # decode a transaction that truncates a table while the slot is created.
+                time.sleep(_PAUSE_S)
         raise SourceFailed(
             "a table to capture was locked, altered or truncated every time a snapshot began"
         )
