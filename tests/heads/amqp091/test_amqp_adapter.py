@@ -42,6 +42,40 @@ async def test_an_exclusive_queue_is_declared_again_right_after_its_connection_h
     assert told == [methods.QueueDeclareOk("mine", 0, 0)]
 
 
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (methods.ExchangeDeclare(exchange="e", durable=True), Bare.EXCHANGE_DECLARE_OK),
+        (methods.ExchangeDeclare(exchange="e", passive=True), Bare.EXCHANGE_DECLARE_OK),
+        (methods.QueueDeclare(queue="q", durable=True), methods.QueueDeclareOk("q", 0, 0)),
+        (methods.QueueDeclare(queue="q", passive=True), methods.QueueDeclareOk("q", 0, 0)),
+        (methods.QueueBind(queue="q", exchange="e", routing_key="k"), Bare.QUEUE_BIND_OK),
+        (methods.QueueUnbind(queue="q", exchange="e", routing_key="x"), Bare.QUEUE_UNBIND_OK),
+        (methods.ExchangeDelete(exchange="x"), Bare.EXCHANGE_DELETE_OK),
+        (methods.QueueDelete(queue="x"), methods.QueueDeleteOk(0)),
+    ],
+    ids=str,
+)
+async def test_what_others_have_just_declared_or_deleted_is_durable_when_that_is_said(
+    world: World, client: Client, asked: Method, answer: Told
+) -> None:
+    other = await world.client()
+    world.log.late = True
+    client.say(methods.QueueDeclare(queue="q", durable=True))
+    client.say(methods.ExchangeDeclare(exchange="e", durable=True))
+    client.say(methods.QueueBind(queue="q", exchange="e", routing_key="k"))
+    await client.rest()
+    world.log.settle()
+    client.say(methods.QueueUnbind(queue="q", exchange="e", routing_key="k"))
+    client.say(methods.QueueBind(queue="q", exchange="e", routing_key="k"))
+    await client.rest()
+
+    assert await other.asks(asked) == []
+
+    world.log.settle()
+    assert answer in await other.rest()
+
+
 async def test_requests_behind_one_that_waits_for_the_disk_are_carried_out_after_it(
     world: World, client: Client
 ) -> None:

@@ -273,7 +273,7 @@ class DeclaredQueues:
         if not is_new:
             queue = self._queues[record.vhost, record.name]
             queue.used_ms = self._service.clock_ms()
-            return queue, AT_ONCE
+            return queue, topology.last
         queue = DeclaredQueue(record)
         self._create(connection.door, queue)
         self._add(queue)
@@ -352,7 +352,7 @@ class DeclaredQueues:
         """
         topology = self._service.topology
         if topology.queue(connection.vhost, name) is None:
-            return 0, AT_ONCE
+            return 0, topology.last
         queue = self.find(connection, name)
         ready = queue.ready(connection.door)
         what = f"queue '{name}' in vhost '{connection.vhost}'"

@@ -70,6 +70,8 @@ class Topology:
         self._random_bytes = random_bytes
         self._vhosts: dict[str, VirtualHost] = {}
         self._is_stale = False
+        self.last: Durable = AT_ONCE
+        """The last change; once durable, all are: what there is, and what there is not."""
         self._load()
 
     # Lookup.
@@ -146,7 +148,7 @@ class Topology:
         if asked.passive:
             check_not_default(name)
             self.find_exchange(vhost, name)
-            return AT_ONCE
+            return self.last
         kind = exchange_type(asked.type)
         check_not_default(name)
         declared = Exchange(
@@ -155,7 +157,7 @@ class Topology:
         current = self.exchange(vhost, name)
         if current is not None:
             check_exchange_equivalent(current, declared)
-            return AT_ONCE
+            return self.last
         check_not_reserved(Exchange.kind, name)
         check_exchange_arguments(declared)
         return self._commit(added=[declared])
@@ -173,7 +175,7 @@ class Topology:
         state = self._vhost(vhost)
         found = state.exchanges.get(name)
         if found is None:
-            return AT_ONCE
+            return self.last
         if if_unused and state.bindings_from(name):
             raise refused(f"{found} in use")
         return self._commit(removed=state.with_bindings(found))
@@ -226,7 +228,7 @@ class Topology:
         """Remove a queue with its bindings; no error if it does not exist."""
         state = self._vhost(vhost)
         found = state.queues.get(name)
-        return AT_ONCE if found is None else self._commit(removed=state.with_bindings(found))
+        return self.last if found is None else self._commit(removed=state.with_bindings(found))
 
     # Bindings.
 
@@ -244,7 +246,7 @@ class Topology:
         if isinstance(end, Queue) and connection is not None:
             check_access(end, connection)
         if binding.identity in state.bindings:
-            return AT_ONCE
+            return self.last
         durable = source.durable and end.durable
         return self._commit(added=[msgspec.structs.replace(binding, durable=durable)])
 
@@ -257,7 +259,7 @@ class Topology:
         state = self._vhost(binding.vhost)
         found = state.bindings.get(binding.identity)
         if found is None:
-            return AT_ONCE
+            return self.last
         if found.destination_kind is DestinationKind.QUEUE:
             self.find_queue(binding.vhost, binding.destination, connection)
         return self._commit(removed=state.with_sources(found))
@@ -342,6 +344,7 @@ class Topology:
         for each in added:
             self._put(each)
         if changes:
+            self.last = durable
             durable.then(self._check_kept)
         return durable
 
