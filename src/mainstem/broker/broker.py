@@ -267,7 +267,7 @@ class Broker:
             raise self._gone(topic, error) from None
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> TimedOffset | None:
-        """Return the first visible event at or after a time, None if there is none."""
+        """Return offset and time of the first readable event at or after a time, or None."""
         try:
             return self._log.offset_at(self._at(topic, partition), timestamp_ms)
         except UnknownPartition as error:

@@ -92,7 +92,7 @@ class _Writer:
         return f"{value} is not {default} and {value} != {default}"
 
     def value(self, shape: Shape, value: str) -> None:
-        """Generate the encoding of a value."""
+        """Generate the source that encodes ``value``, the expression of a value of this shape."""
         if shape.kind == "fixed":
             self.write(shape.code, value)
         elif shape.kind == "struct":
@@ -103,7 +103,7 @@ class _Writer:
             self.sized(shape, value)
 
     def nested(self, shape: Shape, value: str) -> None:
-        """Generate the encoding of a struct inside a struct, which may be null."""
+        """Generate the source that encodes a struct inside a struct, which may be null."""
         assert shape.struct is not None
         if not shape.nullable:
             self.struct(shape.struct, value)
@@ -119,7 +119,7 @@ class _Writer:
         self.source.close()
 
     def sized(self, shape: Shape, value: str) -> None:
-        """Generate the encoding of a string, bytes or records."""
+        """Generate the source that encodes a string, bytes or records."""
         inner = self.source.variable()
         add = self.source.add
         add(f"{inner} = {value}")
@@ -139,7 +139,7 @@ class _Writer:
             add(f"{self.adder}({inner})")
 
     def length(self, shape: Shape) -> None:
-        """Generate the encoding of the length ``n``, packed with the values collected before it."""
+        """Generate the source that packs the values collected so far, and then the length ``n``."""
         if not self.flexible:
             self.write(_LENGTHS[shape.kind], "n")
             self.flush()

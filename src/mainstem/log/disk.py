@@ -258,7 +258,7 @@ class DiskLog:
             return found.bounds(written=True)
 
     def offset_at(self, partition: PartitionId, timestamp_ms: int) -> TimedOffset | None:
-        """Return the first visible event at or after a time, None if there is none."""
+        """Return offset and time of the first readable event at or after a time, or None."""
         while True:
             with self._lock:
                 found = self._partitions.find(partition)

@@ -108,7 +108,7 @@ class MemoryPartition:
         return Slice(length, taken[0] if len(taken) == 1 else b"".join(taken))
 
     def offset_at(self, timestamp_ms: int) -> TimedOffset | None:
-        """Return the first visible event at or after a time, None if there is none."""
+        """Return offset and time of the first readable event at or after a time, or None."""
         # Peaks may come from dropped batches, so this is only where the search begins.
         index = bisect_left(self._peaks, timestamp_ms, self._first)
         while index < len(self._batches) and self._bases[index] < self.tail:
@@ -347,7 +347,7 @@ class MemoryLog:
             return self._partition(partition).bounds()
 
     def offset_at(self, partition: PartitionId, timestamp_ms: int) -> TimedOffset | None:
-        """Return the first visible event at or after a time, None if there is none."""
+        """Return offset and time of the first readable event at or after a time, or None."""
         with self._lock:
             return self._partition(partition).offset_at(timestamp_ms)
 

@@ -174,7 +174,7 @@ class Log(Protocol):
         """Return the current offsets and size of a partition."""
 
     def offset_at(self, partition: PartitionId, timestamp_ms: int) -> TimedOffset | None:
-        """Return the first visible event at or after a time, None if there is none."""
+        """Return offset and time of the first readable event at or after a time, or None."""
 
     def watch(
         self, partition: PartitionId, offset: int, wake: Callable[[], None]

@@ -58,7 +58,7 @@ class Reading(Protocol):
         """Return the offsets of a partition: log start, tail (high watermark) and log end."""
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> TimedOffset | None:
-        """Return the first visible event at or after a time, None if there is none."""
+        """Return offset and time of the first readable event at or after a time, or None."""
 
     def follow(self, topic: str, partition: int, offset: int, *, committed: bool = True) -> Feed:
         """Return a feed: it reads a partition's events from an offset on, and never blocks.

@@ -1,4 +1,4 @@
-"""Time-driven work on queues: ends locks and delays, and checks limits.
+"""Time-driven work on queues (and share groups): ends locks and delays, and checks limits.
 
 How this works: ``expire`` returns events whose lock or delay has ended to their queue, or writes
 their dead letters. Operations on a queue call it first; in a server ``tick`` also calls it for

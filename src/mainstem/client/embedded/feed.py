@@ -406,7 +406,7 @@ class Feed:
     # Cursors
 
     def _positions(self, *, finished: bool) -> dict[PartitionReader, int]:
-        """Return the offset to commit for each partition whose committed offset is another.
+        """Return the offset to commit for each partition, if it differs from the committed one.
 
         With ``finished``, only up to finished events; otherwise up to the last one returned.
         """

@@ -218,7 +218,7 @@ class SqliteSource:
             self._pause_s = min(self._pause_s * 1.2, _LONGEST_S)
 
     def confirm(self, position: Position) -> None:
-        """Delete recorded changes before a position: from time to time, if nobody is writing."""
+        """Delete recorded changes before a position, at most once a second, if nobody writes."""
         self._confirmed = position
         if time.monotonic() - self._trimmed_s < _TRIM_S:
             return

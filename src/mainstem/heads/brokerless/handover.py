@@ -42,9 +42,10 @@ class Handover:
         intake: Intake,
         send: Callable[[Event], bool],
     ) -> None:
-        """``owner``: the name that owns deliveries. ``send``: False if no peer has room.
+        """``owner``: the name under which events are acquired and settled.
 
-        Raises UnknownTopic, UnknownQueue.
+        ``send`` sends an event; it returns False if no peer has room. Raises UnknownTopic,
+        UnknownQueue.
         """
         context.broker.queues.show(*queue)
         self.queue = queue

@@ -14,7 +14,7 @@ class Pace:
 
     @property
     def is_spent(self) -> bool:
-        """Whether some events were sent that ``granted`` has not replaced yet."""
+        """Whether permissions to send were used that ``granted`` has not given back yet."""
         return self._spent > 0
 
     def spend(self, count: int) -> None:

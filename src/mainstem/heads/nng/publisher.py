@@ -32,7 +32,7 @@ class Publisher:
         return self._ended + sum(self._dropped.copy().values())
 
     def publish(self, event: Event, after: int) -> bool:
-        """Publish an event; return True, because nng drops it for subscribers without room."""
+        """Publish an event; always return True: nng drops it for subscribers without room."""
         self._socket.send(encode_whole(event, after))
         if not self._is_due and self._socket.peers:
             self._is_due = True

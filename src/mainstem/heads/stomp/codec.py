@@ -109,8 +109,8 @@ class FrameScanner:
 def decode(frame: memoryview, limits: StompSettings, version: Version | None) -> Frame | None:
     """Decode a frame; return None for a heart-beat. Raises ProtocolError.
 
-    Escapes in headers are decoded from version 1.1 on, but not in CONNECT [Value Encoding]. None:
-    no version is negotiated yet.
+    ``version`` is None until one is negotiated. Escapes in headers are decoded from version 1.1
+    on; so neither in version 1.0 nor in CONNECT [Value Encoding].
     """
     data = bytes(frame)
     end = _HEAD_END.search(data)

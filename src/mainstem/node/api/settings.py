@@ -1,4 +1,4 @@
-"""The operation that lists the node's settings; they are read at start, so none changes them."""
+"""The operation that lists the node's settings; they are read at start only."""
 
 import msgspec
 

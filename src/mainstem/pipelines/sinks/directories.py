@@ -31,9 +31,10 @@ def is_local(path: str) -> bool:
 def adopt(path: Path, name: str, readers_need: str | None = None) -> None:
     """Replace the directory by its copy called ``name``; the old one is kept beside it.
 
-    ``readers_need`` is a pattern of the files that readers open after they have opened the table;
-    their names must be unique. Repeating the call after a crash completes the swap; if the copy
-    does not exist, the swap is complete.
+    Files of the old table that match ``readers_need`` are linked into the new one, for readers that
+    have opened the old table but not yet these files; so no file of the new table may have the
+    name of a different file of the old one. Repeating the call after a crash completes the swap; if
+    the copy does not exist, the swap is complete.
     """
     copy, kept = path.with_name(f"{path.name}.{name}"), path.with_name(f"{path.name}.before-{name}")
     marker = path / _MARKER

@@ -221,7 +221,7 @@ class Topology:
         return DecidedQueue(queue, is_new=True)
 
     def add_queue(self, queue: Queue) -> Durable:
-        """Add a queue that ``decide_queue`` returned as new; return its ``Durable``."""
+        """Add a queue that ``decide_queue`` returned as new; return the change's ``Durable``."""
         return self._commit(added=[queue])
 
     def remove_queue(self, vhost: str, name: str) -> Durable:
