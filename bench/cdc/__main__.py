@@ -7,8 +7,8 @@
 How this works: both take turns on one server, each with a table of its own. A round starts the
 process, lets it read the rows that exist already, then follow inserts of a thousand rows each that
 were made while it was stopped, then single commits one after the other. Ours is ``mainstem serve``
-with a connector; Debezium's engine passes records to a program in its own process that drops them. Its
-jars are those of ``.ci/run``.
+with a connector; Debezium's engine passes records to a program in its own process that drops them.
+Its jars are those of ``.ci/run``.
 """
 
 import argparse
