@@ -7,7 +7,7 @@ so that an event that is read tells who has sent it, and when.
 import itertools
 import threading
 from collections.abc import Sequence
-from enum import StrEnum
+from enum import StrEnum, auto
 from typing import NamedTuple
 
 import msgspec
@@ -35,10 +35,10 @@ class Read(NamedTuple):
 class Outcome(StrEnum):
     """How an operation has ended."""
 
-    OK = "ok"
-    ABORTED = "aborted"
+    OK = auto()
+    ABORTED = auto()
     """What it has sent must never be seen."""
-    UNKNOWN = "unknown"
+    UNKNOWN = auto()
     """All that it has sent may be seen, or nothing of it."""
 
 

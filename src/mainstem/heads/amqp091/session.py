@@ -39,7 +39,7 @@ Time is an argument: milliseconds of a monotonic clock.
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
+from enum import StrEnum, auto
 from struct import Struct
 
 import msgspec
@@ -66,18 +66,18 @@ class Phase(StrEnum):
 
     HEADER = "pre_init"
     """Waiting for the protocol header."""
-    STARTING = "starting"
+    STARTING = auto()
     """Waiting for StartOk."""
-    SECURING = "securing"
+    SECURING = auto()
     """The login is being checked."""
-    TUNING = "tuning"
+    TUNING = auto()
     """Waiting for TuneOk."""
-    OPENING = "opening"
+    OPENING = auto()
     """Waiting for Open, or carrying it out."""
-    RUNNING = "running"
-    CLOSING = "closing"
+    RUNNING = auto()
+    CLOSING = auto()
     """We have sent Connection.Close, and wait for CloseOk."""
-    CLOSED = "closed"
+    CLOSED = auto()
     """The connection ends; everything received is ignored."""
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
-from enum import StrEnum
+from enum import StrEnum, auto
 from typing import NamedTuple
 
 import msgspec
@@ -42,11 +42,11 @@ class Answer(msgspec.Struct, frozen=True):
 class Verdict(StrEnum):
     """What is done with an event after an attempt."""
 
-    DELIVERED = "delivered"
-    RETRY = "retry"
-    DEAD = "dead"
+    DELIVERED = auto()
+    RETRY = auto()
+    DEAD = auto()
     """The last retry has failed: the event becomes a dead letter."""
-    GONE = "gone"
+    GONE = auto()
     """The receiver wants no more events: the event stays in the queue of the disabled endpoint."""
 
 

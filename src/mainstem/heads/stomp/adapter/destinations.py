@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from enum import StrEnum
+from enum import StrEnum, auto
 from urllib.parse import unquote
 
 import msgspec
@@ -19,8 +19,8 @@ _WILDCARDS = frozenset("*#>")
 class Kind(StrEnum):
     """The kind of a destination."""
 
-    TOPIC = "topic"
-    QUEUE = "queue"
+    TOPIC = auto()
+    QUEUE = auto()
     EXISTING = "amq/queue"
     """A queue that must exist, so is not created on first use."""
     TEMPORARY = "temp-queue"

@@ -7,7 +7,7 @@ types. The key is a JSON array of names, or a hash if that is too long.
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
+from enum import StrEnum, auto
 from hashlib import blake2b
 from typing import ClassVar
 
@@ -28,10 +28,10 @@ _MAX_KEY_LENGTH = 500
 class ExchangeType(StrEnum):
     """How an exchange matches messages with its bindings."""
 
-    DIRECT = "direct"
-    FANOUT = "fanout"
-    TOPIC = "topic"
-    HEADERS = "headers"
+    DIRECT = auto()
+    FANOUT = auto()
+    TOPIC = auto()
+    HEADERS = auto()
     DELAYED = "x-delayed-message"
     """An exchange of the type in its argument ``x-delayed-type`` that can delay messages."""
 
@@ -123,8 +123,8 @@ class Queue(msgspec.Struct, frozen=True):
 class DestinationKind(StrEnum):
     """What the destination of a binding is: a queue or an exchange."""
 
-    QUEUE = "queue"
-    EXCHANGE = "exchange"
+    QUEUE = auto()
+    EXCHANGE = auto()
 
 
 class Binding(msgspec.Struct, frozen=True):

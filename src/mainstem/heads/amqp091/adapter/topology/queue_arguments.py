@@ -12,7 +12,7 @@
 """
 
 from collections.abc import Callable
-from enum import StrEnum
+from enum import StrEnum, auto
 
 import msgspec
 
@@ -40,8 +40,8 @@ class Overflow(StrEnum):
 class QueueType(StrEnum):
     """Values of ``x-queue-type``; both types are stored alike."""
 
-    CLASSIC = "classic"
-    QUORUM = "quorum"
+    CLASSIC = auto()
+    QUORUM = auto()
 
 
 class QueueArguments(msgspec.Struct, frozen=True):
