@@ -60,7 +60,7 @@ def test_every_partition_has_its_leader_already(peer: Peer, version: int) -> Non
 
     (topic,) = answer.replica_election_results
     assert topic.topic == "t"
-    assert [(each.partition_id, each.error_code) for each in topic.partition_result] == [
+    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [
         (0, Code.ELECTION_NOT_NEEDED),
         (3, Code.ELECTION_NOT_NEEDED),
         (4, MISSING),

@@ -31,12 +31,17 @@ class AclDescription(Wire, frozen=True):
     permission_type: Int8 = 0
 
 
-class AclResource(Wire, frozen=True):
-    """A resource and its ACLs."""
+class ResourcePattern(Wire, frozen=True):
+    """The resources that an ACL is for."""
 
     resource_type: Int8 = 0
     resource_name: String = ""
     pattern_type: Int8 = 3
+
+
+class AclResource(ResourcePattern, frozen=True):
+    """A resource and its ACLs."""
+
     acls: Array[AclDescription] = ()
 
 
@@ -46,12 +51,9 @@ class DescribeAclsResponse(ExplainedError, frozen=True):
     resources: Array[AclResource] = ()
 
 
-class AclCreation(Wire, frozen=True):
+class AclCreation(ResourcePattern, frozen=True):
     """An ACL to create."""
 
-    resource_type: Int8 = 0
-    resource_name: String = ""
-    resource_pattern_type: Int8 = 3
     principal: String = ""
     host: String = ""
     operation: Int8 = 0

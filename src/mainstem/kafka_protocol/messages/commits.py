@@ -5,6 +5,7 @@ from typing import Annotated
 from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, NullSince, Since, Until, Wire
 from mainstem.kafka_protocol.messages.partitions import ByName, PartitionIndex, PartitionResult
+from mainstem.kafka_protocol.messages.responses import ThrottledSince3
 from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, Int64, String, Uuid
 
 
@@ -50,10 +51,9 @@ class CommittedTopic(TopicOfCommits, frozen=True):
     partitions: Array[CommittedPartition] = ()
 
 
-class OffsetCommitResponse(Wire, frozen=True):
+class OffsetCommitResponse(ThrottledSince3, frozen=True):
     """The results of the commit, by topic and partition."""
 
-    throttle_time_ms: Annotated[Int32, Since(3), IGNORABLE] = 0
     topics: Array[CommittedTopic] = ()
 
 
@@ -108,10 +108,9 @@ class FetchedOffsetsGroup(Wire, frozen=True):
     error_code: Int16 = 0
 
 
-class OffsetFetchResponse(Wire, frozen=True):
+class OffsetFetchResponse(ThrottledSince3, frozen=True):
     """The committed offsets of the groups."""
 
-    throttle_time_ms: Annotated[Int32, Since(3), IGNORABLE] = 0
     groups: Annotated[Array[FetchedOffsetsGroup], Since(8)] = ()
     topics: Annotated[Array[FetchedOffsetsTopic], Until(7)] = ()
     error_code: Annotated[Int16, Since(2), Until(7), IGNORABLE] = 0

@@ -28,19 +28,22 @@ class FetchPartition(Wire, frozen=True):
     high_watermark: Annotated[Int64, Since(18), Tag(1), IGNORABLE] = 2**63 - 1
 
 
-class FetchTopic(Wire, frozen=True):
-    """The partitions to fetch in one topic, which is named by its id since version 13."""
+class TopicOfFetch(Wire, frozen=True):
+    """A topic, named by its id since version 13."""
 
     topic_id: Annotated[Uuid, Since(13), IGNORABLE] = NO_ID
     topic: Annotated[String, Until(12), IGNORABLE] = ""
+
+
+class FetchTopic(TopicOfFetch, frozen=True):
+    """The partitions to fetch in one topic, which is named by its id since version 13."""
+
     partitions: Array[FetchPartition] = ()
 
 
-class ForgottenTopic(Wire, frozen=True):
+class ForgottenTopic(TopicOfFetch, frozen=True):
     """Partitions that the fetch session no longer reads."""
 
-    topic_id: Annotated[Uuid, Since(13), IGNORABLE] = NO_ID
-    topic: Annotated[String, Until(12), IGNORABLE] = ""
     partitions: Array[Int32] = ()
 
 
@@ -98,11 +101,9 @@ class FetchedPartition(Wire, frozen=True):
     records: Records | None = None
 
 
-class FetchedTopic(Wire, frozen=True):
+class FetchedTopic(TopicOfFetch, frozen=True):
     """The fetched partitions of one topic."""
 
-    topic_id: Annotated[Uuid, Since(13), IGNORABLE] = NO_ID
-    topic: Annotated[String, Until(12), IGNORABLE] = ""
     partitions: Array[FetchedPartition] = ()
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
-from mainstem.kafka_protocol.messages.responses import Throttled
+from mainstem.kafka_protocol.messages.responses import Throttled, ThrottledSince1
 from mainstem.kafka_protocol.wire import Array, Bool, Bytes, Int16, Int32, String
 
 
@@ -39,10 +39,9 @@ class DescribedGroup(Wire, frozen=True):
     authorized_operations: Annotated[Int32, Since(3)] = -(2**31)
 
 
-class DescribeGroupsResponse(Wire, frozen=True):
+class DescribeGroupsResponse(ThrottledSince1, frozen=True):
     """The requested groups."""
 
-    throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
     groups: Array[DescribedGroup] = ()
 
 
@@ -65,10 +64,9 @@ class ListedGroup(Wire, frozen=True):
     group_type: Annotated[String, Since(5), IGNORABLE] = ""
 
 
-class ListGroupsResponse(Wire, frozen=True):
+class ListGroupsResponse(ThrottledSince1, frozen=True):
     """All groups, by name, type and state."""
 
-    throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
     error_code: Int16 = 0
     groups: Array[ListedGroup] = ()
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, NullSince, Since, Until, Wire
+from mainstem.kafka_protocol.messages.responses import ThrottledSince1, ThrottledSince2
 from mainstem.kafka_protocol.wire import Array, Bool, Bytes, Int8, Int16, Int32, String
 
 
@@ -26,10 +27,9 @@ class Coordinator(Wire, frozen=True):
     error_message: String | None = ""
 
 
-class FindCoordinatorResponse(Wire, frozen=True):
+class FindCoordinatorResponse(ThrottledSince1, frozen=True):
     """The coordinators, in a list since version 4."""
 
-    throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
     coordinators: Annotated[Array[Coordinator], Since(4)] = ()
     error_code: Annotated[Int16, Until(3)] = 0
     error_message: Annotated[String | None, Since(1), Until(3), IGNORABLE] = ""
@@ -69,10 +69,9 @@ class JoinedMember(Wire, frozen=True):
     metadata: Bytes = b""
 
 
-class JoinGroupResponse(Wire, frozen=True):
+class JoinGroupResponse(ThrottledSince2, frozen=True):
     """The generation and assignor of the group; for its leader also all members."""
 
-    throttle_time_ms: Annotated[Int32, Since(2), IGNORABLE] = 0
     error_code: Int16 = 0
     generation_id: Int32 = -1
     protocol_type: Annotated[String | None, Since(7), IGNORABLE] = None
@@ -93,22 +92,26 @@ class MemberAssignment(Wire, frozen=True):
     assignment: Bytes = b""
 
 
-class SyncGroupRequest(Wire, frozen=True):
-    """Ask for the member's assignment; the leader sends the assignments of all members."""
+class MemberRequest(Wire, frozen=True):
+    """Base class: a request of a member of a generation."""
 
     group_id: String = ""
     generation_id: Int32 = 0
     member_id: String = ""
     group_instance_id: Annotated[String | None, Since(3)] = None
+
+
+class SyncGroupRequest(MemberRequest, frozen=True):
+    """Ask for the member's assignment; the leader sends the assignments of all members."""
+
     protocol_type: Annotated[String | None, Since(5), IGNORABLE] = None
     protocol_name: Annotated[String | None, Since(5), IGNORABLE] = None
     assignments: Array[MemberAssignment] = ()
 
 
-class SyncGroupResponse(Wire, frozen=True):
+class SyncGroupResponse(ThrottledSince1, frozen=True):
     """The member's assignment."""
 
-    throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
     error_code: Int16 = 0
     protocol_type: Annotated[String | None, Since(5), IGNORABLE] = None
     protocol_name: Annotated[String | None, Since(5), IGNORABLE] = None
@@ -118,19 +121,13 @@ class SyncGroupResponse(Wire, frozen=True):
 SYNC_GROUP = api(14, SyncGroupRequest, SyncGroupResponse, "0-5", "4+")
 
 
-class HeartbeatRequest(Wire, frozen=True):
+class HeartbeatRequest(MemberRequest, frozen=True):
     """Keep the member's session alive."""
 
-    group_id: String = ""
-    generation_id: Int32 = 0
-    member_id: String = ""
-    group_instance_id: Annotated[String | None, Since(3)] = None
 
-
-class HeartbeatResponse(Wire, frozen=True):
+class HeartbeatResponse(ThrottledSince1, frozen=True):
     """The error code, which may tell the member to join again."""
 
-    throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
     error_code: Int16 = 0
 
 
@@ -161,10 +158,9 @@ class LeftMember(Wire, frozen=True):
     error_code: Int16 = 0
 
 
-class LeaveGroupResponse(Wire, frozen=True):
+class LeaveGroupResponse(ThrottledSince1, frozen=True):
     """For each member, whether it has left the group."""
 
-    throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
     error_code: Int16 = 0
     members: Annotated[Array[LeftMember], Since(3)] = ()
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
 from mainstem.kafka_protocol.messages.partitions import ByName, ByTopic
-from mainstem.kafka_protocol.messages.responses import Throttled
+from mainstem.kafka_protocol.messages.responses import Throttled, ThrottledSince2
 from mainstem.kafka_protocol.wire import Array, Int8, Int16, Int32, Int64
 
 
@@ -42,10 +42,9 @@ class ListedOffset(Wire, frozen=True):
 ListedOffsetsTopic = ByName[ListedOffset]
 
 
-class ListOffsetsResponse(Wire, frozen=True):
+class ListOffsetsResponse(ThrottledSince2, frozen=True):
     """The offset found in each partition; -1 where there is none."""
 
-    throttle_time_ms: Annotated[Int32, Since(2), IGNORABLE] = 0
     topics: Array[ListedOffsetsTopic] = ()
 
 

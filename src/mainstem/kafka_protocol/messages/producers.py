@@ -4,7 +4,12 @@ from typing import Annotated
 
 from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import Since, Wire
-from mainstem.kafka_protocol.messages.partitions import ByName, ByTopic, PartitionIndexes
+from mainstem.kafka_protocol.messages.partitions import (
+    ByName,
+    ByTopic,
+    ExplainedResult,
+    PartitionIndexes,
+)
 from mainstem.kafka_protocol.messages.responses import Throttled, ThrottledError
 from mainstem.kafka_protocol.wire import Array, Int16, Int32, Int64, String
 
@@ -28,12 +33,9 @@ class ActiveProducer(Wire, frozen=True):
     current_txn_start_offset: Int64 = -1
 
 
-class DescribedProducersPartition(Wire, frozen=True):
+class DescribedProducersPartition(ExplainedResult, frozen=True):
     """The producers of one partition."""
 
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
-    error_message: String | None = None
     active_producers: Array[ActiveProducer] = ()
 
 

@@ -57,19 +57,8 @@ class ElectLeadersRequest(Wire, frozen=True):
     timeout_ms: Int32 = 60_000
 
 
-class ElectedPartition(Wire, frozen=True):
-    """For one partition, whether a leader was elected."""
-
-    partition_id: Int32 = 0
-    error_code: Int16 = 0
-    error_message: String | None = None
-
-
-class ElectedTopic(Wire, frozen=True):
-    """The results for the partitions of one topic."""
-
-    topic: String = ""
-    partition_result: Array[ElectedPartition] = ()
+ElectedPartition = ExplainedResult
+ElectedTopic = ByTopic[ElectedPartition]
 
 
 class ElectLeadersResponse(Throttled, frozen=True):
