@@ -13,26 +13,9 @@ import pyarrow as pa
 
 from mainstem.core.errors import MainstemError
 from mainstem.core.setting_types import MIB
+from mainstem.sql import worker_messages as messages
 from mainstem.sql.errors import InvalidQuery, LimitReached, QueryFailed
 from mainstem.sql.events import NotText, Prefetched
-from mainstem.sql.worker_messages import (
-    NO_BLOB,
-    WITHOUT_ARENAS,
-    Batch,
-    Channel,
-    Columns,
-    Done,
-    End,
-    Failed,
-    Message,
-    Next,
-    Parse,
-    Parsed,
-    Rows,
-    Run,
-    Scan,
-    View,
-)
 
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "TMPDIR")
 _END_S = 5.0
@@ -54,7 +37,7 @@ class Misfit(Exception):
     """Raised if events have other types than the sample; no row was returned before."""
 
 
-ReadScan = Callable[[Scan], Iterator[pa.RecordBatch]]
+ReadScan = Callable[[messages.Scan], Iterator[pa.RecordBatch]]
 
 
 class Evaluation:
@@ -63,7 +46,7 @@ class Evaluation:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         ours, theirs = socket.socketpair()
-        self._socket, self._channel = ours, Channel(ours)
+        self._socket, self._channel = ours, messages.Channel(ours)
         self._deadline: float | None = None
         with theirs:
             self._process = subprocess.Popen(
@@ -76,7 +59,7 @@ class Evaluation:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL if not os.environ.get("MAINSTEM_DEBUG") else None,
                 env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-                | WITHOUT_ARENAS,
+                | messages.WITHOUT_ARENAS,
                 # In a session of its own, so that Ctrl-C ends the command first, and that ends the
                 # worker.
                 start_new_session=True,
@@ -93,18 +76,18 @@ class Evaluation:
         self._process.kill()
         self._process.wait(_END_S)
 
-    def parse(self, sql: str) -> Parsed:
+    def parse(self, sql: str) -> messages.Parsed:
         """Return which tables and columns a query refers to; raises InvalidQuery."""
         self._begin()
-        self._send(Parse(sql))
+        self._send(messages.Parse(sql))
         answer, _ = self._receive()
-        if isinstance(answer, Failed):
+        if isinstance(answer, messages.Failed):
             raise InvalidQuery(answer.text)
-        assert isinstance(answer, Parsed)
+        assert isinstance(answer, messages.Parsed)
         return answer
 
     def run(
-        self, sql: str, views: list[View], read: ReadScan
+        self, sql: str, views: list[messages.View], read: ReadScan
     ) -> Generator[pa.Schema | pa.RecordBatch]:
         """Evaluate a query: yields the result's schema, then its batches.
 
@@ -115,24 +98,24 @@ class Evaluation:
         scans: dict[int, Prefetched] = {}
         trouble: list[Exception] = []
         rows, schema = 0, None
-        self._send(Run(sql, views))
+        self._send(messages.Run(sql, views))
         try:
             while True:
                 message, blob = self._receive()
                 match message:
-                    case Scan():
+                    case messages.Scan():
                         scans[message.number] = Prefetched(read(message))
-                    case Next():
+                    case messages.Next():
                         self._answer(scans[message.number], trouble)
-                    case Columns():
+                    case messages.Columns():
                         schema = pa.ipc.read_schema(pa.py_buffer(blob))
                         yield schema
-                    case Rows():
+                    case messages.Rows():
                         batch = pa.ipc.read_record_batch(pa.py_buffer(blob), schema)
                         rows += batch.num_rows
                         self._check_rows(rows)
                         yield batch
-                    case Done() | Failed():
+                    case messages.Done() | messages.Failed():
                         self._check_end(message, trouble, begun=rows > 0)
                         return
         finally:
@@ -144,12 +127,12 @@ class Evaluation:
             batch = scan.next()
         except (MainstemError, NotText, pa.ArrowException) as error:
             trouble.append(error)
-            self._send(Failed("failed", "the scan failed"))
+            self._send(messages.Failed("failed", "the scan failed"))
             return
         if batch is None:
-            self._send(End())
+            self._send(messages.End())
         else:
-            self._send(Batch(), memoryview(batch.serialize()))
+            self._send(messages.Batch(), memoryview(batch.serialize()))
 
     def _check_rows(self, rows: int) -> None:
         if self._limits.rows is not None and rows > self._limits.rows:
@@ -158,24 +141,26 @@ class Evaluation:
                 "or raise the limit of rows"
             )
 
-    def _check_end(self, end: Done | Failed, trouble: list[Exception], *, begun: bool) -> None:
+    def _check_end(
+        self, end: messages.Done | messages.Failed, trouble: list[Exception], *, begun: bool
+    ) -> None:
         """Raise the error with which a query ended, if any; ``begun`` if rows were returned."""
         for error in trouble:
             if not isinstance(error, NotText):
                 raise error
-        misfit = bool(trouble) or (isinstance(end, Failed) and end.kind == "misfit")
+        misfit = bool(trouble) or (isinstance(end, messages.Failed) and end.kind == "misfit")
         if misfit and not begun:
-            raise Misfit(end.text if isinstance(end, Failed) else "")
+            raise Misfit(end.text if isinstance(end, messages.Failed) else "")
         if misfit:
             raise QueryFailed(
                 "an event does not have the types that the sample had "
-                f"({end.text if isinstance(end, Failed) else 'it is not UTF-8'}); look at all "
-                "events first (--sample all)"
+                f"({end.text if isinstance(end, messages.Failed) else 'it is not UTF-8'}); "
+                "look at all events first (--sample all)"
             )
-        if isinstance(end, Failed):
+        if isinstance(end, messages.Failed):
             raise self._error(end)
 
-    def _error(self, end: Failed) -> MainstemError:
+    def _error(self, end: messages.Failed) -> MainstemError:
         match end.kind:
             case "memory":
                 return self._too_large()
@@ -195,14 +180,14 @@ class Evaluation:
         seconds = self._limits.seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
 
-    def _send(self, message: Message, blob: memoryview = NO_BLOB) -> None:
+    def _send(self, message: messages.Message, blob: memoryview = messages.NO_BLOB) -> None:
         try:
             self._socket.settimeout(self._left())
             self._channel.send(message, blob)
         except (OSError, EOFError) as error:
             raise self._ended(error) from None
 
-    def _receive(self) -> tuple[Message, memoryview]:
+    def _receive(self) -> tuple[messages.Message, memoryview]:
         try:
             self._socket.settimeout(self._left())
             return self._channel.receive()
