@@ -140,6 +140,9 @@ class Simulation:
         except Wrong as found:
             # A history that was broken off would seem to have lost what nobody has read yet.
             wrong.append(str(found))
+        except UnknownTopic as gone:
+            # A client has asked for a topic that is always there.
+            wrong.append(f"a topic is lost: {gone}")
         else:
             wrong += [str(each) for each in forbidden(check(world.recorder.history))]
         for each in world.recorder.history:

@@ -60,10 +60,11 @@ def test_a_seed_gives_the_same_life() -> None:
     assert simulate(5, casts=CASTS).digest == simulate(5, casts=CASTS).digest
 
 
-APPLY, CHOOSE, DEAD_LETTER, TAKE = (
+APPLY, CHOOSE, DEAD_LETTER, MAKE, TAKE = (
     delays.apply,
     LiveQueue.choose,
     dead_lettering.dead_letter,
+    DeadLetters.make,
     DueIndex.take,
 )
 
@@ -116,7 +117,10 @@ FAULTS: dict[str, Fault] = {
     "dead letters are lost": (
         DeadLetters,
         "make",
-        lambda *_: NO_LETTERS,
+        # Those of AMQP queues.
+        lambda self, live, dead: (
+            NO_LETTERS if live.settings.dead_letter_route else MAKE(self, live, dead)
+        ),
         "was confirmed, and is lost",
     ),
     "dead letters are also left in their queue": (
