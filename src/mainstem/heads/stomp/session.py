@@ -7,7 +7,7 @@ violation of the protocol raises ``Refused``; its ERROR frame ends the session, 
 """
 
 from collections.abc import Iterable
-from enum import StrEnum
+from enum import StrEnum, auto
 from typing import ClassVar
 
 import msgspec
@@ -39,9 +39,9 @@ class Refused(ProtocolError):
 class AckMode(StrEnum):
     """How messages of a subscription are acknowledged."""
 
-    AUTO = "auto"
+    AUTO = auto()
     """Without acknowledgement: a message is settled as soon as it is sent."""
-    CLIENT = "client"
+    CLIENT = auto()
     """Cumulative: an ACK covers all earlier messages of the subscription, too."""
     INDIVIDUAL = "client-individual"
 

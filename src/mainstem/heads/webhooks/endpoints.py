@@ -1,6 +1,6 @@
 """The definition of an endpoint: where the events of a topic are delivered, and how."""
 
-from enum import StrEnum
+from enum import StrEnum, auto
 
 import msgspec
 
@@ -34,26 +34,26 @@ DEAD = ".dead"
 class Order(StrEnum):
     """In which order the events of a topic are delivered to an endpoint."""
 
-    PARALLEL = "parallel"
+    PARALLEL = auto()
     """Several requests at a time, in no order."""
-    KEY = "key"
+    KEY = auto()
     """Events of one key in order, one at a time; those without a key in no order."""
-    ENDPOINT = "endpoint"
+    ENDPOINT = auto()
     """One request at a time; an event that fails is retried before the next one is sent."""
 
 
 class Payload(StrEnum):
     """What the body of a request contains."""
 
-    VALUE = "value"
+    VALUE = auto()
     """The event's value as it is."""
-    ENVELOPE = "envelope"
+    ENVELOPE = auto()
     """A JSON object with value, key, headers, timestamp and position."""
-    CLOUDEVENTS = "cloudevents"
+    CLOUDEVENTS = auto()
     """A CloudEvent in structured mode (JSON)."""
     CLOUDEVENTS_BINARY = "cloudevents-binary"
     """A CloudEvent in binary mode: attributes in headers, the value as body."""
-    TEMPLATE = "template"
+    TEMPLATE = auto()
     """JSON by the endpoint's template."""
 
 
@@ -71,10 +71,10 @@ class SigningSecret(msgspec.Struct, frozen=True, omit_defaults=True):
 class Status(StrEnum):
     """Whether events are delivered to an endpoint."""
 
-    ACTIVE = "active"
-    PAUSED = "paused"
+    ACTIVE = auto()
+    PAUSED = auto()
     """An operator has paused it, or it has failed for long; events wait in its queues."""
-    DISABLED = "disabled"
+    DISABLED = auto()
     """The receiver answered 410 Gone; events wait in its queues."""
 
 

@@ -1,6 +1,6 @@
 """The definition of a source: a client whose webhooks are received, and how they are verified."""
 
-from enum import StrEnum
+from enum import StrEnum, auto
 
 import msgspec
 
@@ -23,17 +23,17 @@ MAX_WINDOW_MS = 7 * DAY
 class Scheme(StrEnum):
     """How a source proves that it has sent a request."""
 
-    STANDARD = "standard"
+    STANDARD = auto()
     """Standard Webhooks: ``webhook-signature``, HMAC or ed25519, with a timestamp."""
-    GITHUB = "github"
+    GITHUB = auto()
     """``X-Hub-Signature-256``."""
-    STRIPE = "stripe"
+    STRIPE = auto()
     """``Stripe-Signature``, with a timestamp."""
-    SLACK = "slack"
+    SLACK = auto()
     """``X-Slack-Signature``, with a timestamp."""
-    HMAC = "hmac"
+    HMAC = auto()
     """HMAC-SHA256 of the body, in hex or base64, in a header of any name."""
-    TOKEN = "token"
+    TOKEN = auto()
     """A secret that is sent as it is, as bearer token or in a header of any name."""
 
 

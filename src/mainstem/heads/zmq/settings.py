@@ -1,6 +1,6 @@
 """Settings of the ZeroMQ head: the section ``zmq`` of a node's settings."""
 
-from enum import StrEnum
+from enum import StrEnum, auto
 from typing import Annotated
 
 from mainstem.core.setting_types import MIB, PositiveInt
@@ -12,16 +12,16 @@ from mainstem.heads.head import MaxConnections
 class Security(StrEnum):
     """ZeroMQ's security mechanisms."""
 
-    NULL = "null"
-    PLAIN = "plain"
-    CURVE = "curve"
+    NULL = auto()
+    PLAIN = auto()
+    CURVE = auto()
 
 
 class Frames(StrEnum):
     """In how many frames an event is published."""
 
-    THREE = "three"
-    ONE = "one"
+    THREE = auto()
+    ONE = auto()
 
 
 class ZmqSettings(BrokerlessSettings, frozen=True):

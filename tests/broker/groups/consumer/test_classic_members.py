@@ -13,7 +13,7 @@ from tests.broker.groups.consumer.members import REBALANCE_MS, Hall, Member
 from mainstem.broker.groups.classic.coordinator import Membership
 from mainstem.broker.groups.classic.group import Joined, Phase, Sync, Synced
 from mainstem.broker.groups.classic.journal import ClassicJournal
-from mainstem.broker.groups.consumer.description import ConsumerPhase
+from mainstem.broker.groups.consumer.records import ConsumerPhase
 from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.topics.catalog import TopicPartition
 from mainstem.core.errors import (

@@ -5,11 +5,11 @@ from msgspec.structs import replace
 from tests.broker.groups.consumer.members import REBALANCE_MS, SESSION_MS, Hall, Member
 
 from mainstem.broker.groups.classic.coordinator import Membership
-from mainstem.broker.groups.consumer.description import ConsumerPhase
 from mainstem.broker.groups.consumer.records import (
     NOTHING,
     ConsumerGroupChange,
     ConsumerGroupKey,
+    ConsumerPhase,
     write_member,
 )
 from mainstem.broker.groups.consumer.subscribed_topics import SubscribedTopics

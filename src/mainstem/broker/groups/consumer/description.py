@@ -1,20 +1,15 @@
 """Descriptions of consumer groups, for administrators."""
 
-from enum import StrEnum
-
 import msgspec
 
 from mainstem.broker.groups.assignors import preferred
-from mainstem.broker.groups.consumer.records import ConsumerGroup, ConsumerMember, Epochs, Stage
-
-
-class ConsumerPhase(StrEnum):
-    """The state of a consumer group, by Kafka's names."""
-
-    EMPTY = "Empty"
-    ASSIGNING = "Assigning"
-    RECONCILING = "Reconciling"
-    STABLE = "Stable"
+from mainstem.broker.groups.consumer.records import (
+    ConsumerGroup,
+    ConsumerMember,
+    ConsumerPhase,
+    Epochs,
+    Stage,
+)
 
 
 class ConsumerGroupDescription(msgspec.Struct, frozen=True):

@@ -30,6 +30,15 @@ class ConsumerGroupKey(msgspec.Struct, frozen=True, array_like=True, tag="consum
     member: str = ""
 
 
+class ConsumerPhase(StrEnum):
+    """The state of a consumer group, by Kafka's names."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
 class Epochs(msgspec.Struct, frozen=True, tag_field="kind", tag="epochs/1"):
     """The group's epoch, which grows with every change, and the epoch of the last assignment."""
 

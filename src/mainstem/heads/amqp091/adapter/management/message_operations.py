@@ -2,7 +2,7 @@
 
 import threading
 from base64 import b64decode, b64encode
-from enum import StrEnum
+from enum import StrEnum, auto
 from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,13 +37,13 @@ MAX_GOT_BYTES = 16 * 1024 * 1024
 class AckMode(StrEnum):
     """What is done with the messages that a request gets, after they were read."""
 
-    ACK = "ack"
+    ACK = auto()
     """The messages are acknowledged."""
-    REJECT = "reject"
+    REJECT = auto()
     """The messages are rejected: dead-lettered if the queue has a dead-letter exchange, else
     dropped.
     """
-    REQUEUE = "requeue"
+    REQUEUE = auto()
     """The messages go back to the queue, and are marked as redelivered."""
 
 
