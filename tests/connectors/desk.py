@@ -35,7 +35,7 @@ class Desk:
         given: dict[str, Any] = {"url": self.url, "tables": tables, "heartbeat_ms": 100, **settings}
         self.connectors.add(ConnectorSettings(name=name, **given))
         wait_until(
-            lambda: self.state(name).phase in {"following", "failed"},
+            lambda: self.state(name).report.phase in {"following", "failed"},
             lambda: str(self.state(name)),
         )
 
@@ -74,7 +74,7 @@ class Desk:
         """Wait until a connector does something."""
 
         def does() -> bool:
-            return self._decoded(name).phase == phase
+            return self._decoded(name).report.phase == phase
 
         wait_until(does, lambda: str(self.state(name)))
         return self.state(name)
@@ -86,7 +86,7 @@ class Desk:
         created, which happens to one of a hundred connectors that are added to such tables.
         """
         state = self.state(name)
-        if "cannot decode its log" in state.error:
+        if "cannot decode its log" in state.report.trouble:
             self.connectors.restart(name, snapshot=True)
         return state
 

@@ -109,7 +109,7 @@ def test_rows_of_an_outbox_are_the_events_that_they_describe_once(place: Place) 
     )
     place.catch_up()
     place.at.connectors.snapshot("shop", [])
-    wait_until(lambda: "outbox" in place.at.state().note, lambda: str(place.at.state()))
+    wait_until(lambda: "outbox" in place.at.state().report.note, lambda: str(place.at.state()))
     place.at.connectors.restart("shop")
     place.db.execute("INSERT INTO orders VALUES (1)")
     place.catch_up()
@@ -140,7 +140,7 @@ def test_an_outbox_with_bytes_and_one_that_cannot_be(place: Place) -> None:
     assert [each.value for each in place.events("raw")] == [b"\x00\xff"]
     place.db.execute(outbox_row(2, "'__mainstem_topics', '1', 'x', '', 1"))
 
-    error = place.at.wait_for("failed").error
+    error = place.at.wait_for("failed").report.trouble
 
     assert "names no topic" in error
     assert ID.format(2) in error

@@ -110,5 +110,5 @@ def test_what_a_topic_misses_is_told_if_it_may_not_be_emptied_or_the_table_not_b
         it.catch_up()
 
         text = f"table main.a was not captured for a while: {missing} meanwhile are not in topic"
-        assert text in it.at.state().note
+        assert text in it.at.state().report.note
         assert text in caplog.text

@@ -47,9 +47,9 @@ class Captured(NamedTuple):
         known = self.at.state()
         settings = msgspec.structs.replace(known.settings, tables=self._named(tables))
         self.at.connectors.alter(settings)
-        if known.phase != "paused":
+        if known.report.phase != "paused":
             wait_until(
-                lambda: self.at.state().phase.startswith("following"),
+                lambda: self.at.state().report.phase.startswith("following"),
                 lambda: str(self.at.state()),
             )
 

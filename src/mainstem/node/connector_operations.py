@@ -219,13 +219,13 @@ class NodeConnectors:
             return
         now_us = self._context.now_ms() * 1000
         for state in _states(self._runtime):
-            labels = (state.settings.name,)
-            phase = _PHASES.get(state.phase, 1.0)
+            labels, report = (state.settings.name,), state.report
+            phase = _PHASES.get(report.phase, 1.0)
             yield metrics.CONNECTOR_STATE, (labels, phase)
-            yield metrics.CONNECTOR_EVENTS, (labels, state.published)
-            yield metrics.CONNECTOR_LAG_BYTES, (labels, state.lag_bytes)
-            yield metrics.CONNECTOR_ALARM, (labels, int(bool(state.alarm)))
-            age_s = max(0, now_us - state.committed_us) / 1e6 if state.committed_us else 0
+            yield metrics.CONNECTOR_EVENTS, (labels, report.published)
+            yield metrics.CONNECTOR_LAG_BYTES, (labels, report.lag_bytes)
+            yield metrics.CONNECTOR_ALARM, (labels, int(bool(report.alarm)))
+            age_s = max(0, now_us - report.committed_us) / 1e6 if report.committed_us else 0
             yield metrics.CONNECTOR_COMMIT_AGE, (labels, age_s)
 
     def offer(self) -> None:
@@ -393,13 +393,13 @@ def _info(state: "ConnectorState") -> ConnectorInfo:
     return ConnectorInfo(
         name=state.settings.name,
         kind=state.kind,
-        phase=state.phase,
-        error=state.error,
-        note=state.note,
-        alarm=state.alarm,
+        phase=state.report.phase,
+        error=state.report.trouble,
+        note=state.report.note,
+        alarm=state.report.alarm,
         runs_in=state.runs_in,
-        published=state.published,
-        lag_bytes=state.lag_bytes,
+        published=state.report.published,
+        lag_bytes=state.report.lag_bytes,
         position=[] if progress.position is None else list(progress.position.at),
         pending=[each.table for each in progress.pending],
         settings=state.settings,

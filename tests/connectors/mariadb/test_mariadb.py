@@ -206,7 +206,7 @@ def test_the_binlog_is_followed_through_new_files_and_compressed_events(
     # The second one has both rows, and takes more than one packet of the protocol.
     for number in (4, 5):
         db.execute(f"UPDATE t SET big = repeat('{number}', 9000000), v = {number} WHERE id = 7")
-    assert "raise the limit" in at.wait_for("failed").error
+    assert "raise the limit" in at.wait_for("failed").report.trouble
     at.connectors.remove("shop")
     add(at, "t", max_event_bytes=40_000_000, name="large")
     at.wait_past(db.last(), "large")
@@ -258,7 +258,7 @@ def test_what_would_lose_changes_stops_the_connector_and_says_what_to_do(
             else:
                 connection.execute(each)
         at.connectors.resume("shop")
-        error = at.wait_for("failed").error
+        error = at.wait_for("failed").report.trouble
         if harm.startswith("XA"):
             connection.execute("XA ROLLBACK 'a'")
     db.execute(
@@ -286,7 +286,7 @@ def test_a_binlog_that_began_anew_is_recognised_though_it_has_the_same_positions
     db.execute("INSERT INTO t VALUES (2)")
     at.connectors.resume("shop")
 
-    assert "or the binlog began anew" in at.wait_for("failed").error
+    assert "or the binlog began anew" in at.wait_for("failed").report.trouble
     db.execute("DELETE FROM t WHERE id = 1")
     at.connectors.restart("shop", snapshot=True)
     at.wait_for("following")
@@ -357,8 +357,8 @@ def test_a_row_of_100_mib_stops_until_its_topic_allows_it(db: MariaDb, at: Desk)
     with db.options(max_allowed_packet=str(2 * large)):
         db.execute(insert.format(1))
         state = at.wait_for("failed")
-    assert "shop.shop.t" in state.error
-    assert "max_batch_bytes" in state.error
+    assert "shop.shop.t" in state.report.trouble
+    assert "max_batch_bytes" in state.report.trouble
 
     at.broker.alter_topic("shop.shop.t", max_batch_bytes=large + 1_000_000).durable.wait()
     at.connectors.restart("shop")

@@ -38,7 +38,7 @@ def test_rows_of_an_outbox_are_the_events_that_they_describe_once(desk: Postgres
     )
     desk.catch_up()
     desk.connectors.snapshot("shop", [])
-    wait_until(lambda: "outbox" in desk.state().note, lambda: str(desk.state()))
+    wait_until(lambda: "outbox" in desk.state().report.note, lambda: str(desk.state()))
     desk.connectors.restart("shop")
     desk.catch_up()
 
@@ -71,7 +71,7 @@ def test_an_outbox_without_its_columns_or_with_a_bad_topic_is_refused(desk: Post
     desk.add(outbox=("public.outbox",), outbox_topic="${routedByValue}")
     desk.db.execute(outbox_row(1, "'__mainstem_topics', '1', 'x', '{}', 1"))
 
-    error = desk.wait_for("failed").error
+    error = desk.wait_for("failed").report.trouble
 
     assert "names no topic" in error
     assert "123e4567-e89b-12d3-a456-000000000001" in error
@@ -176,7 +176,7 @@ def test_the_slot_moves_on_while_only_other_tables_are_written(desk: PostgresDes
 
     moved = f"SELECT 1 FROM pg_replication_slots WHERE confirmed_flush_lsn >= '{end}'::pg_lsn"
     wait_until(lambda: desk.db.execute(moved) != [], "the slot stays where it is")
-    assert desk.state().published == 1
+    assert desk.state().report.published == 1
 
 
 def test_an_alarm_is_on_while_the_database_keeps_too_much(
@@ -189,13 +189,15 @@ def test_an_alarm_is_on_while_the_database_keeps_too_much(
     desk.connectors.pause("shop")
     desk.db.execute("INSERT INTO t SELECT i, repeat('x', 900) FROM generate_series(1, 2000) i")
 
-    wait_until(lambda: "alarm_slot_bytes" in desk.state().alarm, lambda: str(desk.state()), 30)
+    wait_until(
+        lambda: "alarm_slot_bytes" in desk.state().report.alarm, lambda: str(desk.state()), 30
+    )
 
     assert "alarm_slot_bytes (1000000)" in caplog.text
     desk.connectors.resume("shop")
     desk.catch_up()
     desk.db.execute("CHECKPOINT")
-    wait_until(lambda: not desk.state().alarm, lambda: str(desk.state()), 30)
+    wait_until(lambda: not desk.state().report.alarm, lambda: str(desk.state()), 30)
 
 
 def test_a_table_is_not_read_before_the_read_sees_what_was_followed(desk: PostgresDesk) -> None:
@@ -212,7 +214,7 @@ def test_a_table_is_not_read_before_the_read_sees_what_was_followed(desk: Postgr
         writer.start()
         wait_until(lambda: desk.values("shop.public.t")[-1]["op"] == "u", "no update")
         desk.connectors.snapshot("shop", ["public.t"])
-        wait_until(lambda: "reading tables" in desk.state().phase, lambda: str(desk.state()))
+        wait_until(lambda: "reading tables" in desk.state().report.phase, lambda: str(desk.state()))
         assert desk.db.execute("SELECT v FROM t") == [(1,)]
     finally:
         desk.db.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")

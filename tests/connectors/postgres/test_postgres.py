@@ -178,7 +178,7 @@ def test_a_paused_connector_goes_on_where_it_was(desk: PostgresDesk) -> None:
     desk.connectors.pause("shop")
     desk.wait_for("paused")
     desk.db.execute("UPDATE t SET v = 2")
-    wait_until(lambda: desk.state().lag_bytes > 0, "no lag")
+    wait_until(lambda: desk.state().report.lag_bytes > 0, "no lag")
     assert len(desk.events("shop.public.t")) == 1
 
     desk.connectors.resume("shop")
@@ -199,8 +199,8 @@ def test_a_row_larger_than_its_topic_allows_stops_until_the_topic_allows_it(
 
     state = desk.wait_for("failed")
 
-    assert "shop.public.t" in state.error
-    assert "max_batch_bytes" in state.error
+    assert "shop.public.t" in state.report.trouble
+    assert "max_batch_bytes" in state.report.trouble
     desk.broker.alter_topic("shop.public.t", max_batch_bytes=120 * 1024 * 1024).durable.wait()
     desk.connectors.restart("shop")
     desk.catch_up()

@@ -92,4 +92,4 @@ def test_a_topic_that_may_lose_events_is_refused(desk: PostgresDesk) -> None:
     desk.add("public.t")
     desk.db.execute("INSERT INTO t VALUES (1, 1)")
 
-    assert "does not survive a power cut" in desk.wait_for("failed").error
+    assert "does not survive a power cut" in desk.wait_for("failed").report.trouble

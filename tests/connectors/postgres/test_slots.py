@@ -15,7 +15,7 @@ def stopped_while_paused(desk: PostgresDesk, *statements: str) -> str:
     desk.connectors.pause("shop")
     desk.db.execute("DELETE FROM t WHERE id = 2", "UPDATE t SET v = 2", *statements)
     desk.connectors.resume("shop")
-    error = desk.wait_for("failed").error
+    error = desk.wait_for("failed").report.trouble
     # What it says to do helps.
     desk.connectors.restart("shop", snapshot=True)
     desk.catch_up()
@@ -64,7 +64,7 @@ def test_a_slot_that_keeps_more_than_its_bound_is_dropped(desk: PostgresDesk) ->
 
     state = desk.wait_for("failed")
 
-    assert "max_slot_bytes" in state.error
+    assert "max_slot_bytes" in state.report.trouble
     assert desk.db.execute("SELECT slot_name FROM pg_replication_slots") == []
 
 
@@ -82,4 +82,4 @@ def test_another_database_at_the_same_url_stops_it(desk: PostgresDesk) -> None:
     definitions.set("progress", "shop", other).wait()
     desk.connectors.resume("shop")
 
-    assert "another database" in desk.wait_for("failed").error
+    assert "another database" in desk.wait_for("failed").report.trouble

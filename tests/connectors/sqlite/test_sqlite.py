@@ -364,7 +364,7 @@ def test_what_would_lose_changes_stops_the_connector_and_says_what_to_do(
     harm(db)
     at.connectors.resume("shop")
 
-    assert re.search(said, at.wait_for("failed").error)
+    assert re.search(said, at.wait_for("failed").report.trouble)
     at.connectors.remove("shop", keep=True)
     SqliteFile(db.path)
     _clean(db)
@@ -430,7 +430,7 @@ def test_recording_ends_when_too_much_is_kept(db: SqliteFile, at: Desk) -> None:
     at.connectors.pause("shop")
     db.execute("INSERT INTO t VALUES (1, 1, '', hex(zeroblob(20000)))")
 
-    assert "more than max_slot_bytes" in at.wait_for("failed").error
+    assert "more than max_slot_bytes" in at.wait_for("failed").report.trouble
     assert not db.execute("SELECT name FROM sqlite_master WHERE name LIKE '_mainstem%'")
 
 
@@ -444,7 +444,7 @@ def test_a_value_that_the_schema_does_not_allow_stops_a_connector_with_schemas(
     fields = at.values("shop.main.t")[0]["schema"]["fields"]
     db.execute("INSERT INTO t VALUES (2, 'two', 3)")
 
-    error = at.wait_for("failed").error
+    error = at.wait_for("failed").report.trouble
 
     assert [each["type"] for each in fields[1]["fields"]] == ["int64", "int64", "double"]
     assert "column main.t.n: holds TEXT 'two', which is no int64" in error

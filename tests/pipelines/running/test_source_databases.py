@@ -110,13 +110,13 @@ def capture_and_run(spark: SparkSession, place: Place, pipeline: p.Pipeline) -> 
         try:
             connectors.add(complete(settings))
             wait_until(
-                lambda: connectors.show("shop").phase == "following",
+                lambda: connectors.show("shop").report.phase == "following",
                 lambda: str(connectors.show("shop")),
             )
-            read = connectors.show("shop").published
+            read = connectors.show("shop").report.published
             place.db.execute(f"INSERT INTO typed VALUES (4, {values})")
             wait_until(
-                lambda: connectors.show("shop").published > read,
+                lambda: connectors.show("shop").report.published > read,
                 lambda: str(connectors.show("shop")),
             )
             found = bounded(spark, pipeline, str(running.kafka))

@@ -2,6 +2,8 @@
 
 import logging
 
+import msgspec
+
 from mainstem.connectors.port import Watch
 from mainstem.connectors.settings import ConnectorSettings
 
@@ -10,22 +12,30 @@ _HEARTBEATS = 10
 _logger = logging.getLogger("mainstem.connectors")
 
 
-class Report:
+class Report(msgspec.Struct):
     """The status of a connector: phase, error, counts and lag.
 
     The connector's thread writes it; any thread may read it.
     """
 
-    def __init__(self) -> None:
-        self.phase = "starting"
-        self.error = ""
-        self.published = 0
-        self.lag_bytes = 0
-        self.committed_us = 0
-        """When the last transaction was committed whose changes were published."""
-        self.note = ""
-        self.alarm = ""
-        """That the database keeps more log for the connector than ``alarm_slot_bytes``."""
+    phase: str = "starting"
+    """What it does: snapshot, following, paused, retrying, failed and so on."""
+    error: str = ""
+    """The last error; see ``trouble``."""
+    published: int = 0
+    """Events published since the server started it."""
+    lag_bytes: int = 0
+    """How much log the database keeps for it."""
+    committed_us: int = 0
+    """When the last transaction was committed whose changes were published."""
+    note: str = ""
+    alarm: str = ""
+    """That the database keeps more log for the connector than ``alarm_slot_bytes``."""
+
+    @property
+    def trouble(self) -> str:
+        """The error that stops the connector, or because of which it retries; empty if none."""
+        return self.error if self.phase in ("failed", "retrying") else ""
 
     def watched(self, watch: Watch, settings: ConnectorSettings) -> None:
         """Store how much log the database keeps; log a warning once when that is too much."""

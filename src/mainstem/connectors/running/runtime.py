@@ -50,19 +50,9 @@ class ConnectorState(msgspec.Struct, frozen=True):
 
     settings: ConnectorSettings
     kind: str
-    phase: str
-    """What it does: snapshot, following, paused, retrying, failed and so on."""
-    error: str
-    note: str
-    alarm: str
-    """That the database keeps too much log for it."""
+    report: Report
     runs_in: str
     """``server``, the process that runs it, or empty if nothing does."""
-    published: int
-    """Events published since the server started it."""
-    lag_bytes: int
-    """How much log the database keeps for it."""
-    committed_us: int
     progress: Progress
 
 
@@ -186,19 +176,8 @@ class Connectors:
         """Return a connector's state; raises UnknownConnector."""
         settings = self._settings(name)
         report, runs_in = self._report(name, settings)
-        return ConnectorState(
-            settings=settings,
-            kind=kind_of(settings.url).name,
-            phase=report.phase,
-            error=report.error if report.phase in ("failed", "retrying") else "",
-            note=report.note,
-            alarm=report.alarm,
-            runs_in=runs_in,
-            published=report.published,
-            lag_bytes=report.lag_bytes,
-            committed_us=report.committed_us,
-            progress=decode_progress(self._definitions.get(PROGRESS, name)),
-        )
+        progress = decode_progress(self._definitions.get(PROGRESS, name))
+        return ConnectorState(settings, kind_of(settings.url).name, report, runs_in, progress)
 
     def _report(self, name: str, settings: ConnectorSettings) -> tuple[Report, str]:
         leased = self.leases.report(name)
