@@ -56,16 +56,6 @@ def worker(system: System, output: Path) -> Iterator[None]:
 
 
 def _printed(words: list[str], environment: dict[str, str] | None = None) -> dict[str, float]:
-    done = subprocess.run(
-        words,
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-        timeout=TURN_PATIENCE_S,
-    )
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(words)} has failed; what it said is above")
-    found: dict[str, float] = json.loads(done.stdout)
+    output = subprocess.check_output(words, cwd=ROOT, env=environment, timeout=TURN_PATIENCE_S)
+    found: dict[str, float] = json.loads(output)
     return found

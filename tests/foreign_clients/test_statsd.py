@@ -1,11 +1,7 @@
 """StatsD clients, unmodified: what they send is in the log, and what was lost is known."""
 
-import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -224,29 +220,20 @@ def test_a_server_that_is_killed_has_the_values_in_its_log(tmp_path: Path) -> No
 
 
 def test_packets_that_the_kernel_dropped_are_counted(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "mainstem", "serve", str(tmp_path / "data")),
-            *("--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--statsd", "127.0.0.1:0"),
-            *("--log-format", "json", "--set", "statsd.receive_buffer_bytes=4096"),
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stderr is not None
-        said = next(found for line in process.stderr if "statsd" in (found := json.loads(line)))
-        host, port = str(said["statsd"]).rsplit(":", 1)
+    with Process(
+        tmp_path, statsd__listen="127.0.0.1:0", statsd__receive_buffer_bytes=4096
+    ) as process:
+        host, port = process.addresses["statsd"].rsplit(":", 1)
         # A server that stands still reads nothing, so that the buffer runs over.
-        os.kill(process.pid, signal.SIGSTOP)
+        process.tell(signal.SIGSTOP)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             for _ in range(1000):
                 sender.sendto(b"jobs:1|c", (host, int(port)))
-        os.kill(process.pid, signal.SIGCONT)
+        process.tell(signal.SIGCONT)
 
         counts: dict[str, float] = {}
         while counts.get("packets", 0) + counts.get("kernel_drops", 0) < 1000:
-            page = get(str(said["admin"]), "/metrics").text
+            page = get(process.admin, "/metrics").text
             counts = {
                 sample.name.removeprefix("mainstem_statsd_").removesuffix("_total"): sample.value
                 for family in text_string_to_metric_families(page)
@@ -256,6 +243,3 @@ def test_packets_that_the_kernel_dropped_are_counted(tmp_path: Path) -> None:
 
         assert counts["kernel_drops"] > 0
         assert counts["packets"] + counts["kernel_drops"] == 1000
-    finally:
-        process.kill()
-        process.communicate(timeout=PATIENCE_S)

@@ -46,9 +46,7 @@ def thinned(open_quiet: OpenQuiet) -> Thinned:
     return Thinned(open_quiet)
 
 
-def test_needed_events_stay_where_they_are_and_the_space_of_the_others_is_freed(
-    thinned: Thinned,
-) -> None:
+def test_needed_events_stay_and_the_space_of_the_others_is_freed(thinned: Thinned) -> None:
     thinned.fill()
     before = thinned.log.bounds(FIRST)
 

@@ -11,6 +11,19 @@ _OF_PROCESSING = ("ts_ms", "ts_us", "ts_ns")
 """When a connector has handled the event."""
 _OF_READING = ("ts_ms", "ts_us", "ts_ns", "txId", "lsn", "sequence", "snapshot")
 """Each connector reads its own snapshot."""
+COMMON = {
+    "defaults are not part of schemas": r"\.fields\.[a-e]\.default$",
+    "null is null, also with a default": r"payload\.(before|after)\.[a-e]$",
+}
+"""Known differences of every database."""
+
+
+def column_of(types: Sequence[tuple[str, str, object]], kind: str, text: str | None = None) -> str:
+    """Return the column of a type, and of a value if the type is there more than once."""
+    places = [
+        place for place, each in enumerate(types) if each[0] == kind and text in (None, each[1])
+    ]
+    return f"c{places[0]}"
 
 
 def told(key: bytes | str | None, value: bytes | str | None) -> dict[str, Any]:

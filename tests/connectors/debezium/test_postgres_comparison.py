@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.connectors.database import DEBIAN, Database, database
-from tests.connectors.debezium.comparison import by_topic, compare, text_in, told
+from tests.connectors.debezium.comparison import COMMON, by_topic, column_of, compare, text_in, told
 from tests.connectors.debezium.engine import JARS, NEEDED, Engine, settings_for
 from tests.connectors.debezium.postgres_types import CREATE, TYPES
 from tests.connectors.postgres.desk import PostgresDesk
@@ -23,16 +24,7 @@ pytestmark = [
 
 INFINITY = "'infinity'"
 TABLES = ("types", "required", "whole", "keys", "defaults", "plain")
-
-
-def column(kind: str, text: str | None = None) -> str:
-    """Return the column of a type, and of a value if the type is there more than once."""
-    places = [
-        place for place, each in enumerate(TYPES) if each[0] == kind and text in (None, each[1])
-    ]
-    return f"c{places[0]}"
-
-
+column = partial(column_of, TYPES)
 _LEFT_OUT = "|".join(f"c{place}" for place, (_, _, is_there) in enumerate(TYPES) if not is_there)
 KNOWN = {
     "types that Debezium leaves out are text": rf"\.({_LEFT_OUT})(\.|$)|\.fields#order$",
@@ -41,8 +33,7 @@ KNOWN = {
     "columns of the type name are published": rf"payload\.after\.{column('name')}$",
     "elements of enum arrays may be null": rf"\.{column('mood[]')}\.items\.optional$",
     "a deletion has no hstore": rf"payload\.before\.{column('hstore')}$",
-    "defaults are not part of schemas": r"\.fields\.[a-e]\.default$",
-    "null is null, also with a default": r"payload\.(before|after)\.[a-e]$",
+    **COMMON,
 }
 """The differences that docs/guides/cdc.md lists, by the paths of the fields."""
 

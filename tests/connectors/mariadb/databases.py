@@ -21,6 +21,12 @@ pymysql = pytest.importorskip("pymysql", reason="there is no PyMySQL")
 
 _PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
 TABLE = "CREATE TABLE {t} (id INT PRIMARY KEY, v INT NOT NULL, note TEXT, big LONGTEXT)"
+SCHEMAS = (
+    "ALTER TABLE {t} ADD COLUMN IF NOT EXISTS extra INT",
+    "ALTER TABLE {t} DROP COLUMN IF EXISTS extra",
+    "ALTER TABLE {t} MODIFY note VARCHAR(100)",
+    "ALTER TABLE {t} MODIFY note TEXT",
+)
 _PATIENCE_S = 60
 PASSWORD = "hidden"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.connectors.desk import Desk, desk
-from tests.connectors.mariadb.databases import TABLE, MariaDb, mariadb
+from tests.connectors.mariadb.databases import SCHEMAS, TABLE, MariaDb, mariadb
 from tests.connectors.mariadb.types import TYPES
 from tests.long_runs import seeds
 from tests.processes import wait_until
@@ -29,14 +29,6 @@ def at(db: MariaDb, tmp_path: Path) -> Iterator[Desk]:
 
 def add(at: Desk, *tables: str, **settings: Any) -> None:
     at.add(*tables, password_env="MAINSTEM_SECRET_A", **settings)
-
-
-SCHEMAS = (
-    "ALTER TABLE {t} ADD COLUMN IF NOT EXISTS extra INT",
-    "ALTER TABLE {t} DROP COLUMN IF EXISTS extra",
-    "ALTER TABLE {t} MODIFY note VARCHAR(100)",
-    "ALTER TABLE {t} MODIFY note TEXT",
-)
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2, 100))

@@ -12,6 +12,12 @@ from typing import Any
 from tests.connectors.writer import Dialect
 
 TABLE = "CREATE TABLE {t} (id INTEGER PRIMARY KEY, v INT NOT NULL, note TEXT, big TEXT)"
+SCHEMAS = (
+    "ALTER TABLE {t} ADD COLUMN extra",
+    "ALTER TABLE {t} RENAME COLUMN extra TO more",
+    "ALTER TABLE {t} RENAME COLUMN more TO extra",
+    "UPDATE {t} SET extra = v, v = v + 1",
+)
 
 _PROGRAM = """
 import sqlite3, sys

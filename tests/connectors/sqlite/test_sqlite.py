@@ -12,7 +12,7 @@ import pytest
 from tests.broker.brokers import read_all
 from tests.connectors.desk import Desk, desk
 from tests.connectors.mirror import Mirror
-from tests.connectors.sqlite.databases import TABLE, SqliteFile
+from tests.connectors.sqlite.databases import SCHEMAS, TABLE, SqliteFile
 from tests.long_runs import seeds
 from tests.processes import wait_until
 
@@ -39,14 +39,6 @@ def at(tmp_path: Path) -> Iterator[Desk]:
         "SELECT name FROM sqlite_master WHERE name LIKE '_mainstem%'"
     )
     assert left == []
-
-
-SCHEMAS = (
-    "ALTER TABLE {t} ADD COLUMN extra",
-    "ALTER TABLE {t} RENAME COLUMN extra TO more",
-    "ALTER TABLE {t} RENAME COLUMN more TO extra",
-    "UPDATE {t} SET extra = v, v = v + 1",
-)
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2, 100))

@@ -30,12 +30,19 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 Record = Callable[[str, object], None]
+Check = Callable[[Trial, int], None]
 
 
-def _verdict(trial: Trial, at_least: int, record: Record) -> None:
-    record("states", trial.states)
-    assert not trial.failures, "\n".join(trial.failures[:10])
-    assert trial.states >= at_least
+@pytest.fixture
+def check(record_property: Record) -> Check:
+    """Fails unless a trial had enough states, and every promise was kept in each."""
+
+    def check(trial: Trial, at_least: int) -> None:
+        record_property("states", trial.states)
+        assert not trial.failures, "\n".join(trial.failures[:10])
+        assert trial.states >= at_least
+
+    return check
 
 
 def _undisturbed(life: Life) -> None:
@@ -59,7 +66,7 @@ def _often_full(life: Life) -> None:
     ],
 )
 def test_every_promise_survives_a_crash_at_any_operation(
-    seed: int, disturb: Callable[[Life], None], deeds: int, record_property: Record
+    seed: int, disturb: Callable[[Life], None], deeds: int, check: Check
 ) -> None:
     life = born(seed)
     disturb(life)
@@ -68,12 +75,12 @@ def test_every_promise_survives_a_crash_at_any_operation(
 
     trial = crash_everywhere(life, Random(seed), at_least=STATES_PER_LIFE)
 
-    _verdict(trial, STATES_PER_LIFE, record_property)
+    check(trial, STATES_PER_LIFE)
 
 
 @pytest.mark.parametrize("seed", seeds(30_000, 6, 600))
 def test_every_promise_survives_a_second_crash_in_or_after_recovery(
-    seed: int, record_property: Record
+    seed: int, check: Check
 ) -> None:
     life = born(seed)
     if seed % 3 == 1:
@@ -84,25 +91,21 @@ def test_every_promise_survives_a_second_crash_in_or_after_recovery(
 
     trial = crash_again(life, Random(seed), share=0.02 if LONG else 0.008, deeds=4)
 
-    _verdict(trial, 500, record_property)
+    check(trial, 500)
 
 
 @pytest.mark.parametrize("seed", seeds(50_000, 4, 400))
-def test_every_promise_survives_a_second_crash_after_much_was_appended(
-    seed: int, record_property: Record
-) -> None:
+def test_every_promise_survives_a_second_crash_after_large_appends(seed: int, check: Check) -> None:
     life = born(seed)
     life.live(deeds=20, often="append_large")
 
     trial = crash_and_go_on(life, Random(seed), share=0.05)
 
-    _verdict(trial, 50, record_property)
+    check(trial, 50)
 
 
 @pytest.mark.parametrize("seed", seeds(40_000, 2, 200))
-def test_every_promise_survives_though_many_runs_are_for_several_partitions(
-    seed: int, record_property: Record
-) -> None:
+def test_every_promise_survives_if_runs_are_for_several_partitions(seed: int, check: Check) -> None:
     life = born(seed)
     if seed % 2:
         fill_now_and_then(life, chance=0.1)
@@ -110,7 +113,7 @@ def test_every_promise_survives_though_many_runs_are_for_several_partitions(
 
     trial = crash_everywhere(life, Random(seed), at_least=600)
 
-    _verdict(trial, 600, record_property)
+    check(trial, 600)
 
 
 @pytest.mark.parametrize("deed", ["append", "append_large", "append_together", "cut_start"])

@@ -7,7 +7,6 @@ from mainstem.node.config import Config
 
 CONFIG = Config().listening(http="127.0.0.1:0")
 EVENTS = "/topics/{}/events"
-PATIENCE_S = 60
 EVERY = [{"n": number} for number in range(3)]
 LINES = "".join(json.dumps(each) + "\n" for each in EVERY)
 """Events of these values, as NDJSON."""

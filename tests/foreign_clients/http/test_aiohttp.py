@@ -8,15 +8,8 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.foreign_clients.compatibility import HTTP
-from tests.foreign_clients.http.http_server import (
-    EVENTS,
-    EVERY,
-    LINES,
-    NDJSON,
-    PATIENCE_S,
-    STREAM,
-    values,
-)
+from tests.foreign_clients.http.http_server import EVENTS, EVERY, LINES, NDJSON, STREAM, values
+from tests.loop_thread import PATIENCE_S
 
 pytestmark = pytest.mark.client("aiohttp", "3.14", HTTP)
 

@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 from tests.foreign_clients.compatibility import HTTP
-from tests.foreign_clients.http.http_server import EVENTS, EVERY, LINES, PATIENCE_S, values
+from tests.foreign_clients.http.http_server import EVENTS, EVERY, LINES, values
+from tests.loop_thread import PATIENCE_S
 
 CURL = shutil.which("curl")
 pytestmark = [
