@@ -42,31 +42,24 @@ def test_messages_are_declared_as_kio_declares_them(api: Api, version: int) -> N
 @pytest.mark.parametrize(("api", "version"), EVERY_API, ids=EVERY_API_IDS)
 @given(data=st.data())
 @A_FEW
-def test_a_request_is_what_kio_says(api: Api, version: int, data: st.DataObject) -> None:
-    schema = load_request_schema(api.key, version)
-    body = data.draw(values(api.request, version, oracle.WHAT_KIO_CAN_HOLD))
+def test_requests_and_responses_are_what_kio_says(
+    api: Api, version: int, data: st.DataObject
+) -> None:
+    asked, answered = load_request_schema(api.key, version), load_response_schema(api.key, version)
+    request = data.draw(values(api.request, version, oracle.WHAT_KIO_CAN_HOLD))
+    response = data.draw(values(api.response, version, oracle.WHAT_KIO_CAN_HOLD))
 
-    frame = request_frame(api, version, body)
+    header = HEADERS[asked.__header_schema__.__version__](api.key, version)
+    frame = request_frame(api, version, request)
+    assert frame == header + oracle.write(asked, request, version)
+    assert oracle.read(asked, api.request, version, frame[len(header) :]) == request
+    assert decode_request(memoryview(frame)).body == request
 
-    header = HEADERS[schema.__header_schema__.__version__](api.key, version)
-    assert frame == header + oracle.write(schema, body, version)
-    assert oracle.read(schema, api.request, version, frame[len(header) :]) == body
-    assert decode_request(memoryview(frame)).body == body
-
-
-@pytest.mark.parametrize(("api", "version"), EVERY_API, ids=EVERY_API_IDS)
-@given(data=st.data())
-@A_FEW
-def test_a_response_is_what_kio_says(api: Api, version: int, data: st.DataObject) -> None:
-    schema = load_response_schema(api.key, version)
-    body = data.draw(values(api.response, version, oracle.WHAT_KIO_CAN_HOLD))
-
-    frame = response_frame(api, version, body)
-
-    header = b"\0\0\0\7" + b"\0" * schema.__header_schema__.__version__
-    assert frame == header + oracle.write(schema, body, version)
-    assert oracle.read(schema, api.response, version, frame[len(header) :]) == body
-    assert decode_response(api, version, memoryview(frame)).body == body
+    header = b"\0\0\0\7" + b"\0" * answered.__header_schema__.__version__
+    frame = response_frame(api, version, response)
+    assert frame == header + oracle.write(answered, response, version)
+    assert oracle.read(answered, api.response, version, frame[len(header) :]) == response
+    assert decode_response(api, version, memoryview(frame)).body == response
 
 
 @pytest.mark.parametrize("version", range(CONSUMER_PROTOCOL_VERSION + 1))

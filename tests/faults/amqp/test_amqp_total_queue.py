@@ -82,6 +82,12 @@ def some_more(count: int, rng: random.Random) -> int:
     return min(count + rng.randint(1, EVENTS // FAULTS // 2), CONFIRMED)
 
 
+def wait_for_some_more(queue: TotalQueue, rng: random.Random) -> None:
+    """Wait until the next fault comes."""
+    enough = some_more(len(queue.done), rng)
+    assert queue.wait_until_done(enough, PATIENCE_S), "nothing is done any more"
+
+
 @pytest.mark.timeout(0 if LONG else 240)
 def test_kills_of_the_server_lose_nothing_and_one_consumer_sees_it_in_order(
     tmp_path: Path,
@@ -90,8 +96,7 @@ def test_kills_of_the_server_lose_nothing_and_one_consumer_sees_it_in_order(
     with Mortal(tmp_path, amqp=True) as server, Consumer(server.amqp[1], queue) as consumer:
         publisher = Publisher(server.amqp[1], queue, range(EVENTS))
         for _ in range(FAULTS):
-            enough = some_more(len(queue.done), rng)
-            assert queue.wait_until_done(enough, PATIENCE_S), "nothing is done any more"
+            wait_for_some_more(queue, rng)
             server.kill()
             server.start()
         publisher.finish()
@@ -118,9 +123,7 @@ def test_kills_and_cut_connections_lose_and_repeat_nothing_that_was_committed(
                 Publisher(network.port, queue, range(first, EVENTS, 2)) for first in range(2)
             ]
             for number in range(FAULTS):
-                more = rng.randint(1, EVENTS // FAULTS // 2)
-                enough = min(len(queue.done) + more, CONFIRMED)
-                assert queue.wait_until_done(enough, PATIENCE_S), "nothing is done any more"
+                wait_for_some_more(queue, rng)
                 if number % 3 == 2:
                     server.kill()
                     server.start()

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Generic, TypedDict, TypeVar, Unpack
 
+import pytest
 from msgspec.structs import replace
 from tests.broker.brokers import Clock, new_broker
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.groups.classic.group import Join, Joined, Protocols, Sync, Synced
-from mainstem.core.errors import MainstemError, RebalanceInProgress
+from mainstem.core.errors import MainstemError, RebalanceInProgress, UnknownMember
 
 RANGE: Protocols = (("range", b"range metadata"),)
 SESSION_MS = 10_000
@@ -105,6 +106,13 @@ class Room:
 
     def heartbeat(self, joined: Joined, instance_id: str | None = None) -> None:
         self.groups.heartbeat("g", joined.member_id, joined.generation, instance_id)
+
+    def check_is_out(self, gone: Joined, left: Joined) -> None:
+        """Fail unless a member was taken out, so that the other one has to join again."""
+        with pytest.raises(UnknownMember):
+            self.heartbeat(gone)
+        with pytest.raises(RebalanceInProgress):
+            self.heartbeat(left)
 
     def leave(self, *joined: Joined) -> list[MainstemError | None]:
         return self.groups.leave("g", [(each.member_id, None) for each in joined])
