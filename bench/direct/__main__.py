@@ -78,13 +78,11 @@ processors, so the rate depends on the sum of these times, and on the slowest pr
 server reads a message from a socket, appends it to the log, reads it from the log, and publishes
 it; without mainstem the sender only publishes. Each further frame takes sender and receiver as
 much time as the first: compare the rows with one and with three frames. `ZmqFeed` is Python code
-that makes an
-event of each message, and looks for gaps."""
+that makes an event of each message, and looks for gaps."""
 P50_WHY = """\
 With mainstem a message takes two hops: from the program through ZeroMQ to the server, which
 appends it to the log and sends it to the receiver. Without mainstem it takes one hop. On a busy
-machine, each
-of the three processes also waits until it gets a processor."""
+machine, each of the three processes also waits until it gets a processor."""
 
 
 class Round(NamedTuple):
