@@ -11,14 +11,13 @@ from cloudevents.core.formats.json import JSONFormat
 from tests.broker.brokers import read_all
 from tests.connectors.desk import Desk, desk
 from tests.connectors.mariadb.databases import MariaDb, mariadb
+from tests.connectors.outbox import HEADERS, ID, ROWS, check_events, outbox_row
 from tests.connectors.sqlite.databases import SqliteFile
 from tests.processes import wait_until
 
 from mainstem.connectors.errors import SourceRefused
 from mainstem.connectors.settings import Format
 from mainstem.core.event import Event
-
-ID = "123e4567-e89b-12d3-a456-{:012}"
 
 
 class Place(NamedTuple):
@@ -86,27 +85,16 @@ def outbox(place: Place, payload: str = "") -> str:
     )
 
 
-def outbox_row(number: int, rest: str) -> str:
-    return f"INSERT INTO outbox VALUES ('{ID.format(number)}', {rest})"
-
-
 def test_rows_of_an_outbox_are_the_events_that_they_describe_once(place: Place) -> None:
-    place.db.execute(
-        outbox(place),
-        "CREATE TABLE orders (id INTEGER PRIMARY KEY)",
-        outbox_row(1, """'order', '7', 'Made', '{"a": 1}', 5"""),
-    )
+    made, paid, rolled_back, payment = ROWS
+    place.db.execute(outbox(place), "CREATE TABLE orders (id INTEGER PRIMARY KEY)", made)
     boxes = (place.id("outbox"),)
-    place.add("orders", outbox=boxes, outbox_headers=("type:eventType", "tenant"))
-    place.transaction(outbox_row(2, "'order', '7', 'Paid', '[2]', NULL"), "DELETE FROM outbox")
+    place.add("orders", outbox=boxes, outbox_headers=HEADERS)
+    place.transaction(paid, "DELETE FROM outbox")
     with place.db.connect() as connection:
-        for each in ("BEGIN", outbox_row(3, "'order', '8', 'Made', NULL, 1"), "ROLLBACK"):
+        for each in ("BEGIN", rolled_back, "ROLLBACK"):
             connection.execute(each)
-    place.db.execute(
-        outbox_row(4, "'payment', NULL, 'Made', NULL, 1"),
-        "UPDATE outbox SET type = 'other'",
-        f"{place.truncate} outbox",
-    )
+    place.db.execute(payment, "UPDATE outbox SET type = 'other'", f"{place.truncate} outbox")
     place.catch_up()
     place.at.connectors.snapshot("shop", [])
     wait_until(lambda: "outbox" in place.at.state().report.note, lambda: str(place.at.state()))
@@ -114,17 +102,7 @@ def test_rows_of_an_outbox_are_the_events_that_they_describe_once(place: Place) 
     place.db.execute("INSERT INTO orders VALUES (1)")
     place.catch_up()
 
-    orders, payments = (place.events(f"outbox.event.{each}") for each in ("order", "payment"))
-
-    assert [(each.key, each.value, each.headers) for each in orders] == [
-        (
-            b"7",
-            b'{"a": 1}',
-            (("id", ID.format(1).encode()), ("eventType", b"Made"), ("tenant", b"5")),
-        ),
-        (b"7", b"[2]", (("id", ID.format(2).encode()), ("eventType", b"Paid"))),
-    ]
-    assert [(each.key, each.value) for each in payments] == [(None, None)]
+    check_events(place.events)
     assert not place.at.broker.topics(f"shop.{place.schema}.outbox")
 
 

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from cloudevents.core.formats.json import JSONFormat
+from tests.connectors.outbox import HEADERS, ROWS, check_events, outbox_row
 from tests.connectors.postgres.desk import PostgresDesk
 from tests.processes import wait_until
 
@@ -17,22 +18,14 @@ OUTBOX = (
 )
 
 
-def outbox_row(number: int, rest: str) -> str:
-    return f"INSERT INTO outbox VALUES ('123e4567-e89b-12d3-a456-{number:012}', {rest})"
-
-
 def test_rows_of_an_outbox_are_the_events_that_they_describe_once(desk: PostgresDesk) -> None:
+    made, paid, rolled_back, payment = ROWS
+    desk.db.execute(OUTBOX, "CREATE TABLE orders (id int PRIMARY KEY)", made)
+    desk.add("public.orders", outbox=("public.outbox",), outbox_headers=HEADERS)
     desk.db.execute(
-        OUTBOX,
-        "CREATE TABLE orders (id int PRIMARY KEY)",
-        outbox_row(1, """'order', '7', 'Made', '{"a": 1}', 5"""),
-    )
-    headers = ("type:eventType", "tenant")
-    desk.add("public.orders", outbox=("public.outbox",), outbox_headers=headers)
-    desk.db.execute(
-        outbox_row(2, "'order', '7', 'Paid', '[2]', NULL") + "; DELETE FROM outbox",
-        "BEGIN; " + outbox_row(3, "'order', '8', 'Made', NULL, 1") + "; ROLLBACK",
-        outbox_row(4, "'payment', NULL, 'Made', NULL, 1"),
+        f"{paid}; DELETE FROM outbox",
+        f"BEGIN; {rolled_back}; ROLLBACK",
+        payment,
         "UPDATE outbox SET type = 'other'",
         "TRUNCATE outbox",
     )
@@ -42,25 +35,7 @@ def test_rows_of_an_outbox_are_the_events_that_they_describe_once(desk: Postgres
     desk.connectors.restart("shop")
     desk.catch_up()
 
-    orders, payments = (desk.events(f"outbox.event.{each}") for each in ("order", "payment"))
-
-    assert [(each.key, each.value, each.headers) for each in orders] == [
-        (
-            b"7",
-            b'{"a": 1}',
-            (
-                ("id", b"123e4567-e89b-12d3-a456-000000000001"),
-                ("eventType", b"Made"),
-                ("tenant", b"5"),
-            ),
-        ),
-        (
-            b"7",
-            b"[2]",
-            (("id", b"123e4567-e89b-12d3-a456-000000000002"), ("eventType", b"Paid")),
-        ),
-    ]
-    assert [(each.key, each.value) for each in payments] == [(None, None)]
+    check_events(desk.events)
     assert not desk.broker.topics("shop.public.outbox")
 
 

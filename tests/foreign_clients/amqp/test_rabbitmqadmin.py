@@ -4,14 +4,15 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.foreign_clients.compatibility import MANAGEMENT
-from tests.heads.amqp_management.serving import managed
+from tests.heads.amqp_management.serving import LISTENING, managed
 
+from mainstem.node.config import Config
 from mainstem.node.server import Running
 
 CACHED = Path(__file__).parents[3] / ".cache" / "rabbitmqadmin"
@@ -27,9 +28,8 @@ Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with managed(tmp_path_factory.mktemp("data")) as found:
-        yield found
+def config() -> Config:
+    return LISTENING
 
 
 @pytest.fixture
