@@ -8,6 +8,7 @@ import time
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from typing import NamedTuple
 
 import msgspec
 from confluent_kafka import (
@@ -55,7 +56,7 @@ _AT_ONCE = 500
 _AGAIN_S = 0.02
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class Bounds(NamedTuple):
     """The start and end offsets of a partition."""
 
     start: int

@@ -7,6 +7,8 @@ import msgspec
 from mainstem.connectors.port import Watch
 from mainstem.connectors.settings import ConnectorSettings
 
+NOT_RUNNING = "not running"
+"""What a connector does that only a process of its own may run, while there is none."""
 _WATCH_S = 5.0
 _HEARTBEATS = 10
 _logger = logging.getLogger("mainstem.connectors")

@@ -33,16 +33,13 @@ from mainstem.connectors.running.progress import (
     Progress,
     decode_progress,
 )
-from mainstem.connectors.running.report import Report
+from mainstem.connectors.running.report import NOT_RUNNING, Report
 from mainstem.connectors.running.target import DoorTarget
 from mainstem.connectors.running.worker import Worker, task_of
 from mainstem.connectors.secrets import Secrets
 from mainstem.connectors.selection import Selection
 from mainstem.connectors.settings import ConnectorSettings
 from mainstem.core.errors import InvalidSetting
-
-NOT_RUNNING = "not running"
-"""What a connector does that only a process of its own may run, while there is none."""
 
 
 class ConnectorState(msgspec.Struct, frozen=True):
