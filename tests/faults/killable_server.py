@@ -121,6 +121,11 @@ class Mortal:
         self._process.kill()
         self.wait()
 
+    def restart(self) -> None:
+        """End this life by kill -9, and begin another."""
+        self.kill()
+        self.start()
+
     def tell(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Send a signal."""
         self._process.send_signal(number)

@@ -122,8 +122,7 @@ def test_what_was_settled_inside_the_block_is_not_settled_again(
 ) -> None:
     queue = queue_of_one(memory)
 
-    delivery = next(queue)
-    with delivery:
+    with (delivery := next(queue)):
         delivery.nack()
 
     assert next(queue).count == 2
@@ -475,8 +474,7 @@ def test_what_is_acked_together_in_its_block_is_not_settled_again(
 ) -> None:
     queue = queue_of_one(memory)
 
-    delivery = next(queue)
-    with delivery:
+    with (delivery := next(queue)):
         queue.ack_many([delivery])
 
     assert memory.queues.show("orders", "emails").out == 0

@@ -228,23 +228,21 @@ def test_the_clock_stays_moved_over_a_crash_and_is_put_right_for_the_next_test(
 ) -> None:
     pytester.makepyfile(
         """
+        def kept_of_one_event(mainstem):
+            name = mainstem.topic("short")
+            stem = mainstem.connect()
+            stem.topics.create(name, durability="memory", retention_ms=600_000)
+            stem.publish(name, "an hour old to a broker whose clock is moved")
+            mainstem.advance(0)
+            return stem.topics.show(name).events
+
         def test_moved(mainstem):
             mainstem.advance(3600)
             mainstem.crash_and_restart()
-            name = mainstem.topic("short")
-            stem = mainstem.connect()
-            stem.topics.create(name, durability="memory", retention_ms=600_000)
-            stem.publish(name, "already an hour old to the broker")
-            mainstem.advance(0)
-            assert stem.topics.show(name).events == 0
+            assert kept_of_one_event(mainstem) == 0
 
         def test_right(mainstem):
-            name = mainstem.topic("short")
-            stem = mainstem.connect()
-            stem.topics.create(name, durability="memory", retention_ms=600_000)
-            stem.publish(name, "new")
-            mainstem.advance(0)
-            assert stem.topics.show(name).events == 1
+            assert kept_of_one_event(mainstem) == 1
         """
     )
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 from tests.connectors.altered_tables import ROWS, Execute, check_chunks, check_snapshots, repeated
-from tests.connectors.mariadb.databases import PASSWORD, MariaDb, mariadb
+from tests.connectors.mariadb.databases import PASSWORD, MariaDb
 
 from mainstem.connectors.mariadb.source import MariaDbSource
 from mainstem.connectors.settings import ConnectorSettings
@@ -16,12 +16,6 @@ CHANGES = (
     "ALTER TABLE t DROP COLUMN extra",
     "ALTER TABLE t MODIFY v INT",
 )
-
-
-@pytest.fixture(scope="module")
-def db() -> Iterator[MariaDb]:
-    with mariadb() as found:
-        yield found
 
 
 @pytest.fixture

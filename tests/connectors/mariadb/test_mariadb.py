@@ -6,18 +6,12 @@ from typing import Any
 
 import pytest
 from tests.connectors.desk import Desk, desk
-from tests.connectors.mariadb.databases import SCHEMAS, TABLE, MariaDb, mariadb
+from tests.connectors.mariadb.databases import SCHEMAS, TABLE, MariaDb
 from tests.connectors.mariadb.types import TYPES
 from tests.long_runs import seeds
 from tests.processes import wait_until
 
 from mainstem.pipelines.planning.change_values import OPERATIONS, position_of
-
-
-@pytest.fixture(scope="module")
-def db() -> Iterator[MariaDb]:
-    with mariadb() as found:
-        yield found
 
 
 @pytest.fixture

@@ -1,12 +1,11 @@
 """Server and MariaDB are killed (kill -9) at any moment: each change is there exactly once."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.connectors.killed_servers import assert_topics_equal_tables, may_die
-from tests.connectors.mariadb.databases import PASSWORD, TABLE, MariaDb, mariadb
+from tests.connectors.mariadb.databases import PASSWORD, TABLE, MariaDb
 from tests.connectors.writer import Writer
 from tests.faults.killable_server import Mortal
 from tests.long_runs import seeds
@@ -15,12 +14,6 @@ from tests.processes import wait_until
 from mainstem.cli.admin_port import ServerAdmin
 from mainstem.connectors.settings import ConnectorSettings
 from mainstem.node.connector_operations import ADD, AddConnector, Added
-
-
-@pytest.fixture(scope="module")
-def db() -> Iterator[MariaDb]:
-    with mariadb() as found:
-        yield found
 
 
 @pytest.mark.parametrize("seed", seeds(1, 1, 100))

@@ -206,8 +206,7 @@ def test_after_kills_of_process_and_server_each_change_is_there_once(
                 target = writer.commits + rng.randrange(1 + 60 * life)
                 wait_until(lambda: writer.commits >= target, "no commits")  # noqa: B023
                 if rng.random() < 0.5:
-                    server.kill()
-                    server.start()
+                    server.restart()
     assert not writer.errors
     with running(server):
         end = db.last()

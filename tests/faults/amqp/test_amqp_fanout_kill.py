@@ -84,6 +84,5 @@ def test_a_disk_that_is_too_small_for_all_copies_gets_none(small_disk: Path) -> 
                 other.queue_declare("other", durable=True)
                 other.confirm_delivery()
                 other.basic_publish("", "other", b"y" * 500_000)
-        server.kill()
-        server.start()
+        server.restart()
         assert counts(server) == [1] * len(QUEUES)

@@ -97,8 +97,7 @@ def test_kills_of_the_server_lose_nothing_and_one_consumer_sees_it_in_order(
         publisher = Publisher(server.amqp[1], queue, range(EVENTS))
         for _ in range(FAULTS):
             wait_for_some_more(queue, rng)
-            server.kill()
-            server.start()
+            server.restart()
         publisher.finish()
         assert queue.wait_until_drained(PATIENCE_S)
 
@@ -125,8 +124,7 @@ def test_kills_and_cut_connections_lose_and_repeat_nothing_that_was_committed(
             for number in range(FAULTS):
                 wait_for_some_more(queue, rng)
                 if number % 3 == 2:
-                    server.kill()
-                    server.start()
+                    server.restart()
                     continue
                 if number % 3 == 1:
                     network.mute()
@@ -189,8 +187,7 @@ def test_a_message_is_in_all_its_queues_or_in_none_of_them(tmp_path: Path) -> No
         for _ in range(FAULTS):
             enough = some_more(len(queue.acknowledged), rng)
             assert queue.wait_until_acknowledged(enough, PATIENCE_S), "nothing is taken any more"
-            server.kill()
-            server.start()
+            server.restart()
         publisher.finish()
         left, right = drained(port, "left"), drained(port, "right")
 
@@ -213,8 +210,7 @@ def test_what_transactions_move_from_queue_to_queue_is_moved_once(tmp_path: Path
                 if number % 2:
                     network.heal()
                 else:
-                    server.kill()
-                    server.start()
+                    server.restart()
             until(lambda: waiting(server.amqp[1], "moved") >= EVENTS)
         moved, left = drained(server.amqp[1], "moved"), drained(server.amqp[1], QUEUE)
 
@@ -252,7 +248,6 @@ def test_it_would_be_noticed_if_acks_were_forgotten(tmp_path: Path) -> None:
         Publisher(server.amqp[1], queue, range(EVENTS)).finish()
         with Consumer(server.amqp[1], queue):
             assert queue.wait_until_done(1, PATIENCE_S)
-            server.kill()
-            server.start()
+            server.restart()
 
             assert queue.wait_until_duplicated(PATIENCE_S)

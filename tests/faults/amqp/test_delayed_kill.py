@@ -106,7 +106,6 @@ def test_a_server_that_moves_some_twice_is_noticed(tmp_path: Path) -> None:
             publish(channel, 50, FAR_MS)
             publish_together(channel, 50, 1)
             until(lambda: waiting(channel, "q") >= 50)
-        server.kill()
-        server.start()
+        server.restart()
 
         assert len(came(server, 51)) > 50

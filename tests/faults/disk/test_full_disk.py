@@ -77,6 +77,12 @@ def with_topic(disk: SmallDisk, settings: TopicSettings, *, background: bool = F
     return log
 
 
+@pytest.fixture
+def log(disk: SmallDisk, settings: TopicSettings, background: bool) -> DiskLog:
+    """The log with a topic ``orders``, for tests of ``POLICIES`` and ``THREADS``."""
+    return with_topic(disk, settings, background=background)
+
+
 def has_all_and_takes(value: bytes, log: DiskLog, disk: SmallDisk, kept: Acknowledged) -> None:
     """Write one event more; all that was acknowledged is there, also after reopening."""
     kept.append(write(log, ORDERS, value))
@@ -98,9 +104,8 @@ def write_until_full(log: DiskLog, partition: PartitionId, kept: Acknowledged) -
 @POLICIES
 @THREADS
 def test_a_full_disk_refuses_and_says_what_to_do_and_heals_at_once(
-    disk: SmallDisk, settings: TopicSettings, background: bool
+    disk: SmallDisk, log: DiskLog
 ) -> None:
-    log = with_topic(disk, settings, background=background)
     kept = [write(log, ORDERS, b"before")]
     disk.fill()
 
@@ -304,10 +309,7 @@ def test_compaction_that_found_no_space_is_retried_and_heals(disk: SmallDisk) ->
 
 @POLICIES
 @THREADS
-def test_closing_while_full_loses_nothing(
-    disk: SmallDisk, settings: TopicSettings, background: bool
-) -> None:
-    log = with_topic(disk, settings, background=background)
+def test_closing_while_full_loses_nothing(disk: SmallDisk, log: DiskLog) -> None:
     kept: Acknowledged = []
     disk.fill()
     write_until_full(log, ORDERS, kept)

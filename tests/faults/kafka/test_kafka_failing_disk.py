@@ -39,8 +39,7 @@ def test_what_a_failing_disk_has_not_taken_is_not_acknowledged_and_what_it_has_i
         sign.unlink()
         after = Code(produce(peer, "t", LOST).error_code)
         peer.socket.close()
-        server.kill()
-        server.start()
+        server.restart()
 
         assert codes == [Code.KAFKA_STORAGE_ERROR] * 3
         # After a sync that failed, nobody knows what the disk has, before it is opened anew.

@@ -109,8 +109,7 @@ def work_through_kills_of_the_server(path: Path) -> Verdict:
                 filler.put(EVENTS // KILLS)
                 enough = len(queue.done) + rng.randint(1, EVENTS // KILLS // 2)
                 assert queue.wait_until_done(enough, PATIENCE_S), "nothing is done any more"
-                server.kill()
-                server.start()
+                server.restart()
             return drain(queue, filler)
 
 
@@ -168,7 +167,6 @@ def test_it_would_be_noticed_if_acks_were_forgotten(tmp_path: Path) -> None:
         Sharer(server.address, TOPIC, queue),
     ):
         assert queue.wait_until_done(1, PATIENCE_S)
-        server.kill()
-        server.start()
+        server.restart()
 
         assert queue.wait_until_duplicated(PATIENCE_S)

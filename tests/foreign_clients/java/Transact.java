@@ -159,6 +159,16 @@ public final class Transact {
         System.out.println("aborted " + (read(id, "read_uncommitted").size() > found.size()));
     }
 
+    /** Commits what is over already, and says how the server refuses it. */
+    private static void commitFenced(KafkaProducer<String, String> producer) {
+        try {
+            producer.commitTransaction();
+            System.out.println("not fenced");
+        } catch (KafkaException error) {
+            System.out.println(error.getClass().getSimpleName());
+        }
+    }
+
     private static void fence(String id) throws Exception {
         try (var first = producer(id)) {
             begin(first, id, "first");
@@ -167,12 +177,7 @@ public final class Transact {
                 write(second, id, "second");
                 second.commitTransaction();
             }
-            try {
-                first.commitTransaction();
-                System.out.println("not fenced");
-            } catch (KafkaException error) {
-                System.out.println(error.getClass().getSimpleName());
-            }
+            commitFenced(first);
         }
         System.out.println(read(id, "read_committed"));
     }
@@ -184,12 +189,7 @@ public final class Transact {
             while (described(admin, id).state() != TransactionState.COMPLETE_ABORT && System.nanoTime() < until) {
                 Thread.onSpinWait();
             }
-            try {
-                producer.commitTransaction();
-                System.out.println("not fenced");
-            } catch (KafkaException error) {
-                System.out.println(error.getClass().getSimpleName());
-            }
+            commitFenced(producer);
         }
         try (var next = producer(id)) {
             next.beginTransaction();

@@ -88,8 +88,7 @@ def test_members_of_a_classic_group_stay_over_a_kill_of_the_server(
         for each in readers:
             each.changes.clear()
 
-        server.kill()
-        server.start()
+        server.restart()
         publish(server.address, range(50, 100))
         until(lambda: sum(len(each.values) for each in readers) >= 100, *readers)
         # By a heartbeat a member is told that it is to join again.

@@ -13,9 +13,9 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
+from tests.foreign_clients.kafka.polling import PATIENCE_S
 
 pytestmark = pytest.mark.client("confluent-kafka", "2.16")
-PATIENCE_S = 60
 
 
 @pytest.fixture

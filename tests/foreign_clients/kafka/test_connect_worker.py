@@ -105,8 +105,7 @@ def test_a_worker_goes_on_when_the_server_was_killed_and_came_back(tmp_path: Pat
         until(lambda: published(server.address) == 100)
         until(lambda: states(found, "source") == ["RUNNING", "RUNNING"])
 
-        server.kill()
-        server.start()
+        server.restart()
         with source.open("a") as more:
             more.write(lines(100, 200))
 

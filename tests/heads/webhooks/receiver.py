@@ -41,6 +41,18 @@ class Receiver:
         await self.until(lambda: len(self.came) >= count, within_s)
         return self.bodies()
 
+    def hold_after(self, count: int) -> asyncio.Event:
+        """Answer so many requests at once, and the others when the event is set."""
+        over = asyncio.Event()
+
+        async def held(_: web.Request, __: bytes) -> web.StreamResponse:
+            if len(self.came) > count:
+                await over.wait()
+            return web.Response()
+
+        self.answering = held
+        return over
+
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         self.came.append(({name.lower(): it for name, it in request.headers.items()}, body))

@@ -186,20 +186,13 @@ async def test_with_order_key_events_of_one_key_do_not_overtake_each_other() -> 
 
 
 async def test_in_parallel_no_more_requests_are_under_way_than_allowed() -> None:
-    gate = asyncio.Event()
-
-    async def slow(_: web.Request, __: bytes) -> web.StreamResponse:
-        if len(receiver.came) > 20:
-            await gate.wait()
-        return web.Response()
-
     async with receiving() as receiver, serving() as served:
-        receiver.answering = slow
+        over = receiver.hold_after(20)
         await served.add(receiver.url, max_in_flight=4)
         served.publish(*[b"%d" % number for number in range(100)])
 
         await receiver.until(lambda: receiver.now == 4)
-        gate.set()
+        over.set()
         await until(lambda: served.unsettled() == 0)
 
         assert receiver.most == 4

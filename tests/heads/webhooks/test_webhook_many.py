@@ -1,6 +1,5 @@
 """A thousand endpoints, of which a hundred hang: the others are not delayed."""
 
-import asyncio
 import resource
 import socket
 import threading
@@ -10,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiohttp import web
 from tests.heads.webhooks.receiver import receiving
 from tests.heads.webhooks.served import SETTINGS, serving, until
 
@@ -28,14 +26,8 @@ def enough_descriptors() -> Iterator[None]:
 
 async def test_a_hundred_endpoints_that_hang_delay_none_of_the_others() -> None:
     """All events reach the others while every request to the hanging ones is still under way."""
-    over = asyncio.Event()
-
-    async def hanging(_: web.Request, __: bytes) -> web.StreamResponse:
-        await over.wait()
-        return web.Response()
-
     async with receiving() as healthy, receiving() as slow, serving(SETTINGS) as served:
-        slow.answering = hanging
+        over = slow.hold_after(0)
         for number in range(ENDPOINTS):
             receiver = slow if number % (ENDPOINTS // HANGING) == 0 else healthy
             await served.add(
@@ -87,16 +79,9 @@ async def test_a_hundred_names_that_hang_delay_no_endpoint(monkeypatch: pytest.M
 
 
 async def test_an_endpoint_gets_one_request_even_if_others_use_up_the_limit() -> None:
-    over = asyncio.Event()
-
-    async def hanging(_: web.Request, __: bytes) -> web.StreamResponse:
-        if len(slow.came) > 10:
-            await over.wait()
-        return web.Response()
-
     settings = msgspec.structs.replace(SETTINGS, max_requests=5)
     async with receiving() as healthy, receiving() as slow, serving(settings) as served:
-        slow.answering = hanging
+        over = slow.hold_after(10)
         await served.add(slow.url, name="slow", secret="file:signing", max_in_flight=100)
         served.publish(*[b"%d" % number for number in range(30)])
         await slow.until(lambda: slow.now == 5)

@@ -69,8 +69,7 @@ class Derived:
 
     def kill_server(self) -> None:
         """Kill -9 the server, and the connector with it; start it again."""
-        self.server.kill()
-        self.server.start()
+        self.server.restart()
 
     def kill_redis(self) -> None:
         """Kill -9 the cache, and start it again."""
