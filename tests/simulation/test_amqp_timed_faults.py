@@ -20,7 +20,7 @@ from mainstem.broker.queues.settlement import Settler
 from mainstem.core.event import Event
 from mainstem.heads.amqp091.adapter.queues import dead_letter_router, dead_lettering
 from mainstem.log.commit.durable import AT_ONCE
-from mainstem.log.port import Durable, PartitionId, WritableBatch
+from mainstem.log.port import Batches, Durable
 
 CASTS = ("timed", "queue")
 STEPS = 4_000 if LONG else 1_500
@@ -34,11 +34,7 @@ APPLY, CHOOSE, DEAD_LETTER, MAKE, TAKE = (
 
 
 def write_only_letters(
-    self: Settler,
-    changes: Sequence[QueueChange],
-    letters: Sequence[tuple[PartitionId, WritableBatch]] = (),
-    *,
-    lazy: bool = False,
+    self: Settler, changes: Sequence[QueueChange], letters: Batches = (), *, lazy: bool = False
 ) -> Durable:
     """Forget at the next start what became a dead letter."""
     batches = letters or [*self._journal.batches(changes, self._now_ms())]

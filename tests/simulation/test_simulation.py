@@ -34,7 +34,7 @@ from mainstem.broker.transactions.records import Transaction, TransactionFold
 from mainstem.core.errors import UnknownMember, UnknownProducer
 from mainstem.heads.kafka.adapter.apis import share_fetch
 from mainstem.log.commit.durable import AT_ONCE
-from mainstem.log.port import Durable, PartitionId, WritableBatch
+from mainstem.log.port import Batches, Durable
 
 ROOT = Path(__file__).parents[2]
 AT_ONCE_SEEDS = 80
@@ -192,11 +192,7 @@ def test_it_would_be_noticed_if_an_ack_were_not_written_down(
     write = Settler.write
 
     def forget(
-        self: Settler,
-        changes: Sequence[QueueChange],
-        letters: Sequence[tuple[PartitionId, WritableBatch]] = (),
-        *,
-        lazy: bool = False,
+        self: Settler, changes: Sequence[QueueChange], letters: Batches = (), *, lazy: bool = False
     ) -> Durable:
         if letters or any(isinstance(each.key, QueueKey) for each in changes):
             return write(self, changes, letters, lazy=lazy)

@@ -107,42 +107,36 @@ async def test_answers_are_made_as_the_peer_reads() -> None:
         assert made == words
 
 
-@each_loop
-def test_a_peer_that_breaks_the_protocol_is_told_and_cut_off(
-    loop: str, caplog: pytest.LogCaptureFixture
+@on_each_loop
+async def test_a_peer_that_breaks_the_protocol_is_told_and_cut_off(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario() -> None:
-        async with serving() as served, served.peer() as (reader, writer):
-            writer.write(framed(b"a") + struct.pack(">H", 60_000))
+    async with serving() as served, served.peer() as (reader, writer):
+        writer.write(framed(b"a") + struct.pack(">H", 60_000))
 
-            assert await rest(reader) == framed(b"a") + b"too long"
-            writer.close()
-            await until(lambda: served.server.connections() == [])
-            assert served.conversations[0].closed == 1
-
-    run(loop, scenario)
+        assert await rest(reader) == framed(b"a") + b"too long"
+        writer.close()
+        await until(lambda: served.server.connections() == [])
+        assert served.conversations[0].closed == 1
 
     (said,) = [it.getMessage() for it in caplog.records if it.name == "mainstem.heads"]
     assert said.startswith("closing 127.0.0.1:")
     assert said.endswith(": 60000 is too long")
 
 
-@each_loop
-def test_a_bug_costs_one_connection_and_is_told_in_the_log(
-    loop: str, caplog: pytest.LogCaptureFixture
+@on_each_loop
+async def test_a_bug_costs_one_connection_and_is_told_in_the_log(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario() -> None:
-        async with serving() as served, served.peer() as (reader, writer):
-            other_reader, other_writer = await served.connect()
-            writer.write(framed(b"a", b"bug", b"b"))
+    async with serving() as served, served.peer() as (reader, writer):
+        other_reader, other_writer = await served.connect()
+        writer.write(framed(b"a", b"bug", b"b"))
 
-            assert await rest(reader) == framed(b"a")
-            other_writer.write(framed(b"c"))
-            assert await other_reader.readexactly(3) == framed(b"c")
-            writer.close()
-            other_writer.close()
-
-    run(loop, scenario)
+        assert await rest(reader) == framed(b"a")
+        other_writer.write(framed(b"c"))
+        assert await other_reader.readexactly(3) == framed(b"c")
+        writer.close()
+        other_writer.close()
 
     (said,) = [it for it in caplog.records if it.levelno == logging.ERROR]
     assert said.exc_info
@@ -173,22 +167,19 @@ async def test_an_answer_that_failed_at_once_costs_one_connection(
     assert "it cannot be said" in caplog.text
 
 
-@each_loop
+@on_each_loop
 @pytest.mark.parametrize("others", [0, 1])
-def test_an_answer_that_cannot_be_read_later_costs_one_connection(
-    loop: str, others: int, caplog: pytest.LogCaptureFixture
+async def test_an_answer_that_cannot_be_read_later_costs_one_connection(
+    others: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        async with serving() as served, served.peer() as (reader, writer):
-            writer.write(framed(b"wait", *[b"a"] * others))
-            await until(lambda: bool(served.later))
+    async with serving() as served, served.peer() as (reader, writer):
+        writer.write(framed(b"wait", *[b"a"] * others))
+        await until(lambda: bool(served.later))
 
-            with tempfile.TemporaryFile() as file:
-                served.later[b"wait"].settle([b"half", Unreadable(file, 0, 10)])
+        with tempfile.TemporaryFile() as file:
+            served.later[b"wait"].settle([b"half", Unreadable(file, 0, 10)])
 
-                assert await rest(reader) == b"half"
-
-    run(loop, scenario)
+            assert await rest(reader) == b"half"
 
     (said,) = [it for it in caplog.records if it.levelno == logging.ERROR]
     assert said.exc_info

@@ -52,6 +52,16 @@ def _cursors(side: Side, group: str) -> Iterator[Said]:
     yield "delete cursors", cursors_deleted(side, group)
 
 
+def _deletion(side: Side, group: str) -> Iterator[Said]:
+    yield "delete", deleted(side, group)
+    yield "listed", listed(side, group)
+
+
+def _state(side: Side, group: str) -> Iterator[Said]:
+    yield "listed", listed(side, group)
+    yield "described", consumers_described(side, group)
+
+
 @alike
 def a_share_group_asked_for_as_another(side: Side) -> Iterator[Said]:
     group = share_group(side)
@@ -70,8 +80,7 @@ def a_consumer_group_asked_for_as_another(side: Side) -> Iterator[Said]:
     yield from _share(side, group)
     yield "share, join", share_beat(side, group, BOB, JOIN, [side.one])[0]
     yield "classic, join", join_classic(side, group)[0]
-    yield "delete", deleted(side, group)
-    yield "listed", listed(side, group)
+    yield from _deletion(side, group)
 
 
 @alike
@@ -82,8 +91,7 @@ def a_classic_group_asked_for_as_another(side: Side) -> Iterator[Said]:
     yield from _consumers(side, group)
     yield "share, join", share_beat(side, group, BOB, JOIN, [side.one])[0]
     yield "consumer, join", join_consumers(side, group, [side.one])[0]
-    yield "delete", deleted(side, group)
-    yield "listed", listed(side, group)
+    yield from _deletion(side, group)
 
 
 @alike
@@ -93,16 +101,14 @@ def an_empty_consumer_group_becomes_a_classic_one(side: Side) -> Iterator[Said]:
     yield consumer_beat(side, group, ANN, LEAVE)
     yield "listed", listed(side, group)
     yield "joined", join_classic(side, group)[0]
-    yield "listed", listed(side, group)
-    yield "described", consumers_described(side, group)
+    yield from _state(side, group)
 
 
 @alike
 def an_empty_classic_group_becomes_a_consumer_group(side: Side) -> Iterator[Said]:
     group = side.group()
     yield leave_classic(side, group, join_classic(side, group)[1])
-    yield "listed", listed(side, group)
-    yield "described", consumers_described(side, group)
+    yield from _state(side, group)
     yield "joined", join_consumers(side, group, [side.one])[0]
     yield "listed", listed(side, group)
 
@@ -111,8 +117,7 @@ def an_empty_classic_group_becomes_a_consumer_group(side: Side) -> Iterator[Said
 def cursors_without_members_become_those_of_a_consumer_group(side: Side) -> Iterator[Said]:
     group = side.group()
     yield commit(side, group, 3)
-    yield "listed", listed(side, group)
-    yield "described", consumers_described(side, group)
+    yield from _state(side, group)
     yield "joined", join_consumers(side, group, [side.one])[0]
     yield "listed", listed(side, group)
     yield "cursor", cursor(side, group)
