@@ -1,6 +1,7 @@
 """What every source of changes guarantees: describe, snapshot, follow, position, resume."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 
 import pytest
@@ -42,12 +43,10 @@ def shape(table: Table) -> list[tuple[str, object]]:
 def test_a_table_is_described_the_same_by_the_catalog_the_snapshot_and_the_changes(
     bench: Bench,
 ) -> None:
-    with bench.source("t") as source:
+    with bench.source("t") as source, closing(source.begin()) as snapshot:
         (described,) = source.tables()
-        snapshot = source.begin()
         pieces = [each for piece in snapshot.rows(described) for each in piece]
         assert snapshot.source(described) == pieces[0][0].source
-        snapshot.close()
     bench.db.execute("INSERT INTO t VALUES (9, 1, 'z')")
     items = bench.follow(snapshot.position, 9, "t")
 
@@ -65,12 +64,10 @@ def test_a_snapshot_has_the_rows_of_its_position_and_following_has_all_later_cha
     bench: Bench,
 ) -> None:
     bench.db.execute("UPDATE t SET v = 2 WHERE id = 3")
-    with bench.source("t") as source:
+    with bench.source("t") as source, closing(source.begin()) as snapshot:
         (table,) = source.tables()
-        snapshot = source.begin()
         bench.db.execute("UPDATE t SET v = 5", "DELETE FROM t WHERE id = 1")
         rows = [change.after for piece in snapshot.rows(table) for change, _ in piece]
-        snapshot.close()
     bench.db.execute("INSERT INTO t VALUES (9, 1, 'z')")
 
     assert rows == [row(1, 1, "a"), row(2, 1, None), row(3, 2, "c")]

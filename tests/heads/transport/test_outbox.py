@@ -11,7 +11,6 @@ from typing import TypeVar
 import pytest
 from tests.heads.transport.echo import (
     Echo,
-    each_loop,
     framed,
     on_each_loop,
     rest,
@@ -224,21 +223,18 @@ async def test_last_words_reach_a_peer_that_goes_on_sending() -> None:
         assert ours.closed == 1
 
 
-@each_loop
-def test_a_peer_that_does_not_close_after_last_words_is_closed(
-    loop: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@on_each_loop
+async def test_a_peer_that_does_not_close_after_last_words_is_closed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(connection, "LINGER_S", 0.01)
 
-    async def scenario() -> None:
-        async with meeting(Pushing) as (peer, ours):
-            ours.outbox.end((b"bye",), "it is enough")
-            await until(lambda: peer.server.connections() == [])
+    async with meeting(Pushing) as (peer, ours):
+        ours.outbox.end((b"bye",), "it is enough")
+        await until(lambda: peer.server.connections() == [])
 
-            assert await rest(peer.reader) == b"bye"
-            assert peer.server.traffic.cut_off == 1
-
-    run(loop, scenario)
+        assert await rest(peer.reader) == b"bye"
+        assert peer.server.traffic.cut_off == 1
 
     (said,) = [it.getMessage() for it in caplog.records if it.name == "mainstem.heads"]
     assert said.endswith(": it is enough")
@@ -355,34 +351,31 @@ async def test_closing_says_last_words_to_who_could_not_be_answered_in_time() ->
         assert ours.closed == 1
 
 
-@each_loop
-def test_a_peer_that_never_reads_does_not_keep_a_drain_beyond_its_time(
-    loop: str, monkeypatch: pytest.MonkeyPatch
+@on_each_loop
+async def test_a_peer_that_never_reads_does_not_keep_a_drain_beyond_its_time(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def scenario() -> None:
-        begun: list[Polite] = []
+    begun: list[Polite] = []
 
-        def converse(outbox: Outbox) -> Polite:
-            begun.append(Polite(outbox))
-            return begun[-1]
+    def converse(outbox: Outbox) -> Polite:
+        begun.append(Polite(outbox))
+        return begun[-1]
 
-        server = serve(bind("127.0.0.1", 0), converse, max_connections=10)
-        deaf = socket.create_connection(server.address.pair)
-        await until(lambda: bool(begun))
-        while not begun[0].outbox.is_full:
-            begun[0].outbox.send((bytes(TURN_BYTES),))
-            await asyncio.sleep(0)
+    server = serve(bind("127.0.0.1", 0), converse, max_connections=10)
+    deaf = socket.create_connection(server.address.pair)
+    await until(lambda: bool(begun))
+    while not begun[0].outbox.is_full:
+        begun[0].outbox.send((bytes(TURN_BYTES),))
+        await asyncio.sleep(0)
 
-        monkeypatch.setattr("mainstem.heads.transport.connection.LINGER_S", 0.01)
-        monkeypatch.setattr("mainstem.heads.transport.server.LINGER_S", 0.01)
-        await server.drain(0.05, asyncio.Event())
-        await server.close()
+    monkeypatch.setattr("mainstem.heads.transport.connection.LINGER_S", 0.01)
+    monkeypatch.setattr("mainstem.heads.transport.server.LINGER_S", 0.01)
+    await server.drain(0.05, asyncio.Event())
+    await server.close()
 
-        assert server.connections() == []
-        assert begun[0].closed == 1
-        deaf.close()
-
-    run(loop, scenario)
+    assert server.connections() == []
+    assert begun[0].closed == 1
+    deaf.close()
 
 
 @on_each_loop
