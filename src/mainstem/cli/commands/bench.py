@@ -37,8 +37,9 @@ a plain file, in calls of the same sizes, which alternate with those of the log.
 log's rate divided by the raw rate; each figure is the median of the rounds. With fsync up to
 1,000 batches are in flight, and the plain file is synced as often as the log was. Topics with
 durability `memory` are compared with a plain file that is not synced; reading them often returns
-the stored bytes without a copy. Everything is read from the page cache by the process that has
-written it, except in the rows "first read"."""
+the stored bytes without a copy. Everything is read from the page cache. The log that reads it
+has written it, so it need not verify it; except in the rows "first read", where the log was closed
+and opened again before each round, so that it verifies what it reads."""
 
 
 @click.group(cls=Group, epilog="mainstem bench log --quick")

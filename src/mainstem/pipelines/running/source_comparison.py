@@ -140,7 +140,7 @@ def _read(table: Table, database: str, into: str | None) -> _Sides:
 
 
 def _comparable(kind: str, value: object) -> object:
-    """Return a value so that it equals the same value as the other side stores it.
+    """Convert a value, of the table or of the database, to a form in which equal values are equal.
 
     ``kind`` is the database's column type.
     """

@@ -105,7 +105,10 @@ def with_delivery_count(properties: bytes, delivery: Delivery) -> bytes:
 
 
 class MessageFormat:
-    """Converts messages to signed event headers, and event headers to messages."""
+    """Converts a message's route and properties to event headers, and back.
+
+    The server signs the header ``mainstem-native``, which only it may write.
+    """
 
     def __init__(self, secret: bytes) -> None:
         """``secret``: SECRET_BYTES random bytes, the same in every process of a data directory."""
