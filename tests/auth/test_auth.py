@@ -2,16 +2,7 @@
 
 import pytest
 
-from mainstem.auth import (
-    ANONYMOUS,
-    CLUSTER,
-    Action,
-    Auth,
-    Credentials,
-    Peer,
-    Principal,
-    deny_all,
-)
+from mainstem.auth import ANONYMOUS, CLUSTER, Action, Auth, Credentials, Peer, Principal, deny_all
 from mainstem.core.errors import Denied, Failure, Unauthenticated
 
 

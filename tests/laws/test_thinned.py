@@ -1,13 +1,7 @@
 """What thinning keeps, on disk as in memory."""
 
 import pytest
-from tests.laws.log_implementations import (
-    FIRST,
-    OpenQuiet,
-    all_events,
-    batch_of,
-    open_partitions,
-)
+from tests.laws.log_implementations import FIRST, OpenQuiet, all_events, batch_of, open_partitions
 
 from mainstem.core.batch import place, seal
 from mainstem.core.event import Event

@@ -41,12 +41,7 @@ from mainstem.broker.timers import Timer, Timers, timer
 from mainstem.broker.topics.catalog import Topic, TopicPartition
 from mainstem.broker.topics.topics import TopicChanges, TopicDone
 from mainstem.broker.transactions.transactions import Transactions
-from mainstem.core.errors import (
-    OffsetOutOfRange,
-    UnknownGroup,
-    UnknownPartition,
-    UnknownTopic,
-)
+from mainstem.core.errors import OffsetOutOfRange, UnknownGroup, UnknownPartition, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.core.names import check_topic, is_internal
 from mainstem.core.topic_settings import TopicSettings

@@ -36,13 +36,7 @@ from mainstem.broker.topics.catalog import (
     TopicSet,
     TopicValue,
 )
-from mainstem.core.errors import (
-    Closed,
-    MainstemError,
-    StorageFailed,
-    StorageFull,
-    UnknownPartition,
-)
+from mainstem.core.errors import Closed, MainstemError, StorageFailed, StorageFull, UnknownPartition
 from mainstem.core.partitioner import Turns
 from mainstem.core.topic_settings import Durability
 from mainstem.log.port import Batches, Durable, Log, PartitionId

@@ -27,14 +27,7 @@ from mainstem.log.files.files import FAULTS, Files, RealFiles, refusal
 from mainstem.log.memory import MemoryPartition
 from mainstem.log.options import Options
 from mainstem.log.partition_map import PartitionMap
-from mainstem.log.port import (
-    Appended,
-    Batches,
-    Bounds,
-    PartitionId,
-    Slice,
-    TimedOffset,
-)
+from mainstem.log.port import Appended, Batches, Bounds, PartitionId, Slice, TimedOffset
 from mainstem.log.recovery.recovery import Recovered, Report, recover
 from mainstem.log.segments.file_cache import FileCache
 from mainstem.log.segments.needed_offsets import Needed

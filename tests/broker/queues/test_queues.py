@@ -5,10 +5,7 @@ from msgspec.structs import replace
 from tests.broker.queues.queue_consumers import LOCK_MS, Desk
 
 from mainstem.broker.queues.records import Order, Outcome, Settlement
-from mainstem.core.errors import (
-    StaleDelivery,
-    UnknownPartition,
-)
+from mainstem.core.errors import StaleDelivery, UnknownPartition
 
 
 def test_owners_share_the_events_one_by_one() -> None:

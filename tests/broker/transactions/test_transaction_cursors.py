@@ -5,10 +5,7 @@ from tests.broker.brokers import NOW_MS
 from tests.broker.groups.classic.consumers import Room
 from tests.broker.transactions.transactional_producers import Bank, LaggingLog, Teller
 
-from mainstem.broker.groups.classic.coordinator import (
-    Membership,
-    PartitionResults,
-)
+from mainstem.broker.groups.classic.coordinator import Membership, PartitionResults
 from mainstem.broker.groups.cursors import MAX_METADATA_BYTES, Cursor
 from mainstem.broker.topics.catalog import TopicPartition
 from mainstem.core.errors import (

@@ -150,9 +150,6 @@ class Consumer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.finish()
-
-    def finish(self) -> None:
         """Let it end, as soon as it has acknowledged what it holds."""
         self._stop.set()
         self._thread.join()

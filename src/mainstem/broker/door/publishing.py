@@ -7,11 +7,7 @@ from mainstem.broker.definitions import HeadChanges
 from mainstem.broker.delays.delays import DelayedEvent
 from mainstem.broker.publishing.atomic import PublishedAll, TopicEvents
 from mainstem.broker.publishing.batching import Published
-from mainstem.broker.publishing.outcome import (
-    AppendedBatch,
-    AppendOutcome,
-    AppendOutcomes,
-)
+from mainstem.broker.publishing.outcome import AppendedBatch, AppendOutcome, AppendOutcomes
 from mainstem.broker.publishing.overload import HeldPublish
 from mainstem.broker.queues.queues import QueueSettlements
 from mainstem.core.event import Event

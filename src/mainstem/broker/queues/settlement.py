@@ -24,12 +24,7 @@ from mainstem.broker.queues.records import (
 )
 from mainstem.broker.queues.replay import QueueFold
 from mainstem.broker.state import State
-from mainstem.core.errors import (
-    MainstemError,
-    OffsetOutOfRange,
-    StaleDelivery,
-    UnknownPartition,
-)
+from mainstem.core.errors import MainstemError, OffsetOutOfRange, StaleDelivery, UnknownPartition
 from mainstem.core.event import Event
 from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Batches, Durable, PartitionId, WritableBatch

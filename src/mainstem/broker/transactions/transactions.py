@@ -16,11 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from mainstem.broker.callbacks import make
-from mainstem.broker.groups.classic.coordinator import (
-    ClassicGroups,
-    Membership,
-    PartitionResults,
-)
+from mainstem.broker.groups.classic.coordinator import ClassicGroups, Membership, PartitionResults
 from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.producers.producers import Producers
 from mainstem.broker.state import State

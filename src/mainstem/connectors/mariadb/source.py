@@ -26,25 +26,9 @@ from mainstem.connectors.errors import SourceFailed, SourceRefused
 from mainstem.connectors.mariadb.captured import Captured
 from mainstem.connectors.mariadb.catalog import Catalog, Server, check_server
 from mainstem.connectors.mariadb.changes import Changes, Context, source_of
-from mainstem.connectors.mariadb.connections import (
-    Connections,
-    address_of,
-    name,
-    query,
-    translated,
-)
+from mainstem.connectors.mariadb.connections import Connections, address_of, name, query, translated
 from mainstem.connectors.mariadb.stream import BinlogStream
-from mainstem.connectors.port import (
-    Change,
-    Chunk,
-    Item,
-    Key,
-    Op,
-    Position,
-    Snapshot,
-    Table,
-    Watch,
-)
+from mainstem.connectors.port import Change, Chunk, Item, Key, Op, Position, Snapshot, Table, Watch
 from mainstem.connectors.selection import Selection
 from mainstem.connectors.settings import ConnectorSettings
 

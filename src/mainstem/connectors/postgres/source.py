@@ -30,11 +30,7 @@ from mainstem.connectors.postgres.catalog import Catalog, CatalogTable, check_ta
 from mainstem.connectors.postgres.changes import Changes
 from mainstem.connectors.postgres.connections import Connections, translated
 from mainstem.connectors.postgres.pgoutput import Relation
-from mainstem.connectors.postgres.replication import (
-    Keepalive,
-    ReplicationConnection,
-    parse_lsn,
-)
+from mainstem.connectors.postgres.replication import Keepalive, ReplicationConnection, parse_lsn
 from mainstem.connectors.selection import Selection
 from mainstem.connectors.settings import ConnectorSettings
 

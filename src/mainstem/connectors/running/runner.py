@@ -30,16 +30,7 @@ from mainstem.connectors.events.envelope import Common, Origin, TableEncoder, ch
 from mainstem.connectors.events.outbox import OutboxRouter, is_outbox
 from mainstem.connectors.events.schema_changes import schema_change, schema_of
 from mainstem.connectors.events.transactions import TransactionOrder, topic_of_transactions
-from mainstem.connectors.port import (
-    Begin,
-    Change,
-    Chunk,
-    Commit,
-    Op,
-    SchemaChange,
-    Source,
-    Table,
-)
+from mainstem.connectors.port import Begin, Change, Chunk, Commit, Op, SchemaChange, Source, Table
 from mainstem.connectors.port import Progress as Moved
 from mainstem.connectors.running.output import Output, Stopped
 from mainstem.connectors.running.progress import (

@@ -24,12 +24,7 @@ from mainstem.core.errors import MainstemError
 from mainstem.core.event import Event
 from mainstem.heads.addresses import NONE, address_of
 from mainstem.heads.brokerless.addresses import Place, places, publish_address, sources
-from mainstem.heads.brokerless.codec import (
-    decode_request,
-    encode_answer,
-    joined,
-    parted,
-)
+from mainstem.heads.brokerless.codec import decode_request, encode_answer, joined, parted
 from mainstem.heads.brokerless.collection import Collection, create_topics
 from mainstem.heads.brokerless.handover import Handover
 from mainstem.heads.brokerless.live_tail import LiveTail

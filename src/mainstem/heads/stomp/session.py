@@ -13,14 +13,7 @@ from typing import ClassVar
 import msgspec
 
 from mainstem.heads.conversation import ProtocolError
-from mainstem.heads.stomp.codec import (
-    HEART_BEAT,
-    Frame,
-    FrameScanner,
-    Version,
-    decode,
-    encode,
-)
+from mainstem.heads.stomp.codec import HEART_BEAT, Frame, FrameScanner, Version, decode, encode
 from mainstem.heads.stomp.settings import StompSettings
 
 VERSIONS = ",".join(Version)

@@ -5,11 +5,7 @@ Separate from the code that carries them out, because the command line imports o
 
 import msgspec
 
-from mainstem.heads.webhooks.endpoints import (
-    DAY,
-    EndpointSettings,
-    SigningSecret,
-)
+from mainstem.heads.webhooks.endpoints import DAY, EndpointSettings, SigningSecret
 from mainstem.heads.webhooks.sources import SourceSettings
 
 ADD, LIST, SHOW, REMOVE = "webhooks/add", "webhooks/ls", "webhooks/show", "webhooks/rm"

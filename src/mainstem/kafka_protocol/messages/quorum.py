@@ -4,10 +4,7 @@ from typing import Annotated
 
 from mainstem.kafka_protocol.api import api
 from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, Since, Wire
-from mainstem.kafka_protocol.messages.partitions import (
-    ByTopicName,
-    PartitionIndex,
-)
+from mainstem.kafka_protocol.messages.partitions import ByTopicName, PartitionIndex
 from mainstem.kafka_protocol.wire import Array, Int16, Int32, Int64, String, UInt16, Uuid
 
 QuorumPartitionNumber = PartitionIndex

@@ -13,11 +13,7 @@ from mainstem.kafka_protocol.messages.group_common import (
     GroupIdsRequest,
     TopicPartitions,
 )
-from mainstem.kafka_protocol.messages.partitions import (
-    ByNameAndId,
-    ByTopicName,
-    ExplainedResult,
-)
+from mainstem.kafka_protocol.messages.partitions import ByNameAndId, ByTopicName, ExplainedResult
 from mainstem.kafka_protocol.messages.responses import ExplainedError, Throttled
 from mainstem.kafka_protocol.wire import Array, Int16, Int32, Int64, String, Uuid
 

@@ -12,12 +12,7 @@ leader meant for it.
 import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 from tests.broker.brokers import Clock, new_broker
 from tests.broker.groups.classic.consumers import Asked, Room

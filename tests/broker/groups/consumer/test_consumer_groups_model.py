@@ -9,12 +9,7 @@ from collections.abc import Callable
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from tests.broker.groups.consumer.classic_member_sessions import EagerMember, JsonConsumerProtocol
 from tests.broker.groups.consumer.members import REBALANCE_MS, SESSION_MS, Hall, Member
 

@@ -23,10 +23,7 @@ import msgspec
 
 from mainstem.broker.groups.memory_estimate import texts_bytes
 from mainstem.broker.groups.static_members import known_member
-from mainstem.core.errors import (
-    InconsistentProtocol,
-    MainstemError,
-)
+from mainstem.core.errors import InconsistentProtocol, MainstemError
 from mainstem.log.commit.durable import AT_ONCE
 from mainstem.log.port import Durable
 

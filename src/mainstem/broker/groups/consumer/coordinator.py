@@ -38,12 +38,7 @@ from mainstem.broker.groups.consumer.records import (
 from mainstem.broker.groups.limits import GroupLimits
 from mainstem.broker.groups.static_members import known_member
 from mainstem.broker.state import State
-from mainstem.core.errors import (
-    IllegalGeneration,
-    MainstemError,
-    StaleMemberEpoch,
-    UnknownMember,
-)
+from mainstem.core.errors import IllegalGeneration, MainstemError, StaleMemberEpoch, UnknownMember
 from mainstem.log.port import Batches, Durable
 
 DEFAULTS = GroupLimits()

@@ -16,11 +16,7 @@ from mainstem.heads.amqp091.adapter.publishing.publisher import Routed
 from mainstem.heads.amqp091.adapter.publishing.replies import REPLY_PREFIX, REPLY_TO
 from mainstem.heads.amqp091.adapter.queues.deliveries import Consumer, Deliveries, Unacked
 from mainstem.heads.amqp091.adapter.queues.queues import Unseen
-from mainstem.heads.amqp091.adapter.topology.declared import (
-    Binding,
-    DestinationKind,
-    Queue,
-)
+from mainstem.heads.amqp091.adapter.topology.declared import Binding, DestinationKind, Queue
 from mainstem.heads.amqp091.adapter.topology.refusals import not_found
 from mainstem.heads.amqp091.adapter.topology.topology import Topology
 from mainstem.heads.amqp091.codec import method_frame

@@ -15,14 +15,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from mainstem.broker.door import (
-    MAX_DELIVERIES,
-    MAX_LOCK_MS,
-    Delivery,
-    Door,
-    Order,
-    QueueSettings,
-)
+from mainstem.broker.door import MAX_DELIVERIES, MAX_LOCK_MS, Delivery, Door, Order, QueueSettings
 from mainstem.core.errors import MainstemError, UnknownQueue
 from mainstem.core.names import check_group
 from mainstem.heads.http.adapter.json_bodies import as_json, read_json

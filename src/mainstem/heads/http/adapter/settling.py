@@ -7,13 +7,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from mainstem.broker.door import (
-    MAX_LOCK_MS,
-    Door,
-    Outcome,
-    QueueSettlements,
-    Settlement,
-)
+from mainstem.broker.door import MAX_LOCK_MS, Door, Outcome, QueueSettlements, Settlement
 from mainstem.core.errors import InvalidSetting, MainstemError
 from mainstem.heads.http.adapter.json_bodies import as_json, read_json
 from mainstem.heads.http.adapter.queues import queue_of

@@ -7,12 +7,7 @@ from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
 from mainstem.core.names import check_group
 from mainstem.core.topic_settings import Durability
 from mainstem.heads.context import HeadContext
-from mainstem.heads.stomp.adapter.destinations import (
-    TEMPORARY,
-    BadDestination,
-    Destination,
-    Kind,
-)
+from mainstem.heads.stomp.adapter.destinations import TEMPORARY, BadDestination, Destination, Kind
 
 
 class Declarations:

@@ -42,11 +42,7 @@ from mainstem.heads.amqp091.adapter.topology.routing import BCC, without_bcc
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.heads.amqp091.messages import Publish, Target
 from mainstem.heads.amqp091.methods import BasicPublish
-from mainstem.heads.amqp091.properties import (
-    Properties,
-    decode_properties,
-    encode_properties,
-)
+from mainstem.heads.amqp091.properties import Properties, decode_properties, encode_properties
 from mainstem.heads.conversation import Later
 
 if TYPE_CHECKING:

@@ -8,11 +8,7 @@ from mainstem.broker.door import Delivery, Outcome, QueueSettlements, Settlement
 from mainstem.core.errors import MainstemError, UnknownQueue, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.heads.amqp091 import codec
-from mainstem.heads.amqp091.adapter.messages import (
-    MAX_FOREIGN_BYTES,
-    Content,
-    with_delivery_count,
-)
+from mainstem.heads.amqp091.adapter.messages import MAX_FOREIGN_BYTES, Content, with_delivery_count
 from mainstem.heads.amqp091.adapter.topology.declared import NO_ARGUMENTS
 from mainstem.heads.amqp091.adapter.topology.queue_arguments import QueueType
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode

@@ -1,11 +1,6 @@
 """ConsumerGroupDescribe, versions 0 to 1: consumer groups and their members [KIP-848]."""
 
-from mainstem.broker.door import (
-    ConsumerGroupDescription,
-    ConsumerMember,
-    Partitions,
-    written,
-)
+from mainstem.broker.door import ConsumerGroupDescription, ConsumerMember, Partitions, written
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.authorized_operations import on_group
 from mainstem.heads.kafka.adapter.errors import code_of

@@ -8,10 +8,7 @@ from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.service import Asked
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.fields import NO_ID
-from mainstem.kafka_protocol.messages.commits import (
-    CommitPartition,
-    CommitTopic,
-)
+from mainstem.kafka_protocol.messages.commits import CommitPartition, CommitTopic
 from mainstem.kafka_protocol.messages.transactions import TxnCommitPartition, TxnCommitTopic
 
 _MAX_METADATA = 4096
