@@ -169,8 +169,12 @@ def streaming(
     address: str,
     max_rows: int,
     notify: Callable[[str], None] = lambda _: None,
+    failing: str = "",
 ) -> Iterator[Callable[[Callable[[dict[str, TableStatus]], bool]], None]]:
-    """Run continuously in a thread; gives a function that waits for a state of the tables."""
+    """Run continuously in a thread; gives a function that waits for a state of the tables.
+
+    ``failing``: the table that the run must name when it ends, as that has failed.
+    """
     stop, changed = threading.Event(), threading.Condition()
     known: dict[str, TableStatus] = {}
     failures: list[BaseException] = []
@@ -200,7 +204,10 @@ def streaming(
     finally:
         stop.set()
         thread.join()
-    assert not failures, failures
+    if failing:
+        assert [f"table '{failing}' stopped" in str(each) for each in failures] == [True], failures
+    else:
+        assert not failures, failures
 
 
 def rows_of(pipeline: Pipeline, into: str | None = None) -> dict[str, list[str]]:

@@ -112,7 +112,7 @@ def test_a_stream_goes_on_with_the_tables_that_did_not_fail(
 ) -> None:
     pipeline = shop(STOP)
     publish(address, 1)
-    with streaming(spark, pipeline, address, 10) as wait:
+    with streaming(spark, pipeline, address, 10, failing="fragile") as wait:
         wait(lambda known: set(known) == {"fragile", "sturdy", "below"})
         publish(address, 0)
         publish(address, 3)

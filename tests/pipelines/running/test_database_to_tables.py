@@ -108,9 +108,10 @@ def test_tables_and_copies_are_compared_with_the_source_whatever_the_types(
         db.execute("DELETE FROM typed WHERE id = 9", *insert_again)
 
     insert_again = [f"INSERT INTO typed VALUES (2, {values}) ON CONFLICT DO NOTHING"]
-    monkeypatch.setattr(time, "sleep", change)
-    for each in compare_with_source(pipeline, db.url, "copy", wait_s=60):
-        assert each.equal, each
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "sleep", change)
+        for each in compare_with_source(pipeline, db.url, "copy", wait_s=60):
+            assert each.equal, each
     db.execute("ALTER TABLE typed DROP COLUMN tags")
     with pytest.raises(RunRefused, match="has no column 'tags'"):
         compare_with_source(pipeline, db.url, "copy")
