@@ -76,9 +76,9 @@ RATE_WHY = """\
 The table has the CPU time that sender, server and receiver take for a message. They share the
 processors, so the rate depends on the sum of these times, and on the slowest process. mainstem's
 server reads a message from a socket, appends it to the log, reads it from the log, and publishes
-it; without mainstem the sender only publishes. Each further frame takes sender and receiver as
-much time as the first: compare the rows with one and with three frames. `ZmqFeed` is Python code
-that makes an event of each message, and looks for gaps."""
+it; without mainstem the sender only publishes. Each further frame takes sender and receiver at
+least as much time as the first: compare the rows with one and with three frames. `ZmqFeed` is
+Python code that makes an event of each message, and looks for gaps."""
 P50_WHY = """\
 With mainstem a message takes two hops: from the program through ZeroMQ to the server, which
 appends it to the log and sends it to the receiver. Without mainstem it takes one hop. On a busy

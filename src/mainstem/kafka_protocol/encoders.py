@@ -103,7 +103,7 @@ class _Writer:
             self.sized(shape, value)
 
     def nested(self, shape: Shape, value: str) -> None:
-        """Generate the source that encodes a struct inside a struct, which may be null."""
+        """Generate the source that encodes a struct that is a field or an element, perhaps null."""
         assert shape.struct is not None
         if not shape.nullable:
             self.struct(shape.struct, value)

@@ -32,14 +32,14 @@ NEEDED_BYTES = 1 << 30
 API_SHARE = 0.25
 
 NOTES = """\
-MB/s counts the bytes of record batches. Raw is the rate of pwrite and pread of the same bytes on
-a plain file, in calls of the same sizes, which alternate with those of the log. Ratio is the
+MB/s counts the bytes of record batches. Raw is the rate of pwrite and pread of the same bytes
+on a plain file, in calls of the same sizes, which alternate with those of the log. Ratio is the
 log's rate divided by the raw rate; each figure is the median of the rounds. With fsync up to
 1,000 batches are in flight, and the plain file is synced as often as the log was. Topics with
-durability `memory` are compared with a plain file that is not synced; reading them often returns
-the stored bytes without a copy. Everything is read from the page cache. The log that reads it
-has written it, so it need not verify it; except in the rows "first read", where the log was closed
-and opened again before each round, so that it verifies what it reads."""
+durability `memory` are compared with a plain file that is not synced; reading them often
+returns the stored bytes without a copy. Everything is read from the page cache. A log does not
+verify what it has written itself since it was opened. In the rows "first read" it was closed
+and opened again before each round, so there it verifies what it reads."""
 
 
 @click.group(cls=Group, epilog="mainstem bench log --quick")

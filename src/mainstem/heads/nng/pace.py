@@ -14,7 +14,7 @@ class Pace:
 
     @property
     def is_spent(self) -> bool:
-        """Whether permissions to send were used that ``granted`` has not given back yet."""
+        """Whether events were sent whose permissions ``granted`` has not given back yet."""
         return self._spent > 0
 
     def spend(self, count: int) -> None:

@@ -140,7 +140,7 @@ def _read(table: Table, database: str, into: str | None) -> _Sides:
 
 
 def _comparable(kind: str, value: object) -> object:
-    """Convert a value, of the table or of the database, to a form in which equal values are equal.
+    """Convert a value of the table or the database to a form that is the same for the same values.
 
     ``kind`` is the database's column type.
     """

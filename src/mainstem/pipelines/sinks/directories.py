@@ -29,12 +29,12 @@ def is_local(path: str) -> bool:
 
 
 def adopt(path: Path, name: str, readers_need: str | None = None) -> None:
-    """Replace the directory by its copy called ``name``; the old one is kept beside it.
+    """Replace the directory by its copy ``PATH.NAME``; keep the old one as ``PATH.before-NAME``.
 
-    Files of the old table that match ``readers_need`` are linked into the new one, for readers that
-    have opened the old table but not yet these files; so no file of the new table may have the
-    name of a different file of the old one. Repeating the call after a crash completes the swap; if
-    the copy does not exist, the swap is complete.
+    Files of the old table that match the glob ``readers_need`` are linked into the new one, for
+    readers that have opened the old table but not yet these files; so no file of the new table may
+    have the name of a different file of the old one. Repeating the call after a crash completes the
+    swap. If there is no copy, the swap is taken to have been made already.
     """
     copy, kept = path.with_name(f"{path.name}.{name}"), path.with_name(f"{path.name}.before-{name}")
     marker = path / _MARKER

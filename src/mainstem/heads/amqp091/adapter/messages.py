@@ -107,7 +107,8 @@ def with_delivery_count(properties: bytes, delivery: Delivery) -> bytes:
 class MessageFormat:
     """Converts a message's route and properties to event headers, and back.
 
-    The server signs the header ``mainstem-native``, which only it may write.
+    The header ``mainstem-native`` has both as they came, signed by the server, because producers of
+    other protocols can write a header of that name, too.
     """
 
     def __init__(self, secret: bytes) -> None:
